@@ -157,6 +157,7 @@ class Manager {
   }
 
  private:
+  uint64_t end_of_list() const { return blocks_.tree().max_places() * shape_.num_groups; }
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
   kvc_status build();

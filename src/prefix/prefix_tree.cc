@@ -50,10 +50,7 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
     return false;
   if (!uses_.create(memory, places, history, secret)) return false;
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
-  for (size_t i = places; i-- > 0;) {
-    nodes_[i].hash_next = free_;
-    free_ = NodeId{static_cast<int32_t>(i)};
-  }
+  add_places(max_nodes);
   return true;
 }
 
@@ -322,8 +319,25 @@ bool PrefixTree::reclaim() {
     if (const NodeId parent = free_node(id); is_node(parent) && unused((*this)[parent])) bury(parent);
   }
   if (free_nodes() == 0) return false;
-  if (!is_node(free_)) reuse_dead();
+  if (!is_node(free_)) {
+    const bool wait = num_dead_ == 0 || (*this)[dead_[first_dead_]].key > events_.oldest();
+    if (wait && num_places_ < nodes_.size()) {
+      add_places(256);
+    } else {
+      reuse_dead();
+    }
+  }
   return true;
+}
+
+// Takes places into use that were not before.
+void PrefixTree::add_places(size_t count) {
+  const size_t first = num_places_;
+  num_places_ = count < nodes_.size() - first ? first + count : nodes_.size();
+  for (size_t i = num_places_; i-- > first;) {
+    nodes_[i].hash_next = free_;
+    free_ = NodeId{static_cast<int32_t>(i)};
+  }
 }
 
 // Some of the dead become free nodes. There are no others.

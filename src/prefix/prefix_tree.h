@@ -83,7 +83,8 @@ class PrefixTree {
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
-  size_t num_places() const { return nodes_.size(); }  // ids are below
+  size_t num_places() const { return num_places_; }  // that are in use: ids are below. It grows
+  size_t max_places() const { return nodes_.size(); }
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
@@ -240,6 +241,7 @@ class PrefixTree {
   // Also reclaims orphans: doing so once for each new node keeps up with them.
   bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
   bool reclaim();
+  void add_places(size_t count);
   void reuse_dead();
   void release_extra(Node& node);
   void attach_copy(NodeId id, size_t group, BlockId block);
@@ -283,6 +285,7 @@ class PrefixTree {
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
   size_t max_nodes_ = 0;  // that are in use at a time
+  size_t num_places_ = 0;
   static constexpr uint32_t kRecent = 8;
   NodeId free_ = kNoNode;
   NodeId recently_freed_[kRecent] = {};
