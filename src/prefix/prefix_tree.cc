@@ -172,11 +172,8 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
     identities_.begin(made);
     events_.add(KVC_EVENT_STORED, epoch, made, 0, blocks[j]);
   }
-  for (size_t j = 0; j < i && uses_.on(); ++j) {
-    const NodeId made = pool_[blocks[j]].node;
-    uses_.begin(made, use_key((*this)[made]));
-    use(made);
-  }
+  if (uses_.on()) [[unlikely]]
+    begin_uses(blocks, i);
   parent = last;
   return i;
 }
@@ -220,6 +217,17 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);
   if (events_.enabled()) identities_.begin(id);
   return id;
+}
+
+void PrefixTree::begin_uses(const BlockId* blocks, size_t count) {
+  constexpr size_t kBucketAhead = 12, kEntryAhead = 6;
+  const auto key = [&](size_t i) { return use_key((*this)[pool_[blocks[i]].node]); };
+  for (size_t j = 0; j < count; ++j) {
+    if (j + kBucketAhead < count) uses_.prefetch(key(j + kBucketAhead));
+    if (j + kEntryAhead < count) uses_.prefetch_entry(key(j + kEntryAhead));
+    uses_.begin(pool_[blocks[j]].node, key(j));
+    use(pool_[blocks[j]].node);
+  }
 }
 
 void PrefixTree::use(NodeId id) {
