@@ -51,7 +51,7 @@ uint64_t Manager::list_slice(uint64_t at, size_t room, kvc_event_batch* batch, I
   constexpr uint64_t kNodes = 4096;  // looked at while others wait
   const PrefixTree& tree = blocks_.tree();
   Identities& identities = blocks_.identities();
-  const uint64_t first = at / shape_.num_groups, size = tree.max_nodes();
+  const uint64_t first = at / shape_.num_groups, size = tree.opened_nodes();
   const uint64_t stop = first + kNodes < size ? first + kNodes : size;
   const auto listed = [&](uint64_t i) {
     const NodeId id{static_cast<int32_t>(i)};
@@ -102,8 +102,9 @@ kvc_status Manager::list_prefixes(uint64_t* cursor, uint64_t* event_cursor, kvc_
     if (*cursor == 0 && at == 0 && batch->count == 0) *event_cursor = events_.next_sequence();
     blocks_.identities().learn(&work);
     at = list_slice(at, room, batch, &work);
-    if (at != end && batch->count != room) continue;
-    *cursor = at == end ? 0 : at;
+    const bool done = at >= blocks_.tree().opened_nodes() * shape_.num_groups;
+    if (!done && batch->count != room) continue;
+    *cursor = done ? 0 : at;
     return KVC_OK;
   }
 }

@@ -35,7 +35,7 @@ struct StateReader {
     const PoolCounts& counts = pool().counts(p);
     for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
       const BlockId id{static_cast<int32_t>(i)};
-      KVC_TRY(call(visit, id, pool()[id]));
+      KVC_TRY(call(visit, id, pool().read(id)));
     }
     return KVC_OK;
   }
@@ -46,6 +46,12 @@ struct StateReader {
                  : list == List::kLru ? pool().lru_head(p)
                                       : pool().fenced_head(p);
     for (; is_block(id) && !pool().at_end(id); id = pool()[id].next) KVC_TRY(call(visit, id, pool()[id]));
+    if (list != List::kFree) return KVC_OK;
+    const PoolCounts& counts = pool().counts(p);
+    for (uint64_t i = pool().first_unopened(p); i < counts.first + counts.size; ++i) {
+      id = BlockId{static_cast<int32_t>(i)};
+      KVC_TRY(call(visit, id, pool().read(id)));
+    }
     return KVC_OK;
   }
   // visit(id): the copies of a block's position in its group, the block first.
@@ -61,7 +67,7 @@ struct StateReader {
   // visit(id, node): the living nodes by id.
   template <typename Visit>
   kvc_status each_node(Visit&& visit) const {
-    for (size_t i = 0; i < tree().max_nodes(); ++i) {
+    for (size_t i = 0; i < tree().opened_nodes(); ++i) {
       const NodeId id{static_cast<int32_t>(i)};
       if (tree().alive(id)) KVC_TRY(call(visit, id, tree()[id]));
     }

@@ -3,6 +3,9 @@
 // opaque node that a block is attached to; whoever takes a block from the LRU list detaches it. Every
 // operation is O(1).
 //
+// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none:
+// they are free, and behind all others of FREE in the order of their ids.
+//
 // Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, external, pins are all
 // 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
 // blocks that are not written. Not thread-safe.
@@ -65,6 +68,10 @@ class BlockPool {
   bool exists(int32_t id) const { return id >= first_id_ && static_cast<uint64_t>(id) < num_ids_; }
 
   BlockId free_top(size_t pool) const { return pools_[pool].free_top; }
+  // From here to the pool's end no block was ever taken, and there are no records.
+  uint64_t first_unopened(size_t pool) const { return end(pools_[pool]) - unopened_[pool]; }
+  // The record of an id that exists, or what it would be.
+  Block read(BlockId id) const;
   BlockId lru_head(size_t pool) const { return blocks_[sentinel(pool, 0)].next; }
   BlockId fenced_head(size_t pool) const { return blocks_[sentinel(pool, 1)].next; }
   bool at_end(BlockId id) const { return static_cast<uint64_t>(raw(id)) >= num_ids_; }  // a list's sentinel
@@ -73,7 +80,8 @@ class BlockPool {
   size_t pop_free(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
     Pool& pool = pools_[of_pool];
     Block* const base = blocks_.data();
-    const size_t taken = count < pool.counts.free ? count : pool.counts.free;
+    const uint64_t listed = pool.counts.free - unopened_[of_pool];
+    const size_t taken = count < listed ? count : listed;
     BlockId top = pool.free_top;
     for (size_t i = 0; i < taken; ++i) {
       out[i] = top;
@@ -85,7 +93,10 @@ class BlockPool {
     pool.free_top = top;
     pool.counts.free -= taken;
     pool.counts.reserved += taken;
-    return taken;
+    if (taken == count || unopened_[of_pool] == 0) [[likely]]
+      return taken;
+    open(of_pool);
+    return taken + pop_free(of_pool, group, count - taken, out + taken);
   }
   void push_free(BlockId id) {
     Block& block = (*this)[id];
@@ -249,8 +260,11 @@ class BlockPool {
 
  private:
   static constexpr size_t kMaxPools = 32;
+  static constexpr uint64_t kOpenedAtOnce = 512;
 
   size_t sentinel(size_t pool, size_t list) const { return num_ids_ + 2 * pool + list; }
+  static uint64_t end(const Pool& pool) { return pool.counts.first + pool.counts.size; }
+  void open(size_t pool);
   static void become_held(Block& block, uint8_t group) {
     block.list = List::kHeld;
     block.refs = 1;
@@ -280,6 +294,7 @@ class BlockPool {
 
   Array<Block> blocks_;  // all ids, then two sentinels (LRU, FENCED) per pool
   Pool pools_[kMaxPools] = {};
+  uint64_t unopened_[kMaxPools] = {};  // blocks at the end of a pool without records, counted as free
   uint64_t num_ids_ = 0;
   size_t num_pools_ = 0;
   int32_t first_id_ = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/prefix_tree.h"
 
+#include <algorithm>
+
 #include "base/copy.h"
 
 namespace kvc {
@@ -42,11 +44,9 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   }
   if (num_groups > 1 && !more_.create(memory, max_nodes * (num_groups - 1))) return false;
   if (events_.enabled() && !identities_.create(memory, max_nodes, block_size)) return false;
+  // This touches the whole table. It would be touched soon, at random. And a huge page that is read before it
+  // is written falls apart into small ones (Linux before 6.13), which each look-up would pay for.
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
-  for (size_t i = max_nodes; i-- > 0;) {
-    nodes_[i].hash_next = free_;
-    free_ = NodeId{static_cast<int32_t>(i)};
-  }
   return true;
 }
 
@@ -275,12 +275,24 @@ inline NodeId PrefixTree::free_node(NodeId id) {
   return parent;
 }
 
+// Puts the next nodes, which were never in use, into the free list, which is empty.
+void PrefixTree::open() {
+  constexpr size_t kOpenedAtOnce = 256;
+  const size_t end = std::min(opened_ + kOpenedAtOnce, nodes_.size());
+  for (size_t i = end; i-- > opened_;) {
+    nodes_[i].hash_next = free_;
+    free_ = NodeId{static_cast<int32_t>(i)};
+  }
+  opened_ = end;
+}
+
 bool PrefixTree::reclaim() {
   if (is_node(orphans_)) {
     const NodeId id = orphans_;
     orphans_ = (*this)[id].hash_next;
     if (const NodeId parent = free_node(id); is_node(parent) && unused((*this)[parent])) bury(parent);
   }
+  if (!is_node(free_)) open();
   return is_node(free_);
 }
 

@@ -76,6 +76,7 @@ class PrefixTree {
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
   size_t max_nodes() const { return nodes_.size(); }
+  size_t opened_nodes() const { return opened_; }  // nodes from here on were never in use, nor touched
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
@@ -219,9 +220,10 @@ class PrefixTree {
   }
   void bury(NodeId id);  // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
-  // Also reclaims orphans: doing so once for each new node keeps up with them.
+  // Also reclaims orphans: doing so once for each new node keeps up with them. Opens nodes.
   bool has_room() { return (is_node(free_) && !is_node(orphans_)) || reclaim(); }
   bool reclaim();
+  void open();
   void attach_copy(NodeId id, size_t group, BlockId block);
   BlockId copy_before(BlockId block) const;
   void join(BlockId block, BlockId next);
@@ -260,7 +262,8 @@ class PrefixTree {
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
   static constexpr uint32_t kRecent = 8;
-  NodeId free_ = kNoNode;
+  NodeId free_ = kNoNode;  // of the opened nodes
+  size_t opened_ = 0;
   NodeId recently_freed_[kRecent] = {};
   uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
