@@ -60,7 +60,7 @@ class Manager {
     return change(id, true, [&](Request& request) { return requests_.fork(request, child); });
   }
   kvc_status preempt_request(uint64_t id) {
-    return change(id, true, [&](Request& request) { return requests_.preempt(request); });
+    return change(id, false, [&](Request& request) { return requests_.preempt(request); });
   }
   kvc_status free_request(uint64_t id) {
     return change(id, false, [&](Request& request) { return requests_.end(request); });

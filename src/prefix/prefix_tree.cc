@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/prefix_tree.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/copy.h"
@@ -49,8 +50,9 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   if (events_.enabled() && (!identities_.create(memory, places, block_size) || !dead_.create(memory, places)))
     return false;
   if (!uses_.create(memory, places, history, secret)) return false;
+  // This touches the whole table. It would be touched soon, at random. And a huge page that is read before it
+  // is written falls apart into small ones (Linux before 6.13), which each look-up would pay for.
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
-  add_places(max_nodes);
   return true;
 }
 
@@ -330,7 +332,7 @@ bool PrefixTree::reclaim() {
   if (!is_node(free_)) {
     const bool wait = num_dead_ == 0 || (*this)[dead_[first_dead_]].key > events_.oldest();
     if (wait && num_places_ < nodes_.size()) {
-      add_places(256);
+      add_places();
     } else {
       reuse_dead();
     }
@@ -339,9 +341,10 @@ bool PrefixTree::reclaim() {
 }
 
 // Takes places into use that were not before.
-void PrefixTree::add_places(size_t count) {
+void PrefixTree::add_places() {
+  constexpr size_t kAtOnce = 256;
   const size_t first = num_places_;
-  num_places_ = count < nodes_.size() - first ? first + count : nodes_.size();
+  num_places_ = std::min(first + kAtOnce, nodes_.size());
   for (size_t i = num_places_; i-- > first;) {
     nodes_[i].hash_next = free_;
     free_ = NodeId{static_cast<int32_t>(i)};

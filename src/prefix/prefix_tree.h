@@ -83,7 +83,7 @@ class PrefixTree {
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
-  size_t num_places() const { return num_places_; }  // that are in use: ids are below. It grows
+  size_t num_places() const { return num_places_; }  // that were in use: ids are below. It grows; the rest is not touched
   size_t max_places() const { return nodes_.size(); }
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
@@ -244,10 +244,10 @@ class PrefixTree {
   void end_uses(NodeId id);
   void bury(NodeId id);  // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
-  // Also reclaims orphans: doing so once for each new node keeps up with them.
+  // Also reclaims orphans: doing so once for each new node keeps up with them. Takes places into use.
   bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
   bool reclaim();
-  void add_places(size_t count);
+  void add_places();
   void reuse_dead();
   void release_extra(Node& node);
   void attach_copy(NodeId id, size_t group, BlockId block);
@@ -293,7 +293,7 @@ class PrefixTree {
   size_t max_nodes_ = 0;  // that are in use at a time
   size_t num_places_ = 0;
   static constexpr uint32_t kRecent = 8;
-  NodeId free_ = kNoNode;
+  NodeId free_ = kNoNode;  // of the places in use
   NodeId recently_freed_[kRecent] = {};
   uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;

@@ -72,7 +72,8 @@ class Manager:
     max_requests: requests at one time, waiting ones included; 0 = 1024. max_request_tokens: tokens of one request; 0 = 2**24. max_nodes: prefix
     blocks to remember; 0 = enough for all blocks. event_capacity: events to keep for events(); 0 = none. watermark_blocks: blocks of each pool
     that an admission leaves available while other requests run. vocab_size: token ids must be below it; 0 = any that are not negative. seed:
-    secret of the hash; 0 = random; it never changes a result.
+    secret of the hash; 0 = random; it never changes a result. touch_memory: take all memory of the manager from the system now, not when it is
+    first used.
 
     policy: which cached block is evicted first. "lru": the least recently released one. "frequency": the one with the least last use + A *
     log2(uses), for prompts that come back after others; A is policy_weight (0 .. 1000, 0 = 1) times the blocks of the pool, and uses of
@@ -85,7 +86,7 @@ class Manager:
                  groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                 policy_weight: float = 0, policy_history: int = 0):
+                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -94,6 +95,7 @@ class Manager:
         if zero not in _ZERO:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
+        config.flags |= _native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
             if not isinstance(memory, Memory):
@@ -248,7 +250,7 @@ class Manager:
     # ---- prefixes
 
     def namespace(self, model: Optional[bytes] = None, adapter: Optional[bytes] = None, tenant: Optional[bytes] = None) -> Namespace:
-        """Opens the namespace with this identity. A part that is None is absent; b"" is present and empty, which is different."""
+        """Opens the namespace with this identity. A part that is None is absent; one that is given has at least 1 byte."""
         return Namespace(self, _native.kvc_manager_open_namespace(self._m, model, adapter, tenant))
 
     def reset(self, namespace: Namespace | int = 0) -> None:

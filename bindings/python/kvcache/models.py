@@ -97,7 +97,8 @@ class Model:
         """Computes the memory of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) tokens that share nothing. With a budget, which is
         budget_bytes or memory_fraction of the free memory of `device` (None = the CPU), it also computes what fits: max_tokens, max_sequences, and
         the blocks of a manager's pools. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales: int8 and int4 with
-        k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage."""
+        k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage. The
+        default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
         return self.memory(dtype, tokens=tokens, num_sequences=num_sequences, budget_bytes=budget_bytes, block_size=block_size,
                            chunk_tokens=chunk_tokens, scale_group=scale_group, asymmetric=asymmetric, tensor_scales=tensor_scales,
                            channel_keys=channel_keys, channel_tokens=channel_tokens, memory_fraction=memory_fraction, device=device).estimate()
