@@ -84,7 +84,7 @@ class BlockPool {
   // Takes up to `count` blocks from the top of FREE, as held by one request of `group`. Returns how many.
   size_t pop_free(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
     size_t taken = pop_listed(of_pool, group, count, out);
-    while (taken != count && unopened_[of_pool] != 0) [[unlikely]] {
+    while (taken != count && unopened_[of_pool] != 0) {
       open(of_pool);
       taken += pop_listed(of_pool, group, count - taken, out + taken);
     }

@@ -83,7 +83,8 @@ class PrefixTree {
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
-  size_t num_places() const { return num_places_; }  // that were in use: ids are below. It grows; the rest is not touched
+  // Places that were in use: ids are below. It grows; the rest is not touched.
+  size_t num_places() const { return num_places_; }
   size_t max_places() const { return nodes_.size(); }
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
