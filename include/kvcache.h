@@ -242,15 +242,15 @@ typedef struct kvc_properties {
   uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
 } kvc_properties;
 
-/** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes, or
- *  absent (NULL, size 0). A part that is set has at least 1 byte: a forgotten size is refused, since it would
- *  make all tenants the same one. */
+/** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
+ *  NULL = absent, which differs from present and empty (not NULL, size 0). Do not forget the sizes: two
+ *  tenants without a size are the same one. */
 typedef struct kvc_namespace_config {
   size_t struct_size;  /**< sizeof(kvc_namespace_config) */
   const void* model;   /**< Fingerprint of the model: version of the weights, KV dtype, layout. */
   const void* adapter; /**< Adapter (LoRA), with its version. */
   const void* tenant;  /**< Salt of the tenant. */
-  size_t model_size, adapter_size, tenant_size; /**< Bytes, 1 .. 65536; 0 with NULL. */
+  size_t model_size, adapter_size, tenant_size; /**< Bytes, each at most 65536. */
 } kvc_namespace_config;
 
 /** Counters since creation, and gauges of the present state. */

@@ -17,8 +17,8 @@ type Namespace uint64
 // Pin is the id of a pin, which protects a prefix from eviction until Unpin.
 type Pin uint64
 
-// Identity is all that makes the KV of equal tokens different. A part that is nil is absent; one that is given has at
-// least 1 byte.
+// Identity is all that makes the KV of equal tokens different. A part that is nil is absent; an empty one is present, which
+// is different.
 type Identity struct{ Model, Adapter, Tenant []byte }
 
 // DefaultNamespace stands for the default namespace alone in Reset and in EventCleared.

@@ -78,10 +78,6 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
                  {"adapter", own.adapter, own.adapter_size},
                  {"tenant", own.tenant, own.tenant_size}};
     for (const auto& part : parts) {
-      if (part.data != nullptr && part.size == 0) {
-        return invalid("%s is set and %s_size is 0; set the size, 1 to %zu bytes, or leave %s NULL",
-                       part.name, part.name, kMaxIdentityPart, part.name);
-      }
       if (part.size > kMaxIdentityPart || (part.data == nullptr && part.size != 0)) {
         return invalid("%s_size is %zu%s; at most %zu bytes", part.name, part.size,
                        part.data == nullptr ? " of NULL" : "", kMaxIdentityPart);

@@ -250,7 +250,7 @@ class Manager:
     # ---- prefixes
 
     def namespace(self, model: Optional[bytes] = None, adapter: Optional[bytes] = None, tenant: Optional[bytes] = None) -> Namespace:
-        """Opens the namespace with this identity. A part that is None is absent; one that is given has at least 1 byte."""
+        """Opens the namespace with this identity. A part that is None is absent; b"" is present and empty, which is different."""
         return Namespace(self, _native.kvc_manager_open_namespace(self._m, model, adapter, tenant))
 
     def reset(self, namespace: Namespace | int = 0) -> None:

@@ -171,7 +171,7 @@ public final class Manager implements AutoCloseable {
 
   // ---- prefixes
 
-  /** Opens the namespace with this identity. A part that is null is absent; one that is given has at least 1 byte. */
+  /** Opens the namespace with this identity. A part that is null is absent; an empty one is present, which is different. */
   public long openNamespace(byte[] model, byte[] adapter, byte[] tenant) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_open_namespace(m, Buffers.copy(model), Buffers.copy(adapter), Buffers.copy(tenant), out));
   }
