@@ -218,7 +218,7 @@ TEST_F(PolicyTest, AParentOutlivesItsChildren) {
       }
       ASSERT_EQ(kvc_manager_free_request(manager_.m, id), KVC_OK);
       ManagerPeer peer(manager_.m);
-      for (size_t n = 0; n < peer.tree().max_nodes(); ++n) {
+      for (size_t n = 0; n < peer.tree().num_places(); ++n) {
         const NodeId node{static_cast<int32_t>(n)};
         if (!peer.tree().alive(node) || peer.tree()[node].resident == 0) continue;
         const NodeId parent = peer.tree()[node].parent;
