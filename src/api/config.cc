@@ -177,6 +177,8 @@ kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
         "memory is set beside num_blocks %llu, %zu pools and %zu groups, which the model gives; leave them 0",
         ull(config.num_blocks), config.num_pools, config.num_groups);
   }
+  if (config.groups != nullptr || config.pools != nullptr)
+    return invalid("groups or pools is set beside memory, which gives both; leave them NULL");
   if (config.block_size != 0 && block_size != 0 && config.block_size != block_size) {
     return invalid("block_size is %u and that of memory %u; set one of them, or both to the same",
                    config.block_size, block_size);

@@ -96,9 +96,8 @@ void Blocks::free_evicted(BlockId victim) {
 
 size_t Blocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
   const uint64_t before = counters_.evictions;  // stale blocks do not count
-  for (size_t p = first; p < end; ++p) {
-    while (counters_.evictions - before < max_blocks && pool_.counts(p).lru != 0)
-      free_evicted(pool_.victim(p));
+  for (auto p = static_cast<uint32_t>(first); p < end; ++p) {
+    while (counters_.evictions - before < max_blocks && pool_.counts(p).lru != 0) free_evicted(victim(p));
   }
   return counters_.evictions - before;
 }

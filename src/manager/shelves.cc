@@ -10,7 +10,7 @@ void Blocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
   constexpr size_t kNode = 4, kRest = 8, kAhead = 12;
   const uint32_t pool = shape_.groups[group].pool;
   BlockId line[kAhead];
-  BlockId next = pool_.victim(pool);
+  BlockId next = victim(pool);
   size_t seen = 0;
   const auto look_further = [&] {
     if (pool_.at_end(next)) return;
@@ -27,10 +27,21 @@ void Blocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
   for (size_t i = 0; i < count && i < kAhead; ++i) look_further();
   for (size_t i = 0; i < count; ++i) {
     if (i + kAhead < count) look_further();
-    out[i] = pool_.victim(pool);
+    out[i] = victim(pool);
     evict(out[i]);
     pool_.take(out[i], static_cast<uint8_t>(group));
   }
+}
+
+// What a reset left behind is as good as free, however often it was used: it leaves before any block that a
+// hit can use, as far as it stands first on its shelf.
+BlockId Blocks::victim(uint32_t pool) const {
+  for (uint32_t shelf = 0;
+       pool_.has_shelves() && pool_.counts(pool).stale != 0 && shelf < pool_.num_shelves(); ++shelf) {
+    const BlockId head = pool_.lru_head(pool, shelf);
+    if (!pool_.at_end(head) && tree_.stale(tree_[pool_[head].node])) return head;
+  }
+  return pool_.victim(pool);
 }
 
 uint32_t Blocks::shelf_of(NodeId node) const {
@@ -44,10 +55,12 @@ uint32_t Blocks::num_missing(NodeId node) const {
 }
 
 // A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
+// Stale blocks stay where they are: free_stale() walks along the shelves.
 void Blocks::find_fragments(NodeId node, uint32_t group) {
   const uint32_t bit = 1u << group;
   if (!pool_.has_shelves() || (shape_.full_groups & bit) == 0) return;
-  if (!tree_.alive(node) || (tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
+  if (!tree_.alive(node) || tree_.stale(tree_[node])) return;
+  if ((tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     BlockId id = tree_.block_of(node, g);
     if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);

@@ -373,6 +373,20 @@ void PrefixTree::reuse_dead() {
   *link = kNoNode;
 }
 
+bool PrefixTree::places_intact() const {
+  size_t count = counters_.nodes_used + num_dead_;
+  for (NodeId id = free_; is_node(id); id = (*this)[id].hash_next)
+    if (alive(id) || ++count > num_places()) return false;
+  uint64_t before = 0;
+  for (size_t i = 0; i < num_dead_; ++i) {
+    const size_t at = first_dead_ + i;
+    const Node& node = (*this)[dead_[at < dead_.size() ? at : at - dead_.size()]];
+    if (node.listed != 0 || node.key < before || node.key > events_.next_sequence()) return false;
+    before = node.key;
+  }
+  return count == num_places();
+}
+
 // Counts one more dead child of a node and returns whether the node is dead with it. Until count_dead() ends,
 // `listed` is 2 plus the number of children that may be alive.
 bool PrefixTree::last_dead_child(Node& node) {

@@ -223,6 +223,9 @@ class PrefixTree {
     if (const int32_t first = buckets_[bucket]; first >= 0) prefetch_node(NodeId{first});
   }
 
+  // Whether each place has a position in use, a dead one that waits in its order, or none.
+  bool places_intact() const;
+
   Identities& identities() { return identities_; }
   uint64_t rejected_candidates() const { return rejected_; }
 

@@ -180,6 +180,8 @@ TEST_F(ManagerMemory, OneSourceOfBlocksIsAllowed) {
   refused("memory is set beside num_blocks 5", [](auto& c) { c.num_blocks = 5; });
   refused("1 pools", [&](auto& c) { c.pools = &pool, c.num_pools = 1; });
   refused("1 groups", [&](auto& c) { c.groups = &group, c.num_groups = 1; });
+  refused("groups or pools is set beside memory", [&](auto& c) { c.pools = &pool; });
+  refused("groups or pools is set beside memory", [&](auto& c) { c.groups = &group; });
   refused("set num_blocks, pools, or memory", [](auto& c) { c.memory = nullptr; });
   query_.block_size = 16;
   refused("block_size is 32 and that of memory 16", [](auto& c) { c.block_size = 32; });

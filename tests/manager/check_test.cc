@@ -94,6 +94,33 @@ class CheckTest : public ::testing::Test {
   int32_t external_ = -1;
 };
 
+TEST(CheckPlaces, OfDeadPositionsWhoseEventsAreKept) {
+  kvc_manager_config config = {};
+  config.num_blocks = 8;
+  config.block_size = 4;
+  config.event_capacity = 10;
+  const ManagerOf manager(config);
+  const auto prompt = tokens_from(1, 13);
+  uint64_t id = 0, evicted = 0;
+  ASSERT_EQ(kvc_manager_allocate_request(manager.m, PROMPT(0, prompt.data(), 13, nullptr, 0), nullptr, &id,
+                                         nullptr),
+            KVC_OK);
+  ASSERT_EQ(kvc_manager_commit_tokens(manager.m, id, 13), KVC_OK);
+  ASSERT_EQ(kvc_manager_free_request(manager.m, id), KVC_OK);
+  ASSERT_EQ(kvc_manager_evict_blocks(manager.m, 0, 8, &evicted), KVC_OK);
+  ASSERT_EQ(evicted, 3u);
+  ASSERT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
+  uint64_t& waits_for = ManagerPeer(manager.m).tree()[NodeId{0}].key;
+  ASSERT_EQ(waits_for, 6u) << "the first position died last";
+  for (const uint64_t wrong : {uint64_t{7}, uint64_t{0}}) {
+    waits_for = wrong;
+    EXPECT_EQ(kvc_manager_check(manager.m), KVC_ERROR_CORRUPT);
+    EXPECT_NE(std::strstr(last_error(), "places"), nullptr) << last_error();
+  }
+  waits_for = 6;
+  EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
+}
+
 TEST_F(CheckTest, HoldsThatDoNotAddUp) {
   Block& shared = block(entry(first_, 0, 0));
   ASSERT_EQ(shared.refs, 2u);

@@ -185,6 +185,41 @@ TEST_F(PolicyTest, AResetForgetsUses) {
   EXPECT_EQ(hit(500), 8u);
 }
 
+// What a reset leaves behind counts as free: it leaves before what is cached since, however often it was
+// used.
+TEST_F(PolicyTest, AResetLeavesNothingThatPushesOutWhatIsNew) {
+  for (const uint32_t policy : {KVC_POLICY_LRU, KVC_POLICY_FREQUENCY}) {
+    kvc_manager_destroy(std::exchange(manager_.m, nullptr));
+    create(policy);
+    for (const int32_t prompt : {100, 200, 300, 400, 100, 200, 300, 400}) use(prompt);  // 8 blocks of 12
+    ASSERT_EQ(kvc_manager_reset(manager_.m, 0), KVC_OK);
+    for (const int32_t prompt : {500, 600, 700, 800}) use(prompt);
+    for (const int32_t prompt : {500, 600, 700, 800}) EXPECT_EQ(hit(prompt), 8u) << policy;
+    kvc_stats stats = {};
+    stats.struct_size = sizeof stats;
+    ASSERT_EQ(kvc_manager_stats(manager_.m, &stats), KVC_OK);
+    EXPECT_EQ(stats.evictions, 0u) << policy;
+  }
+}
+
+TEST_F(PolicyTest, CompactionFreesAllThatAResetLeft) {
+  kvc_group_config groups[] = {full_group(), full_group()};
+  kvc_manager_config config = {};
+  config.groups = groups;
+  config.num_groups = 2;
+  config.num_blocks = 20;
+  create(config, KVC_POLICY_FRAGMENTATION, 1, 0);
+  use(100, 3);
+  ASSERT_EQ(cached(0).size(), 6u);
+  ASSERT_EQ(kvc_manager_reset(manager_.m, 0), KVC_OK);
+  kvc_block_copy moves[20];
+  size_t count = 0;
+  ASSERT_EQ(kvc_manager_compact(manager_.m, 0, moves, 20, &count), KVC_OK);
+  EXPECT_EQ(count, 0u);
+  EXPECT_TRUE(cached(0).empty());
+  EXPECT_EQ(kvc_manager_check(manager_.m), KVC_OK) << last_error();
+}
+
 // A position has at most the uses of the one before it, so nothing is kept that no hit can reach.
 TEST_F(PolicyTest, AParentOutlivesItsChildren) {
   for (const uint32_t policy : {KVC_POLICY_LRU, KVC_POLICY_FREQUENCY, KVC_POLICY_FRAGMENTATION}) {

@@ -74,7 +74,9 @@ Setup random_setup(Random& random) {
   c.max_requests = random.between(4, 9);
   c.max_tokens = B * random.between(8, 16) + random.below(B);
   c.vocab = random.chance(50) ? 32 : 0;
-  setup.event_capacity = random.chance(75) ? 8192 : 0;
+  setup.event_capacity = random.chance(60)   ? Setup::kAllEvents
+                         : random.chance(60) ? random.between(1, 40)
+                                             : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
   return setup;

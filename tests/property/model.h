@@ -246,7 +246,7 @@ class Model : public Rules {
     for (size_t p = 0; p < pools.size(); ++p)
       for (Pool& pool = pools[p];
            (index >= pools.size() || p == index) && *evicted < most && !pool.lru.empty();) {
-        const int b = policies_.victim(pool, blocks_);
+        const int b = victim(pool);
         remove(pool.lru, b), pool.free.push_back(b), changed();
         if (findable(b)) ++*evicted, ++stats.evictions;
         detach(b);

@@ -40,11 +40,14 @@ class Policies {
     for (int uses = uses_.count(k) ? uses_[k] : 1; uses > 1 && level < 7; uses /= 2) ++level;
     return wants_fragments() ? !fragment : level;
   }
-  // The first block of each shelf stands for it.
-  int victim(const Pool& pool, const std::vector<Block>& blocks) const {
+  // The first block of each shelf stands for it; a stale one leaves before all others.
+  template <typename Findable>
+  int victim(const Pool& pool, const std::vector<Block>& blocks, Findable&& findable) const {
     std::map<int, int> first;
     for (const int id : pool.lru) first.insert({blocks[id].shelf, id});
     int best = -1;
+    for (auto [shelf, id] : first)
+      if (!findable(id)) return id;
     for (auto [shelf, id] : first)
       if (best < 0 || score(pool, blocks[id]) < score(pool, blocks[best])) best = id;
     return best;

@@ -181,10 +181,13 @@ class Rules {
     }
     return status;
   }
+  int victim(const Pool& pool) const {
+    return policies_.victim(pool, blocks_, [this](int id) { return findable(id); });
+  }
   int take(size_t group, int64_t owner, bool copied = false) {
     Pool& pool = pools[config_.groups[group].pool];
     const bool fresh = !pool.free.empty();
-    const int id = fresh ? pool.free.back() : policies_.victim(pool, blocks_);
+    const int id = fresh ? pool.free.back() : victim(pool);
     fresh ? pool.free.pop_back() : void(remove(pool.lru, id));
     stats.takes += 1, stats.evictions += findable(id), stats.evicting_takes += findable(id);
     detach(id);
@@ -264,7 +267,7 @@ class Rules {
     b.published = false, b.at->second[b.group].erase(id);
     if (b.at->second[b.group].empty() && current(b.at->first)) note(KVC_EVENT_REMOVED, id, b.group, b.at);
     if (policies_.wants_fragments() && !config_.groups[b.group].window && b.at->second[b.group].empty() &&
-        missing(b.at) == 1)
+        current(b.at->first) && missing(b.at) == 1)
       for (auto& copies : b.at->second)
         for (int other : copies)
           if (auto& lru = pools[blocks_[other].pool].lru; remove(lru, other))

@@ -69,8 +69,11 @@ constexpr uint64_t kFuture = ~uint64_t{0};
 
 // What was built: the model's configuration and what only the library has.
 struct Setup {
+  static constexpr uint64_t kAllEvents = 8192;  // more than are told between two comparisons
+
   model::Config config;
   uint64_t event_capacity = 0;
+  bool keeps_all_events() const { return event_capacity == kAllEvents; }
   int32_t fill_id = -1;
 };
 

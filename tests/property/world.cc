@@ -57,7 +57,8 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   for (uint64_t count : c.pools) pools.push_back({sizeof(kvc_pool_config), count});
   kvc_manager_config config{};
   config.struct_size = sizeof config;
-  config.max_nodes = 4096;  // more than there can be: the model does not run out of positions
+  // More than there can be: the model does not run out of positions. With few events, places are used again.
+  config.max_nodes = setup.keeps_all_events() ? 4096 : 2000;
   config.max_requests = c.max_requests;
   config.max_request_tokens = c.max_tokens;
   config.event_capacity = setup.event_capacity;

@@ -56,6 +56,7 @@ class World {
   struct Side {
     kvc_manager* manager = nullptr;
     uint64_t cursor = 0;  // of events
+    uint64_t unread = 0;  // comparisons, some of which do not read them
     std::vector<int32_t> tables,
         shadow;  // [group][row][column]: written by the library; kept up by its list of changes
     std::map<model::Key, Digest> digest_of;

@@ -169,8 +169,10 @@ std::string World::compare_requests(Side& side, int index) {
 }
 
 // Events from the library's cursor on must be the model's, and digests must stand for positions one to one.
+// A small ring loses some, and then one of two managers is seldom read: no answer depends on readers.
 std::string World::compare_events(Side& side, int index) {
   const uint64_t B = setup_.config.block_size;
+  if (!setup_.keeps_all_events() && index == 1 && ++side.unread % 7 != 0) return "";
   std::vector<kvc_event> events(64);
   std::vector<int32_t> tokens(64 * B);
   for (;;) {
@@ -186,12 +188,14 @@ std::string World::compare_events(Side& side, int index) {
     for (size_t i = 0; i < count; ++i) {
       Differences diff;
       const kvc_event& e = events[i];
-      const std::string name = "event " + std::to_string(from + i) + " ";
-      if (from + i >= model_.events.size())
+      const uint64_t oldest = model_.events.size() - std::min(model_.events.size(), setup_.event_capacity);
+      const uint64_t sequence = std::max(from, oldest) + i;
+      const std::string name = "event " + std::to_string(sequence) + " ";
+      if (sequence >= model_.events.size())
         return name + "is one too many, kind " + std::to_string(e.kind) + " block " + std::to_string(e.block);
-      const model::Event& want = model_.events[from + i];
+      const model::Event& want = model_.events[sequence];
       const bool cleared = want.kind == KVC_EVENT_CLEARED;
-      diff.check(name + "sequence", e.sequence, from + i);
+      diff.check(name + "sequence", e.sequence, sequence);
       diff.check(name + "kind", e.kind, want.kind);
       diff.check(name + "block", uint64_t(e.block), uint64_t(want.block));
       if (!cleared) diff.check(name + "group", e.group, uint64_t(want.group));
@@ -243,7 +247,7 @@ std::string World::compare_prefixes(Side& side) {
   std::vector<int32_t> tokens(room * B);
   Differences diff;
   auto left = side.replayed;
-  uint64_t cursor = 0, events = ~uint64_t{0};
+  uint64_t listed = 0, cursor = 0, events = ~uint64_t{0};
   do {
     kvc_event_batch batch = {sizeof batch,  entries.data(), sizeof(kvc_event), room, 0,
                              tokens.data(), tokens.size()};
@@ -252,28 +256,38 @@ std::string World::compare_prefixes(Side& side) {
     for (size_t i = 0; i < batch.count; ++i) {
       const kvc_event& e = entries[i];
       const std::string name = "prefix " + std::to_string(e.node) + " ";
-      const auto at = left.find({e.node, e.group});
-      if (at == left.end()) return name + "is listed, but no event tells of it";
-      kvc_event want = at->second;
-      left.erase(at);
+      kvc_event want = e;
+      if (setup_.keeps_all_events()) {
+        const auto at = left.find({e.node, e.group});
+        if (at == left.end()) return name + "is listed, but no event tells of it";
+        want = at->second;
+        left.erase(at);
+      }
       kvc_block_info block{};
       block.struct_size = sizeof block;
       diff.check(name + "block", uint64_t(kvc_manager_block_info(side.manager, e.block, &block)), KVC_OK);
       diff.check(name + "published", block.published, 1);
       diff.check(name + "group of the block", uint64_t(block.group), e.group);
       diff.check(name + "sequence", e.sequence, side.cursor);
+      ++listed;
       want.sequence = e.sequence, want.time_ns = e.time_ns, want.block = e.block;
       diff.check(name + "differs", std::memcmp(&want, &e, sizeof e) != 0, 0);
       Digest digest;
       std::memcpy(digest.data(), e.digest, 32);
-      const model::Key& position = side.position_of.at(digest);
-      for (size_t t = 0; t < B; ++t)
+      const auto position = side.position_of.find(digest);
+      diff.check(name + "has a known digest",
+                 position != side.position_of.end() || !setup_.keeps_all_events(), true);
+      for (size_t t = 0; position != side.position_of.end() && t < B; ++t)
         diff.check(name + "token", uint64_t(tokens[i * B + t]),
-                   uint64_t(position.prefix[e.token_offset + t].token));
+                   uint64_t(position->second.prefix[e.token_offset + t].token));
     }
   } while (cursor != 0);
   diff.check("event_cursor", events, side.cursor);
-  diff.check("prefixes that are not listed", left.size(), 0);
+  if (setup_.keeps_all_events()) diff.check("prefixes that are not listed", left.size(), 0);
+  uint64_t known = 0;
+  for (auto& [key, groups] : model_.positions)
+    for (auto& copies : groups) known += !copies.empty() && model_.findable(*copies.begin());
+  diff.check("listed prefixes", listed, known);
   return diff.text();
 }
 
