@@ -148,7 +148,11 @@ enum {
    *  count as a namespace. A block that such a hold releases belongs to a namespace only if it is
    *  published there. */
   KVC_MANAGER_ZERO_CROSS_NAMESPACE = 16,
-  KVC_MANAGER_ZERO_ALWAYS = 32 /**< Clear every block that is handed out. */
+  KVC_MANAGER_ZERO_ALWAYS = 32, /**< Clear every block that is handed out. */
+  /** Write all memory for blocks and nodes once at creation. By default pages of memory are taken when they
+   *  are first used, so that a large pool costs little until then. The first use of a page makes its
+   *  call wait for the system (a 2 MiB page: about 0.1 ms). */
+  KVC_MANAGER_TOUCH_MEMORY = 64
 };
 
 /** The block manager. Opaque; created by kvc_manager_create. */
@@ -193,7 +197,7 @@ typedef struct kvc_manager_config {
   uint64_t event_capacity;
   uint64_t seed; /**< Secret of the table hash; 0 = random. It never changes a result. */
   /** Blocks of each pool that an admission leaves available. It does not apply while no request is
-   *  admitted. Keep it well below the blocks of a pool. */
+   *  admitted. Below the blocks of each pool, the null block not counted; keep it well below. */
   uint64_t watermark_blocks;
   uint32_t block_size;            /**< Tokens per block, 1 .. 1024; 0 = 16. */
   uint32_t vocab_size;            /**< Token ids must be below this; 0 = only non-negative. */
@@ -274,7 +278,7 @@ typedef struct kvc_stats {
   uint64_t unpublished_blocks;  /**< Blocks not published because all nodes were in use. */
   uint64_t rejected_candidates; /**< Entries with an equal hash that the comparison rejected. */
   uint64_t nodes_used;          /**< Gauge: prefix positions in use. */
-  uint64_t metadata_bytes;      /**< Gauge: memory from the manager's allocator. */
+  uint64_t metadata_bytes;      /**< Gauge: memory from the manager's allocator, touched or not. */
   uint64_t events_dropped;      /**< Events that were overwritten before any reader had read them. */
 } kvc_stats;
 
@@ -332,7 +336,9 @@ KVC_API kvc_status kvc_config_from_shortfin(const char* json, size_t size, uint3
                                             kvc_manager_config* manager, kvc_storage_config* storage,
                                             uint32_t* num_devices);
 
-/** Creates a manager. Allocates and touches all memory for blocks and nodes.
+/** Creates a manager. Allocates all memory for blocks and nodes. The hash table of prefixes, about 11 bytes a
+ *  block, is touched; other arrays of 1 MiB and more are not, unless KVC_MANAGER_TOUCH_MEMORY is set or
+ *  `allocator` gives the memory.
  *  @param[in]  config  Shape and limits. Only the callbacks are kept.
  *  @param[out] manager Free it with kvc_manager_destroy.
  *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), UNSUPPORTED (an option of a later version),
@@ -405,7 +411,8 @@ typedef struct kvc_prompt {
   size_t num_tokens;     /**< May be 0. */
   /** [num_keys] in order of first_token, without overlaps, inside the tokens; NULL = none. */
   const kvc_extra_key* keys;
-  size_t num_keys; /**< Number of extra keys. */
+  /** Number of extra keys. 0 means none, also if `keys` is set: do not forget it. */
+  size_t num_keys;
 } kvc_prompt;
 
 /** kvc_request_config.flags. */
@@ -479,7 +486,9 @@ KVC_API kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt
 
 /** Gives the request slots for `capacity` tokens in all, without token ids (the next chunk of a prefill,
  *  asynchronous scheduling). Does nothing if the capacity is that large. May need copies:
- *  kvc_manager_take_pending.
+ *  kvc_manager_take_pending. The request keeps these slots until it is truncated, preempted or freed: appends
+ *  within them (known tokens and lookahead) need no block and are never NO_SPACE, unless the request was
+ *  forked or a block of it was pinned meanwhile.
  *  @return KVC_OK; NO_SPACE, AGAIN, NOT_FOUND, BUSY (waiting), LIMIT (max_request_tokens), OUT_OF_MEMORY.
  *  Since 0.1. */
 KVC_API kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity);
@@ -547,7 +556,8 @@ KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* req
  *  tokens that left the window.
  *  @param[out] slots        [num_tokens] integers of element_size bytes.
  *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
- *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT (tokens past the capacity). Since 0.1. */
+ *  @return KVC_OK; NOT_FOUND; BUSY (tokens of a waiting request, which has no slots); INVALID_ARGUMENT
+ * (tokens past the capacity). Since 0.1. */
 KVC_API kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group,
                                             uint64_t first_token, uint64_t num_tokens, void* slots,
                                             size_t element_size);
@@ -835,7 +845,8 @@ typedef struct kvc_step {
   const uint64_t* committed; /**< [num_requests] absolute committed counts; NULL = no commits. */
   /** [num_requests + 1] into commit_tokens; NULL = commits bring no ids. */
   const uint64_t* commit_offsets;
-  /** Ids that became known since (asynchronous scheduling), appended before the commit. */
+  /** Ids that became known since (asynchronous scheduling), appended before the commit. If the item's commit
+   *  fails, they are not kept: bring them again. */
   const int32_t* commit_tokens;
   const uint64_t* extend_offsets; /**< [num_requests + 1] tokens to extend by; NULL = no extensions. */
   /** Ids of the extended tokens: known tokens grow, and capacity up to known + lookahead. NULL = slots

@@ -12,7 +12,7 @@ import (
 )
 
 // Error is a failed call, which changed nothing. Status is its KVC_ERROR_*. Text says what was wrong, the value, the limit
-// and the fix. errors.Is(err, ErrNoSpace) compares only the status.
+// and the fix. errors.Is(err, ErrNoSpace) compares only the status; ErrAgain is a kind of ErrNoSpace.
 type Error = native.Error
 
 // One error per status, for errors.Is.
@@ -45,7 +45,7 @@ type Status int32
 const (
 	StatusOK      Status = C.KVC_OK
 	StatusNoSpace Status = C.KVC_ERROR_NO_SPACE // too few blocks are free or evictable
-	StatusAgain   Status = C.KVC_ERROR_AGAIN    // there is space when the steps in flight are retired
+	StatusAgain   Status = C.KVC_ERROR_AGAIN    // there is space when the steps in flight are retired; not equal to StatusNoSpace
 	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space
 )
 

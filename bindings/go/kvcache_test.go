@@ -72,6 +72,26 @@ func ExampleError() {
 	// Output: true false
 }
 
+func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 4})
+	s, err := m.NewStep(StepLimits{MaxRequests: 1, MaxFrees: 1, MaxTokens: 1})
+	must(t, err)
+	r, _, err := m.AllocateRequest(sequence(0, 60), nil)
+	must(t, err)
+	s.Requests[0], s.NumRequests, s.Committed[0], s.ExtendTokens[0], s.ExtendOffsets[1] = uint64(r), 1, 60, 7, 1
+	must(t, s.Run()) // it is in flight
+	s.Frees[0], s.NumRequests, s.NumFrees = uint64(r), 0, 1
+	must(t, s.Run())
+	_, _, err = m.AllocateRequest(sequence(100, 60), nil)
+	if !errors.Is(err, ErrNoSpace) || !errors.Is(err, ErrAgain) || errors.Is(err, ErrLimit) || errors.Is(ErrNoSpace, ErrAgain) {
+		t.Fatal(err)
+	}
+	s.NumFrees, s.RetiredStep = 0, s.StepID
+	must(t, s.Run())
+	_, _, err = m.AllocateRequest(sequence(100, 60), nil)
+	must(t, err)
+}
+
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
 		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}} {

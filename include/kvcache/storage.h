@@ -79,8 +79,8 @@ typedef struct kvc_storage_config {
   size_t struct_size; /**< sizeof(kvc_storage_config) */
   /** Blocks 0 .. num_blocks - 1, as many as the manager's pool; 0 with memory_fraction. */
   uint64_t num_blocks;
-  uint32_t num_layers; /**< Layers of the group. */
-  uint32_t num_heads;  /**< KV heads; 1 for latent attention. */
+  uint32_t num_layers; /**< Layers of the group, 1 .. 65536. */
+  uint32_t num_heads;  /**< KV heads, 1 .. 65536; 1 for latent attention. */
   uint32_t head_dim;   /**< Elements of a key row, 1 .. 8192. */
   uint32_t v_head_dim; /**< Elements of a value row; 0 = head_dim. */
   /** Tokens per block, 1 .. 1024; 0 = 16. On the CPU up to 1,048,576, except with

@@ -57,7 +57,9 @@ enum {
 };
 
 /** Element types of arrays, views and stored keys and values. Where a field `dtype` may be 0, 0 means
- *  KVC_FLOAT32. */
+ *  KVC_FLOAT32, the type of the caller's own arrays that needs no conversion. Set the type of stored keys and
+ *  values: models store 16 bits. (The layers for other languages and the command therefore default to
+ *  BFLOAT16, or to FLOAT16 for estimates, which has the same size.) */
 enum {
   KVC_INT8 = 1,
   KVC_UINT8 = 2,

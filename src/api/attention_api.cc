@@ -89,8 +89,7 @@ kvc_status kvc_storage_key_bounds(kvc_storage* s, uint32_t layer, const int32_t*
                                   uint16_t* bounds, kvc_stream* stream) {
   return on_storage(s, stream, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_ARRAY(bounds, num_blocks);
-    if (layer >= storage.layout.num_layers)
-      return invalid("layer %u of %u", layer, storage.layout.num_layers);
+    KVC_TRY(check_layer(layer, storage.layout.num_layers));
     KVC_TRY(check_blocks(storage.layout, blocks, num_blocks));
     return storage.backend->key_bounds(storage.impl, layer, blocks, num_blocks, bounds, impl_of(stream));
   });

@@ -40,8 +40,10 @@ kvc_status check_request(const AttentionArgs& args, size_t r, bool later) {
     return invalid("q_offsets[%zu], %llu, after %llu", r + 1, ull{end}, ull{begin});
   const uint64_t queries = end - begin, kv_len = args.kv_lens[r];
   if (args.q_starts == nullptr && args.causal != 0 && queries > kv_len) {
-    return invalid("request %zu has %llu queries and %llu cached tokens; give q_starts", r, ull{queries},
-                   ull{kv_len});
+    return invalid(
+        "kv_lens[%zu] is %llu, less than its %llu queries, which it counts too: add the queries, or say in "
+        "q_starts where they begin",
+        r, ull{kv_len}, ull{queries});
   }
   const uint64_t q_start = args.q_starts != nullptr ? args.q_starts[r] : 0;
   if (kv_len > INT32_MAX || q_start > INT32_MAX || queries > INT32_MAX) {
@@ -185,7 +187,7 @@ kvc_status resolve_rows(const Layout& layout, kvc_backend_attention* a) {
 }
 
 kvc_status check_scalars(const Layout& layout, const kvc_backend_attention& a) {
-  if (a.layer >= layout.num_layers) return invalid("layer %u of %u", a.layer, layout.num_layers);
+  KVC_TRY(check_layer(a.layer, layout.num_layers));
   if (a.num_q_heads == 0 || a.num_q_heads % layout.num_heads != 0 || a.num_q_heads > 65536) {
     return invalid("num_q_heads is %u; it must be a multiple of the storage's %u heads", a.num_q_heads,
                    layout.num_heads);

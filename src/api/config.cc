@@ -16,7 +16,8 @@ constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
-                                   KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS;
+                                   KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
+                                   KVC_MANAGER_TOUCH_MEMORY;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 
@@ -148,10 +149,18 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
                 {"max_requests", shape->max_requests, kMaxHandleIndex},
                 {"max_request_tokens", shape->max_request_tokens, kMaxRequestTokens},
                 {"event_capacity", shape->event_capacity, kMaxEvents},
-                {"watermark_blocks", shape->watermark, kMaxBlocks}};
+                {"watermark_blocks", shape->watermark, kMaxBlocks - 1}};
   for (const auto& limit : limits) {
     if (limit.value > limit.limit)
       return invalid("%s is %llu; at most %llu", limit.name, ull(limit.value), ull(limit.limit));
+  }
+  for (uint32_t p = 0; p < shape->num_pools; ++p) {
+    const bool null_block = p == 0 && (shape->flags & KVC_MANAGER_NULL_BLOCK) != 0;
+    const uint64_t usable = shape->pool_blocks[p] - null_block;
+    if (shape->watermark < usable) continue;
+    return invalid(
+        "watermark_blocks is %llu; pool %u has %llu blocks: at most %llu, and better a few percent",
+        ull(shape->watermark), p, ull(usable), ull(usable - 1));
   }
   return KVC_OK;
 }
@@ -257,7 +266,8 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
     return invalid("vocab_size is %u; at most 2^31", config.vocab_size);
   KVC_TRY(read_policy(config, shape));
   if ((config.flags & ~kManagerFlags) != 0) {
-    return fail(KVC_ERROR_UNSUPPORTED, "manager flags %#x are not supported; ask kvc_supports",
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "manager flags %#x are not supported; clear them, or update the library",
                 config.flags & ~kManagerFlags);
   }
   shape->flags = config.flags;
@@ -279,6 +289,7 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   ModelGroups by_model;
   if (own.memory != nullptr) KVC_TRY(size_by_memory(&own, &by_model));
   KVC_TRY(read_shape(own, &shape));
+  env.touches = (shape.flags & KVC_MANAGER_TOUCH_MEMORY) != 0;
   auto* handle =
       static_cast<kvc_manager*>(env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager)));
   if (handle == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");
@@ -301,6 +312,11 @@ kvc_status check_pool(const Shape& shape, uint32_t pool) {
   if (pool < shape.num_pools) return KVC_OK;
   return invalid("pool %d does not exist; the manager has %u pools, from 0 on", static_cast<int32_t>(pool),
                  shape.num_pools);
+}
+
+kvc_status check_layer(uint32_t layer, uint32_t num_layers) {
+  if (layer < num_layers) return KVC_OK;
+  return invalid("layer is %u; the storage has %u layers, from 0 on", layer, num_layers);
 }
 
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
@@ -332,7 +348,9 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
   if (config == nullptr) return KVC_OK;
   KVC_TRY(read_struct(config, struct_size, out));
   if ((out->flags & ~kRequestFlags) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "request flags %#x are not supported", out->flags & ~kRequestFlags);
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "request flags %#x are not supported; clear them, or update the library",
+                out->flags & ~kRequestFlags);
   const struct {
     const char* name;
     uint64_t value;

@@ -61,13 +61,21 @@ inline const char* public_name(const char* expression) {
                         ::kvc::public_name(#count))
 
 // The same for arrays whose length nothing else bounds: a length that no memory has is refused before
-// anything is read. Give products of lengths by `product`.
-#define KVC_REQUIRE_MEMORY(pointer, count)                                                         \
-  do {                                                                                             \
-    KVC_REQUIRE_ARRAY(pointer, count);                                                             \
-    if ((count) > PTRDIFF_MAX / ::kvc::element_size(pointer))                                      \
-      return ::kvc::invalid("%s: more elements than memory can have", ::kvc::public_name(#count)); \
-  } while (false)
+// anything is read. Give products of lengths by `product`; the text then names the array alone.
+#define KVC_REQUIRE_MEMORY(pointer, count) \
+  KVC_TRY(::kvc::check_memory(pointer, count, ::kvc::element_size(pointer), #pointer, #count))
+
+inline kvc_status check_memory(const void* pointer, size_t count, size_t unit, const char* name,
+                               const char* length) {
+  const bool is_product = std::strchr(length, '(') != nullptr;
+  if (pointer == nullptr && count != 0) {
+    return is_product ? invalid("%s is NULL and its lengths are not 0", public_name(name))
+                      : invalid("%s is NULL and %s is not 0", public_name(name), public_name(length));
+  }
+  if (count <= PTRDIFF_MAX / unit) return KVC_OK;
+  return is_product ? invalid("%s: its lengths give more elements than memory can have", public_name(name))
+                    : invalid("%s: more elements than memory can have", public_name(length));
+}
 
 template <typename T>
 constexpr size_t element_size(const T*) {
@@ -189,6 +197,7 @@ kvc_status answer(T* to, Function&& fill) {
 // api/config.cc
 kvc_status check_group(const Shape& shape, uint32_t group);
 kvc_status check_pool(const Shape& shape, uint32_t pool);
+kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,

@@ -168,8 +168,9 @@ kvc_status kvc_storage_view(kvc_storage* s, int32_t plane, uint32_t layer, kvc_v
   return on_storage(s, [&](kvc_storage& storage) -> kvc_status {
     KVC_REQUIRE_POINTER(view);
     const Layout& layout = storage.layout;
-    if (plane < 0 || plane >= kNumPlanes || layer >= layout.num_layers)
-      return invalid("plane %d of %d, layer %u of %u", plane, kNumPlanes, layer, layout.num_layers);
+    if (plane < 0 || plane >= kNumPlanes)
+      return invalid("plane is %d; 0 (keys) to %d (scales of the values)", plane, kNumPlanes - 1);
+    KVC_TRY(check_layer(layer, layout.num_layers));
     const Plane& p = layout.plane(plane);
     if (!p.exists()) return fail(KVC_ERROR_NOT_FOUND, "this storage has no plane %d", plane);
     if (p.tiled()) return fail(KVC_ERROR_UNSUPPORTED, "tiled keys are no array with strides");

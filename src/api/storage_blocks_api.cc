@@ -86,7 +86,8 @@ kvc_status read_rows(const Layout& layout, const kvc_rows* rows, RowsUse use, kv
   if ((own.flags & ~kRowsFlags) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_rows.flags %#x are not supported", own.flags & ~kRowsFlags);
   if (out->first_layer >= layout.num_layers || out->num_layers > layout.num_layers - out->first_layer)
-    return invalid("layers %u + %u of %u", out->first_layer, out->num_layers, layout.num_layers);
+    return invalid("first_layer is %u and num_layers %u; the storage has %u layers, from 0 on",
+                   out->first_layer, out->num_layers, layout.num_layers);
   KVC_REQUIRE_ARRAY(own.k, own.num_tokens);
   KVC_REQUIRE_MEMORY(own.k, product(own.num_tokens, size_t{layout.num_heads} * (layout.k_dim + layout.v_dim) *
                                                         out->num_layers * sizeof(float)));

@@ -20,7 +20,9 @@ kvc_status check_types(const kvc_storage_config& config) {
   constexpr uint32_t kKnown = KVC_STORAGE_LATENT | KVC_STORAGE_TILED_KEYS | KVC_STORAGE_ASYMMETRIC |
                               KVC_STORAGE_NOT_ZEROED | KVC_STORAGE_CHANNEL_KEYS | KVC_STORAGE_HADAMARD;
   if ((config.flags & ~kKnown) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "storage flags %#x are not supported", config.flags & ~kKnown);
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "storage flags %#x are not supported; clear them, or update the library",
+                config.flags & ~kKnown);
   if ((config.flags & KVC_STORAGE_LATENT) != 0 && config.v_head_dim > config.head_dim) {
     return invalid("v_head_dim is %u, more than the %u elements of a latent row", config.v_head_dim,
                    config.head_dim);

@@ -168,7 +168,12 @@ template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
 inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment) {
   constexpr uint32_t kElements = form == kF32 ? 1 : 2;  // in 4 bytes
   constexpr uint32_t kCount = kCols * kVecs * (form == kF16 ? 2 : 1);
-  F sums[kRows][kCount] = {};
+  F sums[kRows][kCount];
+  KVC_UNROLLED
+  for (uint32_t r = 0; r < kRows; ++r) {
+    KVC_UNROLLED
+    for (uint32_t i = 0; i < kCount; ++i) sums[r][i] = F{};
+  }
   const size_t dim = a.dim;
   const float* q[kRows];
   for (uint32_t r = 0; r < kRows; ++r) q[r] = a.q + (row + r) * dim;
@@ -180,11 +185,14 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
     }
     if constexpr (form == kF32) {
       F k[kCount];
+      KVC_UNROLLED
       for (uint32_t i = 0; i < kCount; ++i) {
         k[i] = load_as<kF32>(from[i / kVecs] + at + i % kVecs * kLanes * 4);
       }
+      KVC_UNROLLED
       for (uint32_t r = 0; r < kRows; ++r) {
         const F x = set1(q[r][e]);
+        KVC_UNROLLED
         for (uint32_t i = 0; i < kCount; ++i) sums[r][i] = fma(k[i], x, sums[r][i]);
       }
     } else if constexpr (form == kBf16) {
@@ -212,6 +220,7 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
       }
     }
   }
+  KVC_UNROLLED
   for (uint32_t r = 0; r < kRows; ++r) {
     float* out = a.scores + (row + r) * kTile + segment * kSegment;
     if constexpr (form == kF16) {
@@ -221,6 +230,7 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
         for (uint32_t j = 0; j < kLanes / 2; ++j) out[i * kLanes / 2 + j] = both[2 * j] + both[2 * j + 1];
       }
     } else {
+      KVC_UNROLLED
       for (uint32_t i = 0; i < kCount; ++i) store(out + i * kLanes, sums[r][i]);
     }
   }

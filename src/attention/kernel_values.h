@@ -18,7 +18,9 @@ template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
   const float* p = is_quantized(form) ? weights.of : a.p + row * kTile;
   float* at = a.o + row * dim + column;
   F o[kRows][kCols];
+  KVC_UNROLLED
   for (uint32_t r = 0; r < kRows; ++r) {
+    KVC_UNROLLED
     for (uint32_t c = 0; c < kCols; ++c) {
       o[r][c] = load(at + r * dim + c * kLanes);
       if constexpr (has_offset(form)) o[r][c] = o[r][c] + weights.base[r];
@@ -27,15 +29,20 @@ template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
   for (size_t t = 0; t < tokens; ++t) {
     F v[kCols];
     const char* in = reinterpret_cast<const char*>(from + a.v.at[t]);
+    KVC_UNROLLED
     for (uint32_t c = 0; c < kCols; ++c) v[c] = load_as<form>(in + bytes_of(form, c * kLanes));
     if constexpr (kFetch) fetch(lines, lines_of(bytes_of(form, kCols * kLanes)));
+    KVC_UNROLLED
     for (uint32_t r = 0; r < kRows; ++r) {
       const F weight = set1(p[r * kTile + t]);
+      KVC_UNROLLED
       for (uint32_t c = 0; c < kCols; ++c) o[r][c] = fma(v[c], weight, o[r][c]);
     }
   }
   if constexpr (kFetch) next = lines;
+  KVC_UNROLLED
   for (uint32_t r = 0; r < kRows; ++r) {
+    KVC_UNROLLED
     for (uint32_t c = 0; c < kCols; ++c) store(at + r * dim + c * kLanes, o[r][c]);
   }
 }

@@ -16,7 +16,7 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kQueryRows = 16;  // multiplied with bounds at once
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kUnbounded = std::numeric_limits<float>::infinity();
 
 // The smallest float16 numbers that are not below x; `rounded` has room for as many floats.
 void halves_above(const float* x, uint32_t count, float* rounded, uint16_t* halves) {
@@ -107,9 +107,9 @@ class Selection {
   void pick_close() {
     for_each_rows([&](uint32_t rows) {
       float least[kQueryRows];
-      std::fill_n(least, kQueryRows, -kInfinity);
+      std::fill_n(least, kQueryRows, -kUnbounded);
       multiply(rows, [&](Candidate&, uint32_t row, float score) {
-        if (score < kInfinity) least[row] = std::max(least[row], score);
+        if (score < kUnbounded) least[row] = std::max(least[row], score);
       });
       for (float& score : least) score -= choice_.threshold;
       multiply(rows, [&](const Candidate& candidate, uint32_t row, float score) {
@@ -150,7 +150,7 @@ class Selection {
   }
 
   void find_bounds() {
-    for (size_t i = 0; i < count_; ++i) scratch_.candidates[i].bound = -kInfinity;
+    for (size_t i = 0; i < count_; ++i) scratch_.candidates[i].bound = -kUnbounded;
     for_each_rows([&](uint32_t rows) {
       multiply(rows, [](Candidate& candidate, uint32_t, float score) {
         candidate.bound = std::max(candidate.bound, score);
@@ -221,7 +221,7 @@ class Selection {
       for (size_t t = 0; t < count; ++t) {
         for (uint32_t row = 0; row < rows; ++row) {
           const float score = scratch_.scores[row * kTile + t];
-          use(scratch_.candidates[first + t], row, std::isnan(score) ? kInfinity : score);
+          use(scratch_.candidates[first + t], row, std::isnan(score) ? kUnbounded : score);
         }
       }
     }

@@ -26,13 +26,11 @@ Seen seen_by(const Tile& tile, uint32_t row, uint32_t rows) {
 }
 
 bool all_finite(const float* x, size_t count) {
-  float zeros = 0;                          // or NaN
+  float zeros[16] = {};                     // or NaN; one sum would wait for every addition
   for (size_t i = 0; i < count; i += 16) {  // rows are whole vectors
-    float products[16];
-    for (size_t j = 0; j < 16; ++j) products[j] = x[i + j] * 0.0f;
-    for (size_t j = 0; j < 16; ++j) zeros += products[j];
+    for (size_t j = 0; j < 16; ++j) zeros[j] += x[i + j] * 0.0f;
   }
-  return zeros == 0;
+  return std::all_of(zeros, zeros + 16, [](float zero) { return zero == 0; });
 }
 
 }  // namespace

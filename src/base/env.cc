@@ -12,13 +12,19 @@ namespace kvc {
 namespace {
 
 void* allocate_aligned(void*, size_t size, size_t alignment) {
-  const bool huge = wants_huge_pages(size);
-  void* memory = allocate_pages(size, huge && alignment < kHugePage ? kHugePage : alignment);
-  if (memory != nullptr && huge) ask_for_huge_pages(memory, size);  // without them it is only slower
+  if (!wants_huge_pages(size)) return allocate_pages(size, alignment);
+  void* memory = map_pages(size, alignment < kHugePage ? kHugePage : alignment);
+  if (memory != nullptr) ask_for_huge_pages(memory, size);  // without them it is only slower
   return memory;
 }
 
-void release_aligned(void*, void* memory, size_t, size_t) { std::free(memory); }
+void release_aligned(void*, void* memory, size_t size, size_t) {
+  if (wants_huge_pages(size)) {
+    unmap_pages(memory, size);
+  } else {
+    std::free(memory);
+  }
+}
 
 uint64_t wall_clock_ns() {
   timespec now;
@@ -29,6 +35,10 @@ uint64_t wall_clock_ns() {
 bool random_bytes(void* out, size_t size) { return getrandom(out, size, 0) == static_cast<ssize_t>(size); }
 
 }  // namespace
+
+bool Env::gives_zeroes(size_t size) const {
+  return !touches && allocate == allocate_aligned && wants_huge_pages(size);
+}
 
 Env default_env() {
   Env env;

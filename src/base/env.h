@@ -16,11 +16,14 @@ struct Env {
   bool (*random_bytes)(void* out, size_t size) = nullptr;
   bool (*failpoint)(const char* name) = nullptr;  // true = fail here; null in production
   uint64_t table_hash_mask = ~uint64_t{0};
+  bool touches = false;  // memory is written once when it is allocated
 
   bool fails(const char* name) const { return failpoint != nullptr && failpoint(name); }
+  // Whether allocate() gives this many bytes as zeroes that nobody has touched, and they may stay so.
+  bool gives_zeroes(size_t size) const;
 };
 
-// The real world: aligned heap memory (huge pages where they pay), CLOCK_REALTIME, getrandom.
+// The real world: aligned heap memory, fresh huge pages where they pay; CLOCK_REALTIME, getrandom.
 Env default_env();
 
 }  // namespace kvc

@@ -27,6 +27,7 @@ class Memory {
     env_.release(env_.allocator_data, memory, size, alignment);
   }
   uint64_t bytes() const { return bytes_; }
+  bool gives_zeroes(size_t size) const { return env_.gives_zeroes(size); }
 
  private:
   Env env_;
@@ -44,14 +45,14 @@ class Array {
     if (memory_ != nullptr) memory_->release(data_, size_ * sizeof(T), kAlignment);
   }
 
-  // Takes `size` zeroed elements; false if there is no memory or the size overflows. Zeroing also touches the
-  // pages.
+  // Takes `size` zeroed elements; false if there is no memory or the size overflows. A large array takes
+  // fresh pages of the system: nothing is touched before its first use.
   [[nodiscard]] bool create(Memory& memory, size_t size) {
     size_t bytes;
     if (!checked_mul(size, sizeof(T), &bytes)) return false;
     void* data = memory.allocate(bytes, kAlignment);
     if (data == nullptr) return false;
-    std::memset(data, 0, bytes);
+    if (!memory.gives_zeroes(bytes)) std::memset(data, 0, bytes);
     memory_ = &memory;
     data_ = static_cast<T*>(data);
     size_ = size;

@@ -17,6 +17,21 @@ void* allocate_pages(size_t size, size_t alignment) {
   return rounded < size ? nullptr : std::aligned_alloc(alignment, rounded);
 }
 
+void* map_pages(size_t size, size_t alignment) {
+  const size_t rounded = round_up(size, kHugePage), spanned = rounded + alignment;
+  if (rounded < size || spanned < rounded) return nullptr;
+  void* mapped = mmap(nullptr, spanned, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(mapped);
+  const size_t before =
+      round_up(reinterpret_cast<size_t>(begin), alignment) - reinterpret_cast<size_t>(begin);
+  if (before != 0) munmap(begin, before);
+  munmap(begin + before + rounded, alignment - before);
+  return begin + before;
+}
+
+void unmap_pages(void* memory, size_t size) { munmap(memory, round_up(size, kHugePage)); }
+
 bool ask_for_huge_pages(void* memory, size_t size) {
   return madvise(memory, round_up(size, kHugePage), MADV_HUGEPAGE) == 0;
 }

@@ -12,7 +12,12 @@ inline bool wants_huge_pages(size_t size) { return size >= kHugePage / 2; }
 
 // Rounded up to `alignment`, a power of two; for free(). nullptr: no memory.
 void* allocate_pages(size_t size, size_t alignment);
-// For memory of allocate_pages(size, kHugePage) or aligned more. False, with errno: the system has none.
+// Fresh pages of the system, which are zero and take no memory until they are touched. `alignment` is a power
+// of two, at least kHugePage. nullptr: no memory. unmap_pages() takes the same size.
+void* map_pages(size_t size, size_t alignment);
+void unmap_pages(void* memory, size_t size);
+// For memory of map_pages(), or of allocate_pages(size, kHugePage) or aligned more. False, with errno: the
+// system has none.
 bool ask_for_huge_pages(void* memory, size_t size);
 
 }  // namespace kvc

@@ -9,9 +9,9 @@
 namespace kvcli {
 
 struct EstimateOptions {
-  std::string model;  // A preset, a config.json, or its folder.
-  std::string dtype = "fp16";
-  std::string budget;  // Such as "24GiB"; empty = none.
+  std::string model;           // A preset, a config.json, or its folder.
+  std::string dtype = "fp16";  // As large as bf16, the default of `bench`: most models store 16 bits.
+  std::string budget;          // Such as "24GiB"; empty = none.
   uint32_t block_size = 16;
   uint32_t scale_group = 0;  // 0 = the library's default.
   bool asymmetric = false;

@@ -46,12 +46,15 @@ kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const ch
   if (short_pool == kMaxPools) return KVC_OK;
   const PoolCounts& pool = pool_.counts(short_pool);
   const uint64_t wanted = demand.blocks[short_pool] + watermark;
+  const char* fix =
+      again ? "retire the steps in flight, then try again" : "free or preempt requests, or enlarge the pool";
+  if (demand.blocks[short_pool] > pool.size) fix = "it can never fit: enlarge the pool, or ask for less";
   missing_blocks = wanted - pool.available();
   return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
               "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and "
               "%llu fenced; %s",
               who, ull(wanted), short_pool, ull(watermark), ull(pool.available()), ull(pool.size),
-              ull(pool.fenced), again ? "retire a step" : "free or preempt requests, or enlarge the pool");
+              ull(pool.fenced), fix);
 }
 
 // Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,

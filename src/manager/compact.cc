@@ -12,7 +12,7 @@ size_t Blocks::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity) {
   const auto movable = [&](const Block& block) {
     return block.list == List::kLru || (block.refs != 0 && block.external == 0 && block.pins == 0);
   };
-  uint64_t low = counts.first, high = counts.first + counts.size;  // blocks outside [low, high) are done
+  uint64_t low = counts.first, high = pool_.first_unopened(pool);  // blocks outside [low, high) are done
   size_t num_moves = 0;
   while (num_moves < capacity) {
     while (low < high && pool_[id_of(low)].list != List::kFree) ++low;

@@ -73,12 +73,12 @@ uint64_t Manager::list_slice(uint64_t at, EventWriter& out, Identities::Work* wo
     }
     out.write(record, events_.next_sequence());
   }
-  return at;
+  return at < size * shape_.num_groups ? at : end_of_list();  // events tell of places that come into use
 }
 
 kvc_status Manager::list_prefixes(uint64_t* cursor, uint64_t* event_cursor, kvc_event_batch* batch) {
   if (!events_.enabled()) return no_events();
-  const uint64_t end = blocks_.tree().num_places() * shape_.num_groups;
+  const uint64_t end = end_of_list();
   if (*cursor >= end) {
     return invalid("cursor %llu is not one of this list, which ends at %llu; begin with 0", ull(*cursor),
                    ull(end));

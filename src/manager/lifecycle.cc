@@ -5,6 +5,7 @@
 namespace kvc {
 
 kvc_status Requests::not_found(uint64_t id) {
+  if (id == 0) return fail(KVC_ERROR_NOT_FOUND, "no request 0: the id is not set; ids are never 0");
   return fail(KVC_ERROR_NOT_FOUND, "no request %llu: it was freed, or is of another manager", ull(id));
 }
 

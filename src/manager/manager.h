@@ -60,7 +60,7 @@ class Manager {
     return change(id, true, [&](Request& request) { return requests_.fork(request, child); });
   }
   kvc_status preempt_request(uint64_t id) {
-    return change(id, true, [&](Request& request) { return requests_.preempt(request); });
+    return change(id, false, [&](Request& request) { return requests_.preempt(request); });
   }
   kvc_status free_request(uint64_t id) {
     return change(id, false, [&](Request& request) { return requests_.end(request); });
@@ -157,6 +157,7 @@ class Manager {
   }
 
  private:
+  uint64_t end_of_list() const { return blocks_.tree().max_places() * shape_.num_groups; }
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
   kvc_status build();

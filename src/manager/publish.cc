@@ -92,7 +92,7 @@ void Blocks::make_private(const GroupTable* groups, size_t position) {
 }
 
 bool Blocks::unpublish(BlockId id) {
-  const Block& block = pool_[id];
+  const Block block = pool_.read(id);
   if (!is_node(block.node) || tree_.stale(tree_[block.node])) return false;
   if (block.list == List::kLru) {
     free_cached(id);

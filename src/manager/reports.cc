@@ -89,7 +89,7 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   if (!pool().exists(id)) {
     return invalid("no block %d; ids end at %llu", id, ull(pool().num_ids() - 1));
   }
-  const Block& block = pool()[BlockId{id}];
+  const Block block = pool().read(BlockId{id});
   const bool published = is_node(block.node) && !tree().stale(tree()[block.node]);
   switch (block.list) {
     case List::kFree:
@@ -141,9 +141,11 @@ kvc_status StateReader::export_slots(uint64_t id, uint32_t group, uint64_t first
                                      void* slots, size_t element_size) const {
   const Request* request = nullptr;
   KVC_TRY(find(id, &request));
+  if (!request->admitted && num_tokens != 0)
+    return fail(KVC_ERROR_BUSY, "request %llu is waiting and has no slots; admit it first", ull(id));
   if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
-    return invalid("tokens %llu + %llu are past the capacity, %u", ull(first_token), ull(num_tokens),
-                   request->capacity);
+    return invalid("tokens %llu + %llu are past the capacity, %u; reserve or append more", ull(first_token),
+                   ull(num_tokens), request->capacity);
   }
   const uint64_t largest = pool().num_ids() * shape.block_size - 1;
   if (element_size == 4 && largest > INT32_MAX) {

@@ -103,6 +103,10 @@ bool Requests::gather_tokens(Request& request, size_t first_position) {
 }
 
 kvc_status Requests::preempt(Request& request) {
+  if (!request.admitted) {
+    return fail(KVC_ERROR_BUSY, "request %llu waits already and holds no blocks; free it, or leave it",
+                ull(request.id));
+  }
   if (!gather_tokens(request, 0) ||
       !request.hashes.reserve(arena_, request.known / shape_.block_size, request.num_hashes)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %u tokens of a waiting request", request.known);

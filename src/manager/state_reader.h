@@ -35,7 +35,7 @@ struct StateReader {
     const PoolCounts& counts = pool().counts(p);
     for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
       const BlockId id{static_cast<int32_t>(i)};
-      KVC_TRY(call(visit, id, pool()[id]));
+      KVC_TRY(call(visit, id, pool().read(id)));
     }
     return KVC_OK;
   }
@@ -43,8 +43,16 @@ struct StateReader {
   // shelves, shelf by shelf.
   template <typename Visit>
   kvc_status each_listed(size_t p, List list, Visit&& visit) const {
-    if (list == List::kFree) return each_from(pool().free_top(p), visit);
     if (list == List::kFenced) return each_from(pool().fenced_head(p), visit);
+    if (list == List::kFree) {
+      KVC_TRY(each_from(pool().free_top(p), visit));
+      const PoolCounts& counts = pool().counts(p);
+      for (uint64_t i = pool().first_unopened(p); i < counts.first + counts.size; ++i) {
+        const BlockId id{static_cast<int32_t>(i)};
+        KVC_TRY(call(visit, id, pool().read(id)));
+      }
+      return KVC_OK;
+    }
     for (uint32_t shelf = 0; shelf < pool().num_shelves(); ++shelf)
       KVC_TRY(each_from(pool().lru_head(p, shelf), visit));
     return KVC_OK;

@@ -85,7 +85,7 @@ kvc_status Stepper::step(StepPlan& plan) {
     }
     for (size_t i = 0; i < step.num_preempts; ++i, pause()) {
       Request* request = nullptr;
-      *status = view_.find(step.preempts[i], true, &request);
+      *status = view_.find(step.preempts[i], false, &request);
       if (*status == KVC_OK) *status = view_.preempt(*request);
       if (*status++ != KVC_OK) failure.note("preempts", i);
     }

@@ -8,18 +8,15 @@ namespace kvc {
 bool Zeroing::create(Memory& memory, uint32_t manager_flags, size_t num_ids) {
   always_ = (manager_flags & KVC_MANAGER_ZERO_ALWAYS) != 0;
   if (!always_ && (manager_flags & KVC_MANAGER_ZERO_CROSS_NAMESPACE) == 0) return true;
-  if (!owners_.create(memory, num_ids) || !listed_.create(memory, num_ids) ||
-      !blocks_.create(memory, num_ids))
-    return false;
-  for (size_t i = 0; i < num_ids; ++i) owners_[i] = kNobody;
-  return true;
+  return owners_.create(memory, num_ids) && listed_.create(memory, num_ids) &&
+         blocks_.create(memory, num_ids);
 }
 
 void Zeroing::hand_over(const BlockId* blocks, size_t count, uint64_t owner) {
   for (size_t i = 0; i < count; ++i) {
     const size_t at = index(blocks[i]);
-    const uint64_t before = owners_[at];
-    owners_[at] = owner;
+    const uint64_t before = this->owner(blocks[i]);
+    set_owner(blocks[i], owner);
     const bool crosses = before != kNobody && (before != owner || before == kExternal);
     if ((!crosses && !always_) || listed_[at] != 0) continue;
     listed_[at] = 1;
@@ -28,7 +25,7 @@ void Zeroing::hand_over(const BlockId* blocks, size_t count, uint64_t owner) {
 }
 
 void Zeroing::overwrite(BlockId block, uint64_t owner) {
-  owners_[index(block)] = owner;
+  set_owner(block, owner);
   if (listed_[index(block)] == 0) return;
   listed_[index(block)] = 0;
   count_ =

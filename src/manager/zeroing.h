@@ -24,8 +24,8 @@ class Zeroing {
   // A copy is about to overwrite the whole block: clearing it is not needed, and would come after the copy.
   void overwrite(BlockId block, uint64_t owner);
   // The content of the block is the owner's.
-  void set_owner(BlockId block, uint64_t owner) { owners_[index(block)] = owner; }
-  uint64_t owner(BlockId block) const { return owners_[index(block)]; }
+  void set_owner(BlockId block, uint64_t owner) { owners_[index(block)] = ~owner; }
+  uint64_t owner(BlockId block) const { return ~owners_[index(block)]; }
 
   // Blocks to be cleared, each once, in the order in which they were first handed over.
   size_t count() const { return count_; }
@@ -36,7 +36,7 @@ class Zeroing {
  private:
   static size_t index(BlockId block) { return static_cast<size_t>(raw(block)); }
 
-  Array<uint64_t> owners_;  // per block id
+  Array<uint64_t> owners_;  // per block id, complemented: 0 = kNobody
   Array<uint8_t> listed_;
   Array<int32_t> blocks_;
   size_t count_ = 0;

@@ -66,7 +66,8 @@ double attention_factor_of(const kvc_model& model, uint32_t scaling) {
 
 kvc_status check_rope_fields(const kvc_model& model, uint32_t layer, uint32_t* dim) {
   if (model.num_layers > KVC_MODEL_MAX_LAYERS || layer >= model.num_layers)
-    return invalid("layer %u of %u; models have at most %d", layer, model.num_layers, KVC_MODEL_MAX_LAYERS);
+    return invalid("layer is %u; the model has %u layers, from 0 on, at most %d", layer, model.num_layers,
+                   KVC_MODEL_MAX_LAYERS);
   const uint32_t rotating = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
   if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxRopeDim)
     return invalid("kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating, kMaxRopeDim);

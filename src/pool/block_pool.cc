@@ -1,7 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/block_pool.h"
 
+#include <algorithm>
+
 namespace kvc {
+namespace {
+
+Block fresh(uint64_t id, size_t pool) {
+  Block block = {};
+  block.prev = block.next = kNoBlock;
+  block.node = kNoNode;
+  block.next_copy = BlockId{static_cast<int32_t>(id)};
+  block.list = List::kFree;
+  block.group = UINT8_MAX;
+  block.pool = static_cast<uint8_t>(pool);
+  return block;
+}
+
+}  // namespace
 
 bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block,
                        const Policy& policy, double weight) {
@@ -25,22 +41,13 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     if (p == 0 && null_block) blocks_[first++].node = kNoNode;
     pools_[p].counts = {};
     pools_[p].counts.first = first;
-    pools_[p].counts.size = end - first;
-    pools_[p].free_top = kNoBlock;
+    pools_[p].counts.size = pools_[p].counts.free = end - first;
     pools_[p].clock = 0;
     for (uint32_t shelf = 0; shelf < num_shelves_; ++shelf)
       pools_[p].bonus[shelf] = policy.bonus(shelf, weight, end - first);
     for (BlockId& recent : pools_[p].recent) recent = BlockId{static_cast<int32_t>(first)};
-    for (uint64_t i = end; i-- > first;) {  // so that the lowest id is on top
-      const BlockId id{static_cast<int32_t>(i)};
-      Block& block = (*this)[id];
-      block.prev = kNoBlock;
-      block.node = kNoNode;
-      block.next_copy = id;
-      block.group = UINT8_MAX;
-      block.pool = static_cast<uint8_t>(p);
-      push_free(id);
-    }
+    unopened_[p] = end - first;
+    open(p);
     first = end;
   }
   return true;
@@ -82,10 +89,30 @@ void BlockPool::take(BlockId id, uint8_t group) {
   ++pools_[block.pool].counts.reserved;
 }
 
+// Writes the records of the next blocks, while FREE has no others.
+void BlockPool::open(size_t pool) {
+  Pool& p = pools_[pool];
+  const uint64_t begin = first_unopened(pool), count = std::min(unopened_[pool], kOpenedAtOnce);
+  p.free_top = kNoBlock;
+  for (uint64_t i = begin + count; i-- > begin;) {
+    blocks_[i] = fresh(i, pool);
+    blocks_[i].next = p.free_top;
+    p.free_top = BlockId{static_cast<int32_t>(i)};
+  }
+  unopened_[pool] -= count;
+}
+
+Block BlockPool::read(BlockId id) const {
+  const auto index = static_cast<uint64_t>(raw(id));
+  size_t pool = 0;
+  while (index >= end(pools_[pool])) ++pool;
+  return index < first_unopened(pool) ? (*this)[id] : fresh(index, pool);
+}
+
 void BlockPool::sort_free(size_t pool) {
   Pool& p = pools_[pool];
   p.free_top = kNoBlock;
-  for (uint64_t i = p.counts.first + p.counts.size; i-- > p.counts.first;) {
+  for (uint64_t i = first_unopened(pool); i-- > p.counts.first;) {
     if (blocks_[i].list != List::kFree) continue;
     blocks_[i].next = p.free_top;
     p.free_top = BlockId{static_cast<int32_t>(i)};

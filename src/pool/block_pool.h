@@ -4,6 +4,9 @@
 // operation is O(1). A policy may divide the LRU list into shelves (policy.h); each is ordered by the time at
 // which its blocks came, except that reshelve() keeps a block's time.
 //
+// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none:
+// they are free, and behind all others of FREE in the order of their ids.
+//
 // Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, external, pins are all
 // 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
 // blocks that are not written. Not thread-safe.
@@ -70,26 +73,21 @@ class BlockPool {
   bool exists(int32_t id) const { return id >= first_id_ && static_cast<uint64_t>(id) < num_ids_; }
 
   BlockId free_top(size_t pool) const { return pools_[pool].free_top; }
+  // From here to the pool's end no block was ever taken, and there are no records.
+  uint64_t first_unopened(size_t pool) const { return end(pools_[pool]) - unopened_[pool]; }
+  // The record of an id that exists, or what it would be.
+  Block read(BlockId id) const;
   BlockId lru_head(size_t pool, size_t shelf = 0) const { return blocks_[shelf_sentinel(pool, shelf)].next; }
   BlockId fenced_head(size_t pool) const { return blocks_[sentinel(pool, 1)].next; }
   bool at_end(BlockId id) const { return static_cast<uint64_t>(raw(id)) >= num_ids_; }  // a list's sentinel
 
   // Takes up to `count` blocks from the top of FREE, as held by one request of `group`. Returns how many.
   size_t pop_free(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
-    Pool& pool = pools_[of_pool];
-    Block* const base = blocks_.data();
-    const size_t taken = count < pool.counts.free ? count : pool.counts.free;
-    BlockId top = pool.free_top;
-    for (size_t i = 0; i < taken; ++i) {
-      out[i] = top;
-      Block& block = base[raw(top)];
-      top = block.next;
-      if (is_block(top)) prefetch(top);  // for the next call too
-      become_held(block, group);
+    size_t taken = pop_listed(of_pool, group, count, out);
+    while (taken != count && unopened_[of_pool] != 0) {
+      open(of_pool);
+      taken += pop_listed(of_pool, group, count - taken, out + taken);
     }
-    pool.free_top = top;
-    pool.counts.free -= taken;
-    pool.counts.reserved += taken;
     return taken;
   }
   void push_free(BlockId id) {
@@ -270,11 +268,33 @@ class BlockPool {
 
  private:
   static constexpr size_t kMaxPools = 32;
+  static constexpr uint64_t kOpenedAtOnce = 512;
 
   // The sentinel of shelf 0 is that of LRU.
   size_t sentinel(size_t pool, size_t list) const { return num_ids_ + 2 * pool + list; }
   size_t shelf_sentinel(size_t pool, size_t shelf) const {
     return shelf == 0 ? sentinel(pool, 0) : num_ids_ + 2 * num_pools_ + pool * (num_shelves_ - 1) + shelf - 1;
+  }
+  static uint64_t end(const Pool& pool) { return pool.counts.first + pool.counts.size; }
+  void open(size_t pool);
+  // Of the blocks that have records.
+  size_t pop_listed(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
+    Pool& pool = pools_[of_pool];
+    Block* const base = blocks_.data();
+    const uint64_t listed = pool.counts.free - unopened_[of_pool];
+    const size_t taken = count < listed ? count : listed;
+    BlockId top = pool.free_top;
+    for (size_t i = 0; i < taken; ++i) {
+      out[i] = top;
+      Block& block = base[raw(top)];
+      top = block.next;
+      if (is_block(top)) prefetch(top);  // for the next call too
+      become_held(block, group);
+    }
+    pool.free_top = top;
+    pool.counts.free -= taken;
+    pool.counts.reserved += taken;
+    return taken;
   }
   static void become_held(Block& block, uint8_t group) {
     block.list = List::kHeld;
@@ -306,6 +326,7 @@ class BlockPool {
   Array<Block> blocks_;   // all ids, then two sentinels (LRU, FENCED) per pool, then those of more shelves
   Array<uint64_t> came_;  // the pool's clock when a block came to a shelf; with several shelves
   Pool pools_[kMaxPools] = {};
+  uint64_t unopened_[kMaxPools] = {};  // blocks at the end of a pool without records, counted as free
   uint64_t num_ids_ = 0;
   size_t num_pools_ = 0;
   uint32_t num_shelves_ = 1;

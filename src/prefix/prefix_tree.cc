@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/prefix_tree.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/copy.h"
@@ -49,11 +50,9 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   if (events_.enabled() && (!identities_.create(memory, places, block_size) || !dead_.create(memory, places)))
     return false;
   if (!uses_.create(memory, places, history, secret)) return false;
+  // This touches the whole table. It would be touched soon, at random. And a huge page that is read before it
+  // is written falls apart into small ones (Linux before 6.13), which each look-up would pay for.
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
-  for (size_t i = places; i-- > 0;) {
-    nodes_[i].hash_next = free_;
-    free_ = NodeId{static_cast<int32_t>(i)};
-  }
   return true;
 }
 
@@ -175,11 +174,8 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
     identities_.begin(made);
     events_.add(KVC_EVENT_STORED, epoch, made, 0, blocks[j]);
   }
-  for (size_t j = 0; j < i && uses_.on(); ++j) {
-    const NodeId made = pool_[blocks[j]].node;
-    uses_.begin(made, use_key((*this)[made]));
-    use(made);
-  }
+  if (uses_.on()) [[unlikely]]
+    begin_uses(blocks, i);
   parent = last;
   return i;
 }
@@ -223,6 +219,17 @@ NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, Extr
   for (size_t g = 1; g < num_groups_; ++g) set_block(id, g, kNoBlock);
   if (events_.enabled()) identities_.begin(id);
   return id;
+}
+
+void PrefixTree::begin_uses(const BlockId* blocks, size_t count) {
+  constexpr size_t kBucketAhead = 12, kEntryAhead = 6;
+  const auto key = [&](size_t i) { return use_key((*this)[pool_[blocks[i]].node]); };
+  for (size_t j = 0; j < count; ++j) {
+    if (j + kBucketAhead < count) uses_.prefetch(key(j + kBucketAhead));
+    if (j + kEntryAhead < count) uses_.prefetch_entry(key(j + kEntryAhead));
+    uses_.begin(pool_[blocks[j]].node, key(j));
+    use(pool_[blocks[j]].node);
+  }
 }
 
 void PrefixTree::use(NodeId id) {
@@ -322,8 +329,26 @@ bool PrefixTree::reclaim() {
     if (const NodeId parent = free_node(id); is_node(parent) && unused((*this)[parent])) bury(parent);
   }
   if (free_nodes() == 0) return false;
-  if (!is_node(free_)) reuse_dead();
+  if (!is_node(free_)) {
+    const bool wait = num_dead_ == 0 || (*this)[dead_[first_dead_]].key > events_.oldest();
+    if (wait && num_places_ < nodes_.size()) {
+      add_places();
+    } else {
+      reuse_dead();
+    }
+  }
   return true;
+}
+
+// Takes places into use that were not before.
+void PrefixTree::add_places() {
+  constexpr size_t kAtOnce = 256;
+  const size_t first = num_places_;
+  num_places_ = std::min(first + kAtOnce, nodes_.size());
+  for (size_t i = num_places_; i-- > first;) {
+    nodes_[i].hash_next = free_;
+    free_ = NodeId{static_cast<int32_t>(i)};
+  }
 }
 
 // Some of the dead become free nodes. There are no others.

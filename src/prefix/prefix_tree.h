@@ -83,7 +83,9 @@ class PrefixTree {
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
-  size_t num_places() const { return nodes_.size(); }  // ids are below
+  // Places that were in use: ids are below. It grows; the rest is not touched.
+  size_t num_places() const { return num_places_; }
+  size_t max_places() const { return nodes_.size(); }
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
@@ -206,6 +208,10 @@ class PrefixTree {
 
   // For loops over many positions: each call reads what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
+  void prefetch_uses(NodeId id) const {  // what the end of its uses reads
+    uses_.prefetch(use_key((*this)[id]));
+    for (size_t i = 0; i < block_size_; i += 16) __builtin_prefetch(tokens(id) + i);
+  }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
   // What taking the node out of the table also reads: its bucket, then the first node of the bucket's chain.
   uint32_t prefetch_bucket_of(NodeId id) const {
@@ -237,12 +243,15 @@ class PrefixTree {
   }
   // Epochs are told apart; the key tells namespaces and contents apart.
   static uint64_t use_key(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
+  // Blocks that publish_chain has attached.
+  void begin_uses(const BlockId* blocks, size_t count);
   void end_uses(NodeId id);
   void bury(NodeId id);  // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
-  // Also reclaims orphans: doing so once for each new node keeps up with them.
+  // Also reclaims orphans: doing so once for each new node keeps up with them. Takes places into use.
   bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
   bool reclaim();
+  void add_places();
   void reuse_dead();
   void release_extra(Node& node);
   void attach_copy(NodeId id, size_t group, BlockId block);
@@ -286,8 +295,9 @@ class PrefixTree {
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
   size_t max_nodes_ = 0;  // that are in use at a time
+  size_t num_places_ = 0;
   static constexpr uint32_t kRecent = 8;
-  NodeId free_ = kNoNode;
+  NodeId free_ = kNoNode;  // of the places in use
   NodeId recently_freed_[kRecent] = {};
   uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;

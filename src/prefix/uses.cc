@@ -9,7 +9,7 @@ namespace kvc {
 
 bool Uses::create(Memory& memory, size_t max_nodes, size_t capacity, uint64_t secret) {
   if (capacity == 0) return true;
-  const size_t buckets = next_power_of_two(capacity < 2 ? 2 : capacity);
+  const size_t buckets = next_power_of_two(2 * capacity);
   if (!counts_.create(memory, max_nodes) || !ring_.create(memory, capacity) ||
       !buckets_.create(memory, buckets)) {
     return false;
@@ -37,6 +37,7 @@ void Uses::end(NodeId node, uint64_t key, uint32_t tag) {
   const auto index = static_cast<int32_t>(pushed_++ % ring_.size());
   Entry& entry = ring_[static_cast<size_t>(index)];
   if (entry.uses != 0) unchain(index);
+  prefetch(ring_[(pushed_ + kAhead) % ring_.size()].key);  // will be overwritten soon
   uint8_t& count = counts_[static_cast<size_t>(raw(node))];
   entry.key = key;
   entry.tag = tag & 0xffffff;

@@ -28,6 +28,12 @@ class Uses {
   // The node has a block from now on, or no more. `key` is its content's, `tag` the same in every process.
   void begin(NodeId node, uint64_t key);
   void end(NodeId node, uint64_t key, uint32_t tag);
+  // For loops: what begin() and end() read, in two stages.
+  void prefetch(uint64_t key) const { __builtin_prefetch(&buckets_[key * spread_ >> shift_], 1); }
+  void prefetch_entry(uint64_t key) const {
+    if (const int32_t first = buckets_[key * spread_ >> shift_]; first >= 0)
+      __builtin_prefetch(&ring_[static_cast<size_t>(first)], 1);
+  }
   void end_stale(NodeId node) { counts_[static_cast<size_t>(raw(node))] = 0; }
 
   // visit(tag, uses): what is remembered, oldest first; 0 uses were taken back.
@@ -43,6 +49,7 @@ class Uses {
   bool intact() const;
 
  private:
+  static constexpr uint64_t kAhead = 8;
   struct Entry {
     uint64_t key;
     int32_t next;  // chain of its bucket, -1 = end

@@ -81,6 +81,10 @@ TEST(Config, ABadFieldIsNamed) {
       {"max_request_tokens", kInvalid, [](Config& c) { c.manager.max_request_tokens = (1u << 30) + 1; }},
       {"event_capacity", kInvalid, [](Config& c) { c.manager.event_capacity = (1u << 24) + 1; }},
       {"watermark_blocks", kInvalid, [](Config& c) { c.manager.watermark_blocks = UINT64_MAX; }},
+      {"watermark_blocks is 8; pool 0 has 8 blocks: at most 7", kInvalid,
+       [](Config& c) { c.manager.watermark_blocks = 8; }},
+      {"watermark_blocks is 7; pool 0 has 7 blocks: at most 6", kInvalid,
+       [](Config& c) { c.manager.watermark_blocks = 7, c.manager.flags = KVC_MANAGER_NULL_BLOCK; }},
       {"groups", kInvalid, [](Config& c) { c.use_groups(33); }},
       {"groups", kInvalid, [](Config& c) { c.manager.num_groups = 1; }},
       {"num_groups is 0", kInvalid, [](Config& c) { c.use_groups(1), c.manager.num_groups = 0; }},
@@ -174,8 +178,11 @@ TEST(Config, FieldsAtTheirLimitsAreAccepted) {
       [](Config& c) { c.manager.vocab_size = 1u << 31; },
       [](Config& c) { c.manager.max_request_tokens = 1u << 30; },
       [](Config& c) { c.manager.max_nodes = 1; },
+      [](Config& c) { c.use_policy(KVC_POLICY_FREQUENCY, 1000), c.manager.policy_history = 1; },
+      [](Config& c) { c.use_policy(KVC_POLICY_FRAGMENTATION, 1); },
       [](Config& c) { c.use_groups(32); },
       [](Config& c) {
+        c.use_policy(KVC_POLICY_FREQUENCY, 0);
         c.use_pools(32);
         c.use_groups(32);
         for (uint32_t g = 0; g < 32; ++g) c.groups[g].pool = g;
@@ -207,6 +214,28 @@ TEST(Config, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(properties.num_groups, 1u);
   EXPECT_EQ(properties.num_pools, 1u);
   kvc_manager_destroy(m);
+}
+
+TEST(Config, DefaultsOfAPolicyAreThoseOfTheManual) {
+  const struct {
+    uint32_t policy;
+    double weight;
+    uint64_t history;
+  } cases[] = {{KVC_POLICY_LRU, 0, 0}, {KVC_POLICY_FREQUENCY, 1, 4 * 3200}, {KVC_POLICY_FRAGMENTATION, 0, 0}};
+  for (const auto& [policy, weight, history] : cases) {
+    Config config;
+    config.manager.num_blocks = 3200;
+    config.use_policy(policy, 0);
+    kvc_manager* m = nullptr;
+    ASSERT_EQ(config.create(&m), KVC_OK);
+    kvc_properties properties = {};
+    properties.struct_size = sizeof properties;
+    ASSERT_EQ(kvc_manager_properties(m, &properties), KVC_OK);
+    EXPECT_EQ(properties.policy, policy);
+    EXPECT_EQ(properties.policy_weight, weight);
+    EXPECT_EQ(properties.policy_history, history);
+    kvc_manager_destroy(m);
+  }
 }
 
 TEST(Config, RequestOptionsOutOfRangeAreNamed) {

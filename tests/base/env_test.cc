@@ -39,6 +39,25 @@ TEST(Env, LargeMemoryStartsOnAHugePage) {
   env.release(env.allocator_data, memory, size, further);
 }
 
+TEST(Env, LargeMemoryIsZeroAlsoAfterItWasUsed) {
+  Env env = default_env();
+  EXPECT_FALSE(env.gives_zeroes(4096));
+  for (int round = 0; round < 3; ++round) {
+    const size_t size = size_t{3} << 20;
+    ASSERT_TRUE(env.gives_zeroes(size));
+    auto* memory = static_cast<unsigned char*>(env.allocate(env.allocator_data, size, 64));
+    ASSERT_NE(memory, nullptr);
+    for (size_t i = 0; i < size; ++i) ASSERT_EQ(memory[i], 0) << i;
+    std::memset(memory, 0xff, size);
+    env.release(env.allocator_data, memory, size, 64);
+  }
+  env.touches = true;
+  EXPECT_FALSE(env.gives_zeroes(size_t{3} << 20));
+  env = default_env();
+  env.allocate = [](void*, size_t, size_t) -> void* { return nullptr; };
+  EXPECT_FALSE(env.gives_zeroes(size_t{3} << 20)) << "memory of somebody else";
+}
+
 TEST(Env, ASizeThatCannotBeRoundedUpGivesNull) {
   const Env env = default_env();
   EXPECT_EQ(env.allocate(env.allocator_data, SIZE_MAX, 64), nullptr);

@@ -121,4 +121,12 @@ DEFECTS = [
      "    readers_ = &reader;\n  }\n  void leave(Reader& reader) const {\n",
      "    readers_ = &reader;\n    const_cast<PrefixTree*>(this)->hold(reader.at);\n  }\n  void leave(Reader& reader) const {\n"
      "    const_cast<PrefixTree*>(this)->release(reader.at);\n"),
+    ("uses are forgotten at eviction", "src/prefix/uses.cc",
+     "    count = entry.uses;\n", "    count = 0;\n"),
+    ("a child may have more uses than its parent", "src/prefix/prefix_tree.cc",
+     "uses_.add(id, nested ? uses_.of(node.parent) : Uses::kMost);", "uses_.add(id, nested ? Uses::kMost : Uses::kMost);"),
+    ("of equal scores the most used block leaves", "src/pool/block_pool.cc",
+     "if (score < least) least = score, best = head;", "if (score <= least) least = score, best = head;"),
+    ("a fragment stays among whole positions", "src/manager/shelves.cc",
+     "    if (is_block(id)) pool_.reshelve(id, shelf_of(node));", "    if (is_block(id)) pool_.reshelve(id, 1);"),
 ]

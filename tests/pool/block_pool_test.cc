@@ -35,6 +35,9 @@ class BlockPoolTest : public ::testing::Test {
   std::vector<int32_t> free(size_t pool = 0) const {
     std::vector<int32_t> ids;
     for (BlockId id = pool_.free_top(pool); is_block(id); id = pool_[id].next) ids.push_back(raw(id));
+    const PoolCounts& counts = pool_.counts(pool);
+    for (uint64_t i = pool_.first_unopened(pool); i < counts.first + counts.size; ++i)
+      ids.push_back(static_cast<int32_t>(i));
     return ids;
   }
   // Drops the only reference of a block that pop() gave.
@@ -45,7 +48,7 @@ class BlockPoolTest : public ::testing::Test {
       const PoolCounts& counts = pool_.counts(p);
       uint64_t lists[4] = {}, reserved = 0, pinned = 0;
       for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
-        const Block& b = pool_[BlockId{static_cast<int32_t>(i)}];
+        const Block b = pool_.read(BlockId{static_cast<int32_t>(i)});
         ++lists[static_cast<size_t>(b.list)];
         EXPECT_EQ(b.list == List::kHeld, b.held()) << "block " << i;
         reserved += b.held() && b.written == 0;
@@ -80,6 +83,54 @@ TEST_F(BlockPoolTest, ANewPoolHandsOutItsLowestIdFirst) {
   }
   EXPECT_EQ(pool_.counts(0).free, 0u);
   EXPECT_FALSE(is_block(pool_.free_top(0)));
+}
+
+TEST_F(BlockPoolTest, RecordsAreWrittenWhenTheirBlocksAreNeeded) {
+  create({1300, 700, 1}, true);
+  EXPECT_LT(pool_.first_unopened(0), 1300u);
+  EXPECT_LT(pool_.first_unopened(1), 2000u);
+  EXPECT_EQ(pool_.first_unopened(2), 2001u);
+  const Block last = pool_.read(BlockId{1999});
+  EXPECT_EQ(last.list, List::kFree);
+  EXPECT_EQ(last.pool, 1);
+  EXPECT_EQ(last.group, UINT8_MAX);
+  EXPECT_FALSE(is_node(last.node));
+  EXPECT_EQ(last.next_copy, BlockId{1999});
+  expect_counts_right();
+  // In the order of ids, whatever is taken at once; what came back goes first.
+  int32_t next = 1;
+  std::vector<BlockId> taken(1300);
+  for (const size_t count : {1, 510, 1, 200, 500}) {
+    ASSERT_EQ(pool_.pop_free(0, 3, count, taken.data()), count);
+    for (size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(raw(taken[i]), next++);
+      ASSERT_TRUE(block(raw(taken[i])).held());
+      ASSERT_EQ(block(raw(taken[i])).group, 3);
+    }
+    expect_counts_right();
+  }
+  drop(7);
+  pool_.mark_written(block(7));
+  pool_.push_free(BlockId{7});
+  EXPECT_EQ(pool_.pop_free(0, 3, 1300, taken.data()), 88u);
+  EXPECT_EQ(raw(taken[0]), 7);
+  EXPECT_EQ(raw(taken[1]), next);
+  EXPECT_EQ(raw(taken[87]), 1299);
+  EXPECT_EQ(pool_.counts(0).free, 0u);
+  EXPECT_EQ(pool_.pop_free(0, 3, 5, taken.data()), 0u);
+}
+
+TEST_F(BlockPoolTest, SortedFreeGoesOnWithBlocksThatWereNeverUsed) {
+  create({2000});
+  std::vector<BlockId> taken(600);
+  ASSERT_EQ(pool_.pop_free(0, 0, taken.size(), taken.data()), taken.size());
+  for (const BlockId id : taken) {
+    drop(raw(id));
+    pool_.push_free(id);
+  }
+  EXPECT_EQ(free()[0], 599);
+  pool_.sort_free(0);
+  for (int32_t id = 0; id < 2000; ++id) ASSERT_EQ(free()[static_cast<size_t>(id)], id);
 }
 
 TEST_F(BlockPoolTest, FreeIsLastInFirstOut) {

@@ -98,6 +98,20 @@ TEST_F(IdentitiesTest, TheDeadTakeNoPlaceFromTheLivingAndNoEventFromTheRing) {
   }
 }
 
+// What a check and a list look at.
+TEST_F(IdentitiesTest, PlacesComeIntoUseAsTheyAreNeeded) {
+  constexpr size_t kNodes = 100, kEvents = 5000, kAtOnce = 256;
+  World w(kNodes, 1, ~uint64_t{0}, 256, kEvents);
+  EXPECT_EQ(w.tree.num_places(), kNodes);
+  EXPECT_EQ(w.tree.max_places(), kNodes + kEvents);
+  for (size_t born = 1; born < 20000; ++born) {
+    const BlockId block = w.attach(w.publish(root_of(kRoot), 1));
+    w.tree.detach(block);
+    w.pool.push_free(block);
+    ASSERT_LE(w.tree.num_places(), std::min(born, kEvents / 2) + kNodes + kAtOnce) << "two events each";
+  }
+}
+
 TEST_F(IdentitiesTest, PositionsThatTellNoEventMayCostTheOldest) {
   World small(8, 1, ~uint64_t{0}, 64, 4);
   EventReader reader(small);

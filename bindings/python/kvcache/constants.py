@@ -33,8 +33,8 @@ class Status(IntEnum):
 class Feature(IntEnum):
     """Questions for kvcache.supports().
 
-    LRU: eviction of what was used least recently. SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one pool. EVENTS:
-    Manager.events()."""
+    LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
+    pool. EVENTS: Manager.events()."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW

@@ -15,6 +15,7 @@ from ._arrays import at_least_0, np, take, whole
 from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
+from .models import Memory
 from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from ._arrays import Sizes
     from .constants import RequestFlags
-    from .models import Memory
     from .request import Tokens
 
 
@@ -72,7 +72,8 @@ class Manager:
     max_requests: requests at one time, waiting ones included; 0 = 1024. max_request_tokens: tokens of one request; 0 = 2**24. max_nodes: prefix
     blocks to remember; 0 = enough for all blocks. event_capacity: events to keep for events(); 0 = none. watermark_blocks: blocks of each pool
     that an admission leaves available while other requests run. vocab_size: token ids must be below it; 0 = any that are not negative. seed:
-    secret of the hash; 0 = random; it never changes a result.
+    secret of the hash; 0 = random; it never changes a result. touch_memory: take all memory of the manager from the system now, not when it is
+    first used.
 
     policy: which cached block is evicted first. "lru": the least recently released one. "frequency": the one with the least last use + A *
     log2(uses), for prompts that come back after others; A is policy_weight (0 .. 1000, 0 = 1) times the blocks of the pool, and uses of
@@ -85,7 +86,7 @@ class Manager:
                  groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                 policy_weight: float = 0, policy_history: int = 0):
+                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -94,8 +95,11 @@ class Manager:
         if zero not in _ZERO:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
+        config.flags |= _native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
+            if not isinstance(memory, Memory):
+                raise TypeError(f"memory is {memory!r:.100}; it must be a kvcache.Memory: pass model.memory(budget_bytes=...)")
             config.set_memory(memory._model._model, memory._query)
         config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
         pools, group_array = None, None

@@ -77,7 +77,7 @@ class Model:
             raise InvalidArgumentError(f"{source}: {error}") from None
         return model
 
-    def register(self, name: "Optional[str]" = None) -> "Model":
+    def register(self, name: Optional[str] = None) -> Model:
         """Registers a copy of the model under this name (None = its own), and returns it: find_model() and models() know it from now on, in the
         whole process. It replaces the registered model of that name. InvalidArgumentError for the name of a preset, a name that is not 1 to 63
         printable ASCII characters without spaces, and fields out of range; LimitError if 256 others are registered."""
@@ -89,7 +89,7 @@ class Model:
     @property
     def window_layers(self) -> list[int]:
         """The layers with the window."""
-        return [layer for layer in range(self._model.num_layers) if self._model.has_window(layer)]
+        return [layer for layer in range(min(self._model.num_layers, _native.KVC_MODEL_MAX_LAYERS)) if self._model.has_window(layer)]
 
     def estimate(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
                  block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
@@ -97,7 +97,8 @@ class Model:
         """Computes the memory of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) tokens that share nothing. With a budget, which is
         budget_bytes or memory_fraction of the free memory of `device` (None = the CPU), it also computes what fits: max_tokens, max_sequences, and
         the blocks of a manager's pools. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales: int8 and int4 with
-        k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage."""
+        k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage. The
+        default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
         return self.memory(dtype, tokens=tokens, num_sequences=num_sequences, budget_bytes=budget_bytes, block_size=block_size,
                            chunk_tokens=chunk_tokens, scale_group=scale_group, asymmetric=asymmetric, tensor_scales=tensor_scales,
                            channel_keys=channel_keys, channel_tokens=channel_tokens, memory_fraction=memory_fraction, device=device).estimate()

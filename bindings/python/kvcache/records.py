@@ -35,7 +35,7 @@ class Stats(NamedTuple):
     unpublished_blocks: Blocks not published because all nodes were in use.
     rejected_candidates: Entries with an equal hash that the comparison rejected.
     nodes_used: Gauge: prefix positions in use.
-    metadata_bytes: Gauge: memory from the manager's allocator.
+    metadata_bytes: Gauge: memory from the manager's allocator, touched or not.
     events_dropped: Events that were overwritten before any reader had read them.
     """
 

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors name what is wrong, in the words of Python: the argument, its value, the limit and the fix."""
 
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -96,6 +93,7 @@ def storage():
     (lambda m: Manager(8, groups=kvcache.Group(4)), TypeError, r"groups is Group\(window_tokens=4.*pass groups=\[kvcache.Group\(...\)\]"),
     (lambda m: Manager(8, groups=None), TypeError, "groups is None; it must be a sequence of kvcache.Group"),
     (lambda m: Manager(8, groups=[kvcache.Group(), (4, 0, 0, 0)]), TypeError, r"groups\[1\] is \(4, 0, 0, 0\); it must be a kvcache.Group"),
+    (lambda m: Manager(memory=8 << 30), TypeError, r"memory is 8589934592; it must be a kvcache.Memory: pass model.memory\(budget_bytes=...\)"),
     (lambda m: Step(m, 1, 1, 1).run(kvcache.RequestOptions()), TypeError, r"admit_options is RequestOptions; it must be a list .*pass \[options\]"),
     (lambda m: Step(m, 1, 1, 1).run(3), TypeError, "admit_options is int; it must be a list"),
     (lambda m: m.request(m.create([1])), TypeError, "id is <kvcache.Request .*>; it must be an int: use the Request itself"),
@@ -133,6 +131,14 @@ def test_ids_come_back_as_plain_numbers(m):
         assert type(again.id) is int and again.id == r.id and again.num_cached == 0
     with m.allocate([1, 2, 3, 4, 5]) as r:
         assert m.request(r.id).num_cached == r.num_cached == 4
+
+
+def test_a_model_with_too_many_layers_is_refused_at_once():
+    """Not after a look at each of them."""
+    model = kvcache.Model(name="test/deep", num_layers=2**32 - 1, num_kv_heads=1, head_dim=8, max_context=64)
+    assert model.window_layers == []
+    with pytest.raises(ValueError, match="num_layers is 4294967295"):
+        model.register()
 
 
 # ---- limits
@@ -175,18 +181,6 @@ def test_other_numbers_name_the_side_that_they_are_past(m, call, text):
         call(m)
 
 
-@pytest.mark.parametrize("options, text", [
-    (["--num-blocks", "-4"], "num_blocks is -4; it must be at least 1"), (["--block-size", "0"], "block_size is 0; it must be at least 1"),
-    (["--concurrency", "0"], "concurrency is 0; it must be at least 1"), (["--num-blocks", str(2**70)], f"num_blocks is {2**70}; it must be from 1 to 2147483582"),
-    (["--requests", "-2"], "max_requests is -2; it must be at least 0"),
-])
-def test_the_command_line_says_what_is_wrong_in_one_line(tmp_path, options, text):
-    trace = tmp_path / "trace.jsonl"
-    trace.write_text('{"input_length": 5, "output_length": 1, "hash_ids": [1]}\n')
-    said = subprocess.run([sys.executable, "-m", "kvcache", "replay", str(trace), *options], capture_output=True, text=True, env=os.environ)
-    assert (said.returncode, said.stderr, said.stdout) == (2, f"kvcache: {text}\n", "")
-
-
 # ---- texts of the library
 
 def test_texts_of_the_library_name_no_fields_that_python_does_not_have():
@@ -207,7 +201,7 @@ def test_texts_of_the_library_name_no_fields_that_python_does_not_have():
                          ("model.num_q_heads is 3; it must be a multiple", "model.num_q_heads is 3; it must be a multiple"),
                          ("kvc_rows.dtype is 3 (int32); it must be float32", "dtype is int32; it must be float32")):
         assert errors.in_python(text) == wanted
-    assert {text for text in map(errors.in_python, texts) if re.search(r"dtype (is )?%d", text)} == set()
+    assert {text for text in map(errors.in_python, texts) if re.search(r"dtype (is )?%d", text) and "give a type from" not in text} == set()
 
 
 def test_statuses_have_a_meaning():

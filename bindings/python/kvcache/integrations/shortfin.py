@@ -35,11 +35,11 @@ class CacheConfig(NamedTuple):
 
     manager: arguments of kvcache.Manager. storages: for each device, arguments of kvcache.Storage, to which you add `device`."""
 
-    manager: "dict[str, Any]"
-    storages: "list[dict[str, Any]]"
+    manager: dict[str, Any]
+    storages: list[dict[str, Any]]
 
 
-def read_config(path: "str | os.PathLike[str]") -> CacheConfig:
+def read_config(path: str | os.PathLike[str]) -> CacheConfig:
     """Reads the config.json that sharktank exports for Shortfin, given its path or its folder.
 
         config = read_config("config.json")
@@ -51,7 +51,7 @@ def read_config(path: "str | os.PathLike[str]") -> CacheConfig:
     with open(source, "rb") as file:
         text = file.read()
     manager, num_devices = _native.kvc_manager_config(), 1
-    storages: "list[dict[str, Any]]" = []
+    storages: list[dict[str, Any]] = []
     while len(storages) < num_devices:
         shape = _native.kvc_storage_config()
         try:

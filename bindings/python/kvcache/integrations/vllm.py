@@ -40,9 +40,9 @@ class _Refusal(NamedTuple):
     needed: int
     hit: int
     whole: bool
-    space: "tuple[int, int]"
+    space: tuple[int, int]
 
-    def holds(self, needed: int, hit: int, whole: bool, space: "tuple[int, int]") -> bool:
+    def holds(self, needed: int, hit: int, whole: bool, space: tuple[int, int]) -> bool:
         """Whether there is no space now either. With full attention who holds a block of a hit holds all before it."""
         return hit == self.hit and whole == self.whole and needed >= self.needed and space[0] >= self.space[0] and space[1] <= self.space[1]
 
@@ -62,8 +62,8 @@ class _Prompt:
         self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
         self.lasts = not getattr(request, "resumable", True)  # an update of a session changes tokens; otherwise they are only appended
         self.id = 0
-        self.space: "Optional[tuple[int, int]]" = None
-        self.refused: "Optional[_Refusal]" = None
+        self.space: Optional[tuple[int, int]] = None
+        self.refused: Optional[_Refusal] = None
 
     def belongs_to(self, request: Any) -> bool:
         return self.request is request and len(self.tokens) == request.num_tokens

@@ -29,7 +29,7 @@ def public():
         elif not issubclass(value, (enum.Enum, tuple, BaseException)) and not dataclasses.is_dataclass(value):
             more.append(value)
     for cls in more:
-        if cls not in (kvcache.Request, kvcache.Pin, kvcache.Namespace, kvcache.Event, kvcache.Prefixes, DLPack):  # which a Manager, or a Storage, makes
+        if cls not in (kvcache.Request, kvcache.Pin, kvcache.Namespace, kvcache.Event, kvcache.Prefixes, kvcache.Memory, DLPack):  # which a Manager, a Storage or a Model makes
             names.append(cls.__name__)
         for base in cls.__mro__[:-1]:
             for member, value in vars(base).items():

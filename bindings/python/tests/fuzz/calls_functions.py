@@ -197,9 +197,22 @@ def estimate(w):
     kvcache.find_model("llama-3.1-8b").estimate(w.rng.choice(("float16", "int9")), tokens=w.number(100), num_sequences=w.number(1), block_size=w.number(16))
 
 
+@call("Model.memory")
+@call("Memory.estimate")
+def memory(w):
+    model, block_size = kvcache.find_model("gemma-3-1b"), w.number(16)
+    if w.rng.random() < 0.5:
+        model.memory(w.rng.choice(("float16", "int9")), block_size=block_size, budget_bytes=w.number(1 << 30)).estimate()
+        model.memory(memory_fraction=w.rng.choice((0.5, 2.0, -1.0))).estimate()
+    else:
+        held = model.memory(block_size=block_size, budget_bytes=1 << 22)  # some blocks: a manager for a whole memory takes long
+        kvcache.Manager(w.rng.choice((0, 0, 0, 5)), max_requests=4, memory=w.rng.choice((held, held, held, 7))).close()
+
+
 @call("Model.rope")
 def rope(w):
     kvcache.find_model("llama-3.1-8b").rope(w.number(0), w.number(100))
+
 
 @call("native.pack_tokens")
 def pack_tokens(w):

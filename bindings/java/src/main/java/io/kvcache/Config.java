@@ -166,6 +166,12 @@ public final class Config {
     return this;
   }
 
+  /** Takes all memory of the manager from the system at creation, not when it is first used. */
+  public Config touchMemory() {
+    flags |= Native.KVC_MANAGER_TOUCH_MEMORY;
+    return this;
+  }
+
   long create() throws KvCacheException {
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;

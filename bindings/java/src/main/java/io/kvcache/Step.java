@@ -322,7 +322,7 @@ public final class Step implements AutoCloseable {
     buffer.limit(on ? buffer.capacity() : 0);
   }
 
-  /** Sets the counts of items in this step. */
+  /** Sets the counts of items in this step. The others are 0. */
   public Step counts(int requests, int frees, int admissions) {
     return counts(requests, frees, 0, 0, admissions);
   }
