@@ -227,7 +227,7 @@ typedef struct kvc_manager_config {
    */
   double policy_weight;
   /** FREQUENCY: positions whose uses are remembered after their last block was evicted, at most 2^31 - 2; 0 =
-   *  4 * blocks. Each takes 20 to 24 bytes. Other policies: 0. Since 0.3. */
+   *  4 * blocks. Each takes 24 to 32 bytes. Other policies: 0. Since 0.3. */
   uint64_t policy_history;
 } kvc_manager_config;
 

@@ -144,7 +144,7 @@ class Churn {
         ASSERT_EQ(digest_of(event.digest), digests_.at(raw(id)));
         ++listed_;
       }
-      if (++place_ == w_.tree.num_places()) place_ = 0;
+      if (++place_ >= w_.tree.num_places()) place_ = 0;  // none at first
     }
   }
 
