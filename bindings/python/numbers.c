@@ -31,7 +31,7 @@ static const struct {
     {"kvc_manager_config_max_requests_set", 0, 262143},
     {"kvc_manager_config_max_request_tokens_set", 0, 1ull << 30},
     {"kvc_manager_config_event_capacity_set", 0, 1ull << 24},
-    {"kvc_manager_config_watermark_blocks_set", 0, 2147483582},
+    {"kvc_manager_config_watermark_blocks_set", 0, 2147483581},
     {"kvc_manager_config_vocab_size_set", 0, 1ull << 31},
     {"kvc_storage_config_num_layers_set", 1, 65536},
     {"kvc_storage_config_num_heads_set", 1, 65536},

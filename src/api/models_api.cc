@@ -27,7 +27,7 @@ kvc_status unknown_model(std::string_view name) {
   for (size_t i = 0, at = 0; i < count; ++i)
     at +=
         static_cast<size_t>(std::snprintf(list + at, sizeof list - at, "%s%s", i == 0 ? "" : ", ", near[i]));
-  return fail(KVC_ERROR_NOT_FOUND, "no preset or registered model \"%.*s%s\"; %s%s",
+  return fail(KVC_ERROR_NOT_FOUND, "no model \"%.*s%s\"; %s%s",
               static_cast<int>(std::min(name.size(), kShownName)), name.data(),
               name.size() > kShownName ? "..." : "",
               count == 0 ? "kvc_model_get lists all" : "nearest: ", list);

@@ -169,8 +169,7 @@ class BenchTest(command.CommandTest):
                           ("ratio:1.01", "at most 1"), ("ratio:nan", "at most 1"), ("threshold:0", "above 0, or inf"), ("threshold:-1", "above 0"),
                           ("threshold:nan", "above 0")):
             self.assert_refused(command.run("bench", "attention", "--prune", how), f"--prune is {how}; give", text)
-        for options in ("step", "gather", "attention --device emulated", "attention --latent --kv-heads 1", "attention --query-dtype bf16",
-                        "attention --rope"):
+        for options in ("step", "gather", "attention --device emulated", "attention --latent --kv-heads 1", "attention --query-dtype bf16"):
             self.assert_refused(command.run("bench", *options.split(), "--prune", "topk:8"), "--prune is for attention on the CPU")
         self.assert_refused(command.run("bench", *"attention --prune topk:8 --queries 5000".split()), "--queries")
 

@@ -107,7 +107,7 @@ class Estimate(command.CommandTest):
     def test_wrong_usage(self):
         self.assert_refused(command.run("estimate"))
         self.assert_refused(command.run("estimate", "lama-3.1-8b"), "nearest: llama-3.1-8b", "kvcache models")
-        self.assert_refused(command.run("estimate", "x" * 100000), "no preset")
+        self.assert_refused(command.run("estimate", "x" * 100000), "no model")
         for option, value in (("--dtype", "fp12"), ("--context", 0), ("--context", -1), ("--batch", 0), ("--block-size", 0),
                               ("--block-size", 1025), ("--budget", "much"), ("--budget", "0"), ("--scale-group", 64),
                               ("--chunk", 0), ("--batch", 2**41)):
@@ -136,7 +136,7 @@ class Estimate(command.CommandTest):
             codes.add(code)
         self.assertEqual(codes, {0, 2})
         self.assertEqual(command.run("estimate", "z" * 9)[2],
-                         f"kvcache: no preset \"{'z' * 9}\"; list all with `kvcache models`, or give the path of a config.json\n")
+                         f"kvcache: no model \"{'z' * 9}\"; list all with `kvcache models`, or give the path of a config.json\n")
 
     def test_models_lists_every_preset(self):
         code, out, err = command.run("models", "--json")

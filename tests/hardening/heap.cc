@@ -2,6 +2,9 @@
 #include "hardening/heap.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -82,6 +85,15 @@ EXPORT int posix_memalign(void** memory, size_t alignment, size_t size) {
 EXPORT void free(void* memory) {
   given(memory);
   __libc_free(memory);
+}
+// Large arrays are fresh pages. Parts of them are given back alone, so they do not count as live.
+EXPORT void* mmap(void* hint, size_t size, int protection, int flags, int file, off_t offset) noexcept {
+  const bool fresh = (flags & MAP_ANONYMOUS) != 0;
+  if (fresh && refuse()) return MAP_FAILED;
+  void* const memory =
+      reinterpret_cast<void*>(syscall(SYS_mmap, hint, size, protection, flags, file, offset));
+  if (fresh && memory != MAP_FAILED) ++calls_;
+  return memory;
 }
 }
 #endif

@@ -36,7 +36,7 @@ def test_each_failed_item_of_a_step_has_an_error():
         assert step.num_failed == len(found) == 5
         assert [error.item for error in found] == items and [type(error) for error in found] == kinds
         assert [error.status for error in found] == [status for status in step.status[:6].tolist() if status]
-        assert str(found[0]) == str(step.error) == "frees[0]: no request 0: it was freed, or is of another manager" and step.error.item == ("frees", 0)
+        assert str(found[0]) == str(step.error) == "frees[0]: no request 0: the id is not set; ids are never 0" and step.error.item == ("frees", 0)
         assert str(found[2]) == "requests[1]: NO_SPACE: Too few blocks are free or evictable. Preempt a request, or wait until one is freed."
         assert re.match(r"admissions\[1\]: SKIPPED: An admission before it was refused", str(found[4]))
         step.num_requests = step.num_frees = step.num_admissions = 0  # the errors are of the last run

@@ -135,6 +135,7 @@ Json ceilings(uint64_t bytes, uint32_t steps) {
 }
 
 Json graph(const BenchOptions& options, int replays) {
+  check_options(options);
   const EngineStream stream;
   BenchSubject subject(options, adopt(stream.handle));
   uint32_t calls = 0;

@@ -17,7 +17,7 @@ import java.util.Random;
  * empty, too short or long, at odd addresses, or shared. Buffers end where a file does, in pages behind which access ends the process.
  */
 final class Hostile {
-  private static final int GUARDED = 1 << 16, PAGE = 1 << 12;
+  private static final int GUARDED = 1 << 16, LARGEST = 1 << 22, PAGE = 1 << 12;
   private static final long[] LIMITS = {-1, -8, -2, Long.MIN_VALUE, Long.MAX_VALUE, 1L << 62, 1L << 40, 1L << 32, (1L << 32) + 4, (1L << 32) - 1, 1L << 31,
     Integer.MAX_VALUE, 65535, 65536, 65537, 8192, 8193};
 
@@ -79,7 +79,8 @@ final class Hostile {
     return guarded[next].slice(GUARDED - bytes, bytes);
   }
 
-  private ByteBuffer bytes(int bytes, int unit) {
+  private ByteBuffer bytes(int wanted, int unit) {
+    int bytes = Math.min(wanted, LARGEST); // a large enough lie, and no strain on the machine
     return switch (random.nextInt(60)) {
       case 0 -> null;
       case 1 -> ByteBuffer.allocate(bytes);
