@@ -129,4 +129,6 @@ DEFECTS = [
      "if (score < least) least = score, best = head;", "if (score <= least) least = score, best = head;"),
     ("a fragment stays among whole positions", "src/manager/shelves.cc",
      "    if (is_block(id)) pool_.reshelve(id, shelf_of(node));", "    if (is_block(id)) pool_.reshelve(id, 1);"),
+    ("what a reset left stays on its shelf", "src/manager/shelves.cc",
+     "if (!pool_.at_end(head) && tree_.stale(tree_[pool_[head].node])) return head;", "static_cast<void>(head);"),
 ]
