@@ -2,6 +2,8 @@
 // Random managers and operations; see generator.h.
 #include "property/generator.h"
 
+#include <algorithm>
+
 namespace {
 
 model::Group window(Random& random, uint64_t B, bool sinks) {
@@ -70,7 +72,7 @@ Setup random_setup(Random& random) {
   c.null_block = random.chance(20);
   c.no_cache = random.chance(2);
   c.zero_always = random.chance(20), c.zero_cross_namespace = random.chance(40);
-  if (random.chance(20)) c.watermark = random.between(1, 3);
+  if (random.chance(20)) c.watermark = std::min(random.between(1, 3), low - (c.null_block ? 2u : 1u));
   c.max_requests = random.between(4, 9);
   c.max_tokens = B * random.between(8, 16) + random.below(B);
   c.vocab = random.chance(50) ? 32 : 0;
