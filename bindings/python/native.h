@@ -54,6 +54,7 @@ PyObject* kvc_dlpack_capsule(void* tensor, PyObject* owner);
 // (device type, device number) of a DLManagedTensor, whose deleter is called.
 PyObject* kvc_dlpack_device(void* tensor);
 
-// admitted.c, slots.c. Add the types to the module.
+// admitted.c, slots.c, events.c. Add the types and functions to the module.
 int kvc_add_admitted(PyObject* module);
 int kvc_add_slots(PyObject* module);
+int kvc_add_events(PyObject* module);

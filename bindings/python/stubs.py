@@ -41,6 +41,10 @@ class SlotAllocator:
                        has_scheduled_reqs: bool = ..., skip_zeroing_group_ids: tuple[int, ...] = ...) -> Any: ...
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None: ...
     def _commit(self, live: Admitted, request: Any, num_tokens: int) -> None: ...
+
+def runs_of_events(events: _Array, tokens: _Array, int_hashes: bool, stored: Callable[..., Any], removed: Callable[[list[Any], int], Any],
+                   cleared: Callable[[], Any], middle: tuple[Any, ...], ends: tuple[tuple[Any, ...], ...],
+                   keys: Optional[Callable[[int, int], Any]]) -> list[Any]: ...
 '''
 RECORDS = {
     "Stats": ("kvc_stats", "Counters since creation and gauges"),
@@ -156,7 +160,7 @@ class Interface:
 
 def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
-             "from typing import Any, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
+             "from typing import Any, Callable, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
     constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]

@@ -222,7 +222,7 @@ kvc_manager* kvc_manager_of(PyObject* object) {
 }
 %}
 %init %{
-  if (!kvc_add_admitted(m) || !kvc_add_slots(m)) return NULL;
+  if (!kvc_add_admitted(m) || !kvc_add_slots(m) || !kvc_add_events(m)) return NULL;
 %}
 %inline %{
 static long kvc_live_objects(void) { return kvc_num_objects; }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.
-from typing import Any, Optional, Sequence, Union, final
+from typing import Any, Callable, Optional, Sequence, Union, final
 
 import numpy
 from typing_extensions import Buffer
@@ -660,3 +660,7 @@ class SlotAllocator:
                        has_scheduled_reqs: bool = ..., skip_zeroing_group_ids: tuple[int, ...] = ...) -> Any: ...
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None: ...
     def _commit(self, live: Admitted, request: Any, num_tokens: int) -> None: ...
+
+def runs_of_events(events: _Array, tokens: _Array, int_hashes: bool, stored: Callable[..., Any], removed: Callable[[list[Any], int], Any],
+                   cleared: Callable[[], Any], middle: tuple[Any, ...], ends: tuple[tuple[Any, ...], ...],
+                   keys: Optional[Callable[[int, int], Any]]) -> list[Any]: ...

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library's events as those of vLLM, converted by columns."""
+"""The library's events as those of vLLM."""
 
 from __future__ import annotations
 
+import functools
 import itertools
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any
 
+from .. import _native
 from .._arrays import np
-from ..constants import EventKind
 from ..events import EventReader
 
 if TYPE_CHECKING:
     import numpy
 
     from ..manager import Manager
-
-
-STORED, REMOVED = int(EventKind.STORED), int(EventKind.REMOVED)
 
 
 def told_apart(request: Any) -> bool:
@@ -37,9 +35,10 @@ class EventLog:
         self._reader = EventReader(manager, batch=4096)
         self._block_size = block_size
         self._read: list[tuple[numpy.ndarray, numpy.ndarray, Any]] = []
-        self._vllm, self._utils, self._int_hashes = kv_events, kv_cache_utils, envs.VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES
+        self._vllm, self._utils, self._int_hashes = kv_events, kv_cache_utils, bool(envs.VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES)
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         self._of_group = [(i, get_kv_cache_spec_kind(spec).value, get_kv_cache_spec_sliding_window(spec)) for i, spec in enumerate(specs)]
+        self._ends = tuple((*group, None, None, None) for group in self._of_group)
 
     def read(self, request: Any = None) -> None:
         """Reads the events so far; those that are new belong to this request, if it is given."""
@@ -63,43 +62,23 @@ class EventLog:
             events.extend(self._converted(records, tokens, same[0][2]))
         return events
 
-    def _converted(self, records: numpy.ndarray, tokens: numpy.ndarray, request: Any) -> Iterator[Any]:
-        """Yields the events of a request (or None). A chain of stored blocks becomes one BlockStored, and blocks that are removed one after
+    def _converted(self, records: numpy.ndarray, tokens: numpy.ndarray, request: Any) -> list[Any]:
+        """Returns the events of a request (or None). A chain of stored blocks becomes one BlockStored, and blocks that are removed one after
         the other one BlockRemoved."""
-        kind, group, node, parent_node = (records[name] for name in ("kind", "group", "node", "parent_node"))
-        stored = kind == STORED
-        goes_on = (kind[1:] == REMOVED) | (stored[1:] & (parent_node[1:] == node[:-1]))
-        goes_on &= (kind[1:] == kind[:-1]) & (group[1:] == group[:-1])
-        first = np.concatenate([[0], np.flatnonzero(~goes_on) + 1])
-        hashes, parents = self._hashes(records["digest"]), self._hashes(records["parent_digest"][first])
-        counts = np.cumsum(stored)  # blocks stored up to each event
-        ids = tokens[np.repeat(stored, records["num_tokens"])].tolist()
         lora = request.lora_request if request is not None else None
-        lora_id, lora_name = (lora.adapter_id, lora.name) if lora else (None, None)
-        ends = [(*group, None, None, request.session_id if request is not None else None) for group in self._of_group]
-        BlockStored, medium, size = self._vllm.BlockStored, self._vllm.MEDIUM_GPU, self._block_size
-        columns = [column[first].tolist() for column in (kind, group, records["token_offset"], counts)]
-        begins = first.tolist()
-        for begin, end, what, index, offset, count, parent in zip(begins, [*begins[1:], len(records)], *columns, parents):
-            if what == STORED:
-                start, blocks = (count - 1) * size, end - begin
-                keys = [None] * blocks if request is None else self._extra_keys(request, offset, blocks)
-                # By position, which takes a tenth of the time: block_hashes, parent_block_hash, token_ids, block_size, lora_id, medium, lora_name,
-                # extra_keys, group_idx, kv_cache_spec_kind, kv_cache_spec_sliding_window, locality, ownership, session_id.
-                yield BlockStored(hashes[begin:end], parent if offset else None, ids[start : start + blocks * size], size, lora_id, medium,
-                                  lora_name, keys, *ends[index])
-            elif what == REMOVED:
-                yield self._vllm.BlockRemoved(block_hashes=hashes[begin:end], medium=medium, group_idx=index)
-            else:
-                yield self._vllm.AllBlocksCleared()
+        # By position, which takes a tenth of the time: block_hashes, parent_block_hash, token_ids, block_size, lora_id, medium, lora_name,
+        # extra_keys, group_idx, kv_cache_spec_kind, kv_cache_spec_sliding_window, locality, ownership, session_id.
+        middle = (self._block_size, lora.adapter_id if lora else None, self._vllm.MEDIUM_GPU, lora.name if lora else None)
+        ends = self._ends if request is None else tuple((*group, None, None, request.session_id) for group in self._of_group)
+        keys = None if request is None else functools.partial(self._extra_keys, request)
+        return _native.runs_of_events(records, tokens, self._int_hashes, self._vllm.BlockStored, self._removed, self._vllm.AllBlocksCleared, middle,
+                                      ends, keys)
+
+    def _removed(self, hashes: list[Any], group: int) -> Any:
+        return self._vllm.BlockRemoved(hashes, self._vllm.MEDIUM_GPU, group)
 
     def _extra_keys(self, request: Any, offset: int, count: int) -> list[Any]:
         size, keys_of = self._block_size, self._utils.generate_block_hash_extra_keys
         starts = range(offset, offset + count * size, size)
         keys: list[Any] = self._utils.to_event_extra_keys([keys_of(request, start, start + size, 0)[0] for start in starts])
         return keys
-
-    def _hashes(self, digests: numpy.ndarray) -> list[Any]:
-        """Digests as vLLM publishes hashes: 32 bytes, or with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES (its default) the last 8 as an int."""
-        hashes: list[Any] = np.frombuffer(digests.tobytes(), ">u8")[3::4].tolist() if self._int_hashes else digests.tolist()
-        return hashes

@@ -8,6 +8,7 @@ import numpy as np
 import kvcache
 from kvcache import _native
 from kvcache.events import EventReader
+from hostile import mischief
 from world import BLOCK, BLOCKS, Wrong, call, need
 
 
@@ -244,6 +245,18 @@ def poll_events(w):
     reader = EventReader(w.m, w.number(0), w.rng.choice((1, 3, 0)))
     records, tokens = reader.poll()
     need(len(tokens) == records["num_tokens"].sum(), "tokens of events")
+
+
+@call("native.runs_of_events")
+def runs_of_events(w):
+    records, tokens = EventReader(w.m).poll()
+    for name in ("kind", "group", "num_tokens", "parent_node"):
+        if len(records) and w.rng.random() < 0.2:
+            records[name][w.rng.randrange(len(records))] = w.rng.choice((0, 1, 2, 3, 2**31, 2**32 - 1))
+    act = w.rng.choice((lambda *unused: None, lambda *unused: None, mischief, lambda *unused: records.fill(0)))
+    ends = w.rng.choice((((), ()), (("x",) * 3,) * 9, (7,), ()))
+    _native.runs_of_events(w.rng.choice((records, records, records.tobytes(), None)), w.h.array(tokens),
+                           w.rng.random() < 0.5, act, act, act, (1, 2), ends, w.rng.choice((None, act)))
 
 
 @call("Request.admit")
