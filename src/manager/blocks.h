@@ -205,13 +205,12 @@ class Blocks {
   void shelve(BlockId id);
   uint32_t num_missing(NodeId node) const;
   void find_fragments(NodeId node, uint32_t group);
+  [[gnu::noinline]] void detach_and_sort(BlockId id);
   // Takes a block from its position. Other blocks there may become fragments.
   void detach(BlockId id) {
-    const NodeId node = pool_[id].node;
-    const uint32_t group = pool_[id].group;
+    if (pool_.has_shelves()) [[unlikely]]
+      return detach_and_sort(id);
     tree_.detach(id);
-    if (shape_.policy->moves_fragments) [[unlikely]]
-      find_fragments(node, group);
   }
   void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);

@@ -54,11 +54,18 @@ uint32_t Blocks::num_missing(NodeId node) const {
   return static_cast<uint32_t>(__builtin_popcount(shape_.full_groups & ~tree_[node].resident));
 }
 
+void Blocks::detach_and_sort(BlockId id) {
+  const NodeId node = pool_[id].node;
+  const uint32_t group = pool_[id].group;
+  tree_.detach(id);
+  if (shape_.policy->moves_fragments) find_fragments(node, group);
+}
+
 // A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
 // Stale blocks stay where they are: free_stale() walks along the shelves.
 void Blocks::find_fragments(NodeId node, uint32_t group) {
   const uint32_t bit = 1u << group;
-  if (!pool_.has_shelves() || (shape_.full_groups & bit) == 0) return;
+  if ((shape_.full_groups & bit) == 0) return;
   if (!tree_.alive(node) || tree_.stale(tree_[node])) return;
   if ((tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
