@@ -197,12 +197,12 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
   kvc_memory_estimate estimate;
   KVC_TRY(estimate_memory(query, model, &estimate));
   if (estimate.pool_blocks == 0) {
+    const uint64_t group_bytes = estimate.full_block_bytes + estimate.window_block_bytes;
+    const uint64_t sequences = std::max<uint64_t>(query.num_sequences, 1);
     return invalid(
         "the budget is %llu bytes; a block of each group takes %llu, and residual blocks of %llu sequences "
         "%llu: raise the budget, or lower block_size",
-        ull(query.budget_bytes), ull(estimate.full_block_bytes + estimate.window_block_bytes),
-        ull(std::max<uint64_t>(query.num_sequences, 1)),
-        ull(std::max<uint64_t>(query.num_sequences, 1) * estimate.residual_bytes));
+        ull(query.budget_bytes), ull(group_bytes), ull(sequences), ull(sequences * estimate.residual_bytes));
   }
   *out = {};
   config->block_size = query.block_size;
