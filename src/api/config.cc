@@ -199,10 +199,11 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
   if (estimate.pool_blocks == 0) {
     const uint64_t group_bytes = estimate.full_block_bytes + estimate.window_block_bytes;
     const uint64_t sequences = std::max<uint64_t>(query.num_sequences, 1);
+    const uint64_t residual_bytes = sequences * estimate.residual_bytes;
     return invalid(
         "the budget is %llu bytes; a block of each group takes %llu, and residual blocks of %llu sequences "
         "%llu: raise the budget, or lower block_size",
-        ull(query.budget_bytes), ull(group_bytes), ull(sequences), ull(sequences * estimate.residual_bytes));
+        ull(query.budget_bytes), ull(group_bytes), ull(sequences), ull(residual_bytes));
   }
   *out = {};
   config->block_size = query.block_size;
