@@ -49,6 +49,7 @@ static Py_ssize_t next_effect(const SlotAllocator* self, Py_ssize_t block_size, 
   Py_ssize_t next = count - count % block_size + block_size;
   for (Py_ssize_t i = 0; i < self->num_windows; ++i) {
     const Py_ssize_t behind = count - (self->windows[i] - 1);
+    if (behind < 0 && -behind >= next - count) continue;  // a window that is far from full
     const Py_ssize_t missing = block_size - (behind < 0 ? behind : behind % block_size);
     if (count + missing < next) next = count + missing;
   }

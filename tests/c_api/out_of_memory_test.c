@@ -23,8 +23,8 @@ static void* take(void* user_data, size_t size, size_t alignment) {
     if (heap->sticky) heap->countdown = 0;
     return NULL;
   }
-  const size_t rounded = (size + alignment - 1) / alignment * alignment;
-  uint64_t* memory = aligned_alloc(alignment < 16 ? 16 : alignment, rounded < 16 ? 16 : rounded);
+  const size_t unit = alignment < 16 ? 16 : alignment;
+  uint64_t* memory = aligned_alloc(unit, (size + unit - 1) / unit * unit);
   CHECK(memory != NULL);
   ++heap->blocks;
   heap->bytes += (int64_t)size;
