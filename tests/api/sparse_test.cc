@@ -2,112 +2,15 @@
 // Block-sparse attention through the C API: masks per KV head, bounds of blocks, and picking the best blocks.
 #include <cstring>
 
-#include "api/attention_scene.h"
-#include "attention_call.h"
+#include "api/sparse_scene.h"
 
 namespace {
 
+using kvc::test::long_ones;
 using kvc::test::Scene;
 using kvc::test::SceneOptions;
-
-float to_float(uint16_t half) {
-  const int exponent = half >> 10 & 31;
-  const float fraction = static_cast<float>(half & 1023) / 1024;
-  const float magnitude = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
-                          : exponent == 0 ? std::ldexp(fraction, -14)
-                                          : std::ldexp(1 + fraction, exponent - 15);
-  return half >> 15 != 0 ? -magnitude : magnitude;
-}
-
-// Bounds of all blocks that the tables name, and masks with room for every request.
-struct Sparse {
-  explicit Sparse(Scene& of) : scene(of) {
-    bounds.assign(scene.num_blocks * block_bounds(), 0x7e00);  // NaN: what was not asked for stands out
-    for (const int32_t block : scene.tables)
-      if (block >= 0) blocks.push_back(block);
-    std::sort(blocks.begin(), blocks.end());
-    blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
-    EXPECT_EQ(kvc_storage_key_bounds(scene.storage.get(), Scene::kLayer, blocks.data(), blocks.size(),
-                                     bounds.data(), nullptr),
-              KVC_OK)
-        << kvc_last_error();
-    stride = scene.stride / 8 + 2;
-    mask.assign(scene.lens.size() * scene.o.heads * stride, 0x55);
-    choice.struct_size = sizeof choice;
-    choice.bounds = bounds.data(), choice.block_mask = mask.data(), choice.block_mask_stride = stride;
-  }
-
-  size_t block_bounds() const { return size_t{scene.o.heads} * 2 * scene.o.dim; }
-  const uint16_t* bounds_of(int32_t block, uint32_t head) const {
-    return &bounds[static_cast<size_t>(block) * block_bounds() + head * 2 * size_t{scene.o.dim}];
-  }
-  uint64_t num_blocks(size_t r) const {
-    return (scene.lens[r] + scene.o.block_size - 1) / scene.o.block_size;
-  }
-  bool bit(size_t r, uint32_t head, uint64_t block) const {
-    return (mask[(r * scene.o.heads + head) * stride + block / 8] >> block % 8 & 1) != 0;
-  }
-  uint64_t count(size_t r, uint32_t head) const {
-    uint64_t n = 0;
-    for (uint64_t b = 0; b < num_blocks(r); ++b) n += bit(r, head, b);
-    return n;
-  }
-  void select(uint64_t top_k, uint64_t sinks = 0, uint64_t recent = 0) {
-    choice.top_k = top_k, choice.ratio = choice.threshold = 0;
-    select_kept(sinks, recent);
-  }
-  void select_ratio(double ratio, uint64_t sinks = 0, uint64_t recent = 0) {
-    choice.ratio = ratio, choice.top_k = 0, choice.threshold = 0;
-    select_kept(sinks, recent);
-  }
-  void select_close(double threshold, uint64_t sinks = 0, uint64_t recent = 0) {
-    choice.threshold = threshold, choice.top_k = 0, choice.ratio = 0;
-    select_kept(sinks, recent);
-  }
-  void select_kept(uint64_t sinks, uint64_t recent) {
-    choice.sink_blocks = sinks, choice.recent_blocks = recent;
-    ASSERT_EQ(kvc_storage_select_blocks(scene.storage.get(), &scene.a, &choice, nullptr), KVC_OK)
-        << kvc_last_error();
-  }
-  void attend() {
-    scene.a.block_mask = mask.data(), scene.a.block_mask_stride = stride;
-    scene.attend();
-  }
-  double distance() {
-    return scene.distance(
-        [&](size_t r, uint64_t, uint64_t j, uint32_t head) { return bit(r, head, j / scene.o.block_size); });
-  }
-  // The bound of one block in double precision, over all queries and query heads of a KV head.
-  double bound(size_t r, uint32_t head, uint64_t block) const {
-    double best = -INFINITY;
-    for (uint64_t i = scene.offsets[r]; i < scene.offsets[r + 1]; ++i)
-      for (uint32_t g = 0; g < scene.o.group; ++g)
-        best = std::max(best, bound_of(i, r, head, head * scene.o.group + g, block));
-    return best;
-  }
-  // The same of one query and query head.
-  double bound_of(uint64_t query, size_t r, uint32_t head, uint32_t q_head, uint64_t block) const {
-    const uint16_t* of = bounds_of(scene.tables[r * scene.stride + block], head);
-    const float* q = &scene.q[(query * scene.q_heads + q_head) * scene.o.dim];
-    double sum = 0;
-    for (uint32_t e = 0; e < scene.o.dim; ++e) {
-      const double x = double{q[e]};
-      sum += std::max(x * double{to_float(of[e])}, x * double{to_float(of[scene.o.dim + e])});
-    }
-    return sum;
-  }
-
-  Scene& scene;
-  std::vector<int32_t> blocks;
-  std::vector<uint16_t> bounds;
-  size_t stride;
-  std::vector<uint8_t> mask;
-  kvc_block_choice choice = {};
-};
-
-SceneOptions long_ones(int32_t dtype = KVC_FLOAT32, uint32_t flags = 0, uint32_t threads = 1) {
-  return {.dtype = dtype, .flags = flags, .threads = threads, .lens = {500, 64, 1}, .queries = {1, 5, 1}};
-}
+using kvc::test::Sparse;
+using kvc::test::to_float;
 
 TEST(SparseAttention, BoundsAreThoseOfTheKeysRoundedOutwards) {
   for (const int32_t dtype : {KVC_FLOAT32, KVC_FLOAT16, KVC_BFLOAT16, KVC_INT8, KVC_INT4, KVC_FLOAT8_E4M3})
@@ -203,103 +106,6 @@ TEST(SparseAttention, PicksTheHighestBounds) {
         sparse.attend();
         EXPECT_LT(sparse.distance(), 1e-5);
       }
-}
-
-TEST(SparseAttention, ARatioIsTopKOfThatPartOfTheReachableBlocks) {
-  Scene scene(long_ones());  // 32, 4 and 1 blocks
-  Sparse sparse(scene);
-  const struct {
-    double ratio;
-    uint64_t of_32;
-  } cases[] = {{0.25, 8}, {0.250001, 9}, {0.5, 16}, {1e-300, 1}, {1.0 / 32, 1}, {0.7, 23}, {0.999, 32}};
-  for (const auto& test : cases) {
-    sparse.select(test.of_32, 1, 2);
-    const std::vector<uint8_t> by_number = sparse.mask;
-    sparse.select_ratio(test.ratio, 1, 2);
-    const size_t first = scene.o.heads * sparse.stride;  // the first request's bits
-    EXPECT_TRUE(std::equal(by_number.begin(), by_number.begin() + static_cast<std::ptrdiff_t>(first),
-                           sparse.mask.begin()))
-        << test.ratio;
-  }
-  sparse.select_ratio(0.5);
-  EXPECT_EQ(sparse.count(0, 0), 16u);
-  EXPECT_EQ(sparse.count(1, 1), 2u) << "of 4, each request has its own number";
-  EXPECT_EQ(sparse.count(2, 0), 1u);
-  scene.a.window = 100, scene.a.sinks = 20;
-  sparse.select_ratio(0.5);
-  EXPECT_EQ(sparse.count(0, 0), 5u) << "of the last 7 and the first 2, which are reached";
-  sparse.attend();
-  EXPECT_LT(sparse.distance(), 1e-5);
-}
-
-// A tenth of ten blocks is one block, though 0.1 has no exact binary form; so are other decimal fractions.
-TEST(SparseAttention, ARatioOfWholeBlocksIsNotRoundedUp) {
-  Scene scene({.lens = {1600}, .queries = {1}, .share_first = false});
-  Sparse sparse(scene);
-  for (uint64_t percent = 1; percent <= 100; ++percent) {
-    sparse.select_ratio(static_cast<double>(percent) / 100);
-    EXPECT_EQ(sparse.count(0, 0), percent);
-  }
-}
-
-TEST(SparseAttention, AThresholdPicksWhatIsCloseToTheBestOfSomeQuery) {
-  for (const uint32_t threads : {1u, 3u})
-    for (const uint32_t dim : {24u, 64u, 7u}) {
-      SceneOptions options = long_ones(KVC_FLOAT32, 0, threads);
-      options.dim = dim, options.v_dim = 7, options.group = 20;  // more rows than are multiplied at once
-      Scene scene(options);
-      Sparse sparse(scene);
-      uint64_t before = 0;
-      for (const double threshold : {1e-50, 0.3, 1.0, 4.0, 1e30}) {
-        sparse.select_close(threshold, 2, 3);
-        uint64_t picked = 0;
-        for (size_t r = 0; r < 3; ++r)
-          for (uint32_t head = 0; head < 2; ++head) {
-            const uint64_t blocks = sparse.num_blocks(r);
-            const uint64_t recent = std::max<uint64_t>(blocks, 3) - 3;
-            for (uint64_t b = 0; b < blocks; ++b) {
-              picked += sparse.bit(r, head, b);
-              if (b < 2 || b >= recent) {
-                EXPECT_TRUE(sparse.bit(r, head, b)) << "sinks and recent blocks";
-                continue;
-              }
-              double closest = INFINITY;  // to the best of its query
-              for (uint64_t i = scene.offsets[r]; i < scene.offsets[r + 1]; ++i)
-                for (uint32_t g = 0; g < 20; ++g) {
-                  double best = -INFINITY;
-                  for (uint64_t other = 2; other < recent; ++other)
-                    best = std::max(best, sparse.bound_of(i, r, head, head * 20 + g, other));
-                  closest = std::min(closest, best - sparse.bound_of(i, r, head, head * 20 + g, b));
-                }
-              closest /= std::sqrt(static_cast<double>(dim));
-              if (std::abs(closest - threshold) < 1e-4 && closest != 0) continue;  // rounding decides
-              EXPECT_EQ(sparse.bit(r, head, b), closest <= threshold) << threshold << ' ' << b;
-            }
-          }
-        EXPECT_GE(picked, before) << "a larger threshold picks more";
-        before = picked;
-        sparse.attend();
-        EXPECT_LT(sparse.distance(), 1e-5);
-      }
-    }
-}
-
-// A block with NaN bounds is picked, and hides no other one.
-TEST(SparseAttention, AThresholdLooksPastNaNAndInfinity) {
-  Scene scene({.lens = {320}, .queries = {1}, .share_first = false});
-  Sparse sparse(scene);
-  sparse.select_close(0.75);
-  std::vector<uint8_t> expected = sparse.mask;
-  uint64_t left = 0;
-  while (sparse.bit(0, 0, left)) ++left;  // a block that is not picked
-  ASSERT_LT(left, 19u);
-  expected[left / 8] = static_cast<uint8_t>(expected[left / 8] | 1u << left % 8);
-  const auto at = static_cast<size_t>(scene.tables[left]) * sparse.block_bounds();
-  for (const uint16_t bad : {uint16_t{0x7e00}, uint16_t{0x7c00}}) {
-    std::fill_n(sparse.bounds.begin() + static_cast<std::ptrdiff_t>(at), 2 * scene.o.dim, bad);
-    sparse.select_close(0.75);
-    EXPECT_EQ(sparse.mask, expected);
-  }
 }
 
 // Rounded queries in their own type pick what the same numbers pick as floats; a negative scale turns bounds
