@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check.py NAME=COMMAND...: every runner prints life.trace for life.txt, and all print the same for a random scenario
-(by --seed or KVC_TEST_SEED, else 1). COMMAND is words separated by '|'."""
+"""check.py NAME=COMMAND...: every runner prints SCENARIO.trace for each SCENARIO.txt here, and all print the same for a random
+scenario (by --seed or KVC_TEST_SEED, else 1). COMMAND is words separated by '|'."""
 
 import os
 import pathlib
@@ -27,8 +27,11 @@ def first_difference(name, expected, got):
 def main(arguments):
     seed = int(arguments.pop(0).split("=")[1]) if arguments[0].startswith("--seed=") else int(os.environ.get("KVC_TEST_SEED", "1"))
     runners = dict(argument.split("=", 1) for argument in arguments)
-    expected = (HERE / "life.trace").read_text(encoding="utf-8").splitlines()
-    failures = [first_difference(name, expected, run(command, HERE / "life.txt")) for name, command in runners.items()]
+    failures, lengths = [], []
+    for scenario in sorted(HERE.glob("*.txt")):
+        expected = scenario.with_suffix(".trace").read_text(encoding="utf-8").splitlines()
+        lengths.append(f"{len(expected)} lines of {scenario.stem}.trace")
+        failures += [first_difference(f"{name}, {scenario.name}", expected, run(command, scenario)) for name, command in runners.items()]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "random.txt"
         path.write_text("".join(" ".join(map(str, words)) + "\n" for words in random_scenario.scenario(seed, 500)), encoding="utf-8")
@@ -37,7 +40,7 @@ def main(arguments):
     failures += [first_difference(f"{name}, --seed={seed}", first, trace) for name, trace in traces.items()]
     failures = [failure for failure in failures if failure]
     succeeded = sum(" = 0" in line for line in first)
-    print(*failures, f"{', '.join(runners)}: {len(expected)} lines of life.trace, {len(first)} of seed {seed}, {succeeded} calls succeeded", sep="\n")
+    print(*failures, f"{', '.join(runners)}: {', '.join(lengths)}, {len(first)} of seed {seed}, {succeeded} calls succeeded", sep="\n")
     return 1 if failures or succeeded < 600 else 0
 
 
