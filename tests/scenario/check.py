@@ -28,10 +28,10 @@ def main(arguments):
     seed = int(arguments.pop(0).split("=")[1]) if arguments[0].startswith("--seed=") else int(os.environ.get("KVC_TEST_SEED", "1"))
     runners = dict(argument.split("=", 1) for argument in arguments)
     failures, lengths = [], []
-    for scenario in sorted(HERE.glob("*.txt")):
-        expected = scenario.with_suffix(".trace").read_text(encoding="utf-8").splitlines()
-        lengths.append(f"{len(expected)} lines of {scenario.stem}.trace")
-        failures += [first_difference(f"{name}, {scenario.name}", expected, run(command, scenario)) for name, command in runners.items()]
+    for trace in sorted(HERE.glob("*.trace")):
+        expected = trace.read_text(encoding="utf-8").splitlines()
+        lengths.append(f"{len(expected)} lines of {trace.name}")
+        failures += [first_difference(f"{name}, {trace.stem}", expected, run(command, trace.with_suffix(".txt"))) for name, command in runners.items()]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "random.txt"
         path.write_text("".join(" ".join(map(str, words)) + "\n" for words in random_scenario.scenario(seed, 500)), encoding="utf-8")
