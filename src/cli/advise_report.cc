@@ -62,7 +62,7 @@ std::string pools_text(const Trial& trial) {
 }
 
 void print_line(std::ostream& out, const std::vector<std::string>& cells) {
-  constexpr int kWidths[] = {7, 19, 7, 16, 7, 9, 15, 9, 11, 8, 11, 13, 12};
+  constexpr int kWidths[] = {7, 19, 7, 16, 7, 9, 15, 9, 11, 8, 13, 14, 12};
   for (size_t i = 0; i < cells.size(); ++i) out << std::setw(kWidths[i]) << cells[i];
   out << '\n';
 }
