@@ -133,8 +133,6 @@ struct Rebuilt;
 /// The block manager; move-only. Any thread may call any function.
 class Manager {
  public:
-  /// Takes ownership of a manager of a C function.
-  explicit Manager(kvc_manager* m) noexcept : m_(m) {}
   /// From a configuration.
   explicit Manager(const kvc_manager_config& config) : m_(ask<kvc_manager*>(kvc_manager_create, &config)) {}
   /// With one pool of num_blocks.
@@ -206,7 +204,9 @@ class Manager {
   void verify() const { check(kvc_manager_check(get())); }  ///< Throws KVC_ERROR_CORRUPT if it is.
 
  private:
-  Owner<kvc_manager, kvc_manager_destroy> m_;
+  using Owned = Owner<kvc_manager, kvc_manager_destroy>;
+  explicit Manager(Owned m) noexcept : m_(std::move(m)) {}
+  Owned m_;
 };
 
 /// Result of Manager::rebuild.
@@ -230,7 +230,7 @@ inline Rebuilt Manager::rebuild(const kvc_manager_config& config) const {
   }
   check(status);
   copies.resize(work.num_copies), namespaces.resize(work.num_namespaces);
-  return {Manager(made), std::move(copies), std::move(namespaces)};
+  return {Manager(Owned(made)), std::move(copies), std::move(namespaces)};
 }
 
 /// An engine step (kvc_step) with its arrays, for any number of runs; the block tables stay between runs. Set
