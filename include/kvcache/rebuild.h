@@ -76,8 +76,8 @@ KVC_API kvc_status kvc_manager_rebuild(kvc_manager* m, const kvc_manager_config*
  *  groups, each with its storage, pass the part of the array that is the group's.
  *  @return KVC_OK; INVALID_ARGUMENT (shapes that differ, a block or token out of range; nothing is copied),
  *  UNSUPPORTED (memory of a device, tiled or channel keys). Since 0.3. */
-KVC_API kvc_status kvc_storage_copy_tokens(kvc_storage* from, kvc_storage* to, const kvc_token_copy* copies,
-                                           size_t num_copies);
+KVC_API kvc_status kvc_storage_copy_tokens(kvc_storage* source, kvc_storage* destination,
+                                           const kvc_token_copy* copies, size_t num_copies);
 
 #ifdef __cplusplus
 }
