@@ -5,11 +5,15 @@
 /** @file kvcache/rebuild.h
  *  @brief A manager of another block size or size that takes over what another one has cached. */
 
-#include <kvcache.h>
+#include <kvcache/storage.h>
+#include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct kvc_manager;
+struct kvc_manager_config;
 
 /** Copy the keys and values of `num_tokens` tokens, in all layers of a group, from `offset` on in block
  *  `source` of the old memory to `new_offset` on in block `destination` of the new memory. Frozen. */
@@ -65,8 +69,8 @@ typedef struct kvc_rebuild {
  *  0); BUSY (admitted requests, pins, holds, steps in flight, pending work: the text has the count and the
  *  fix); UNSUPPORTED (a group with a window); INVALID_ARGUMENT (other groups or pools, a field of config);
  *  LIMIT, OUT_OF_MEMORY. A failed call leaves nothing behind. Since 0.3. */
-KVC_API kvc_status kvc_manager_rebuild(kvc_manager* m, const kvc_manager_config* config, kvc_rebuild* rebuild,
-                                       kvc_manager** manager);
+KVC_API kvc_status kvc_manager_rebuild(struct kvc_manager* m, const struct kvc_manager_config* config,
+                                       kvc_rebuild* rebuild, struct kvc_manager** manager);
 
 /** Copies tokens from one storage to another, bit by bit, scales included. The storages have equal layers,
  *  heads, dimensions, types, flags and scales; block_size, num_blocks, layout and alignment may differ. Both
