@@ -198,10 +198,10 @@ class Blocks {
   };
 
   void pop(uint32_t group, size_t count, BlockId* out);
-  // With shelves.
+  // With several lists.
   [[gnu::noinline]] void pop_victims(uint32_t group, size_t count, BlockId* out);
-  BlockId victim(uint32_t pool) const;
-  uint32_t shelf_of(NodeId node) const;
+  BlockId victim(uint32_t pool);
+  Place place_of(NodeId node) const;
   void shelve(BlockId id);
   uint32_t num_missing(NodeId node) const;
   void find_fragments(NodeId node, uint32_t group);

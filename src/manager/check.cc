@@ -178,13 +178,13 @@ class Checker {
     });
   }
 
-  // A policy's shelf has the blocks in the order in which they came, unless they were moved.
-  kvc_status shelf(size_t p, uint32_t shelf) {
+  // A list has the blocks in the order in which they came, unless they were moved.
+  kvc_status order(size_t p, uint32_t list) {
     uint64_t before = UINT64_MAX;
-    return s_.each_from(pool_.lru_head(p, shelf), [&](BlockId id, const Block&) -> kvc_status {
+    return s_.each_from(pool_.lru_head(p, list), [&](BlockId id, const Block&) -> kvc_status {
       const uint64_t age = pool_.age(id);
       KVC_CHECK(age != 0 && (age < before || shape_.policy->moves_fragments),
-                "shelf %u of pool %zu: block %d came %llu blocks ago, the one before it %llu", shelf, p,
+                "list %u of pool %zu: block %d came %llu blocks ago, the one before it %llu", list, p,
                 raw(id), ull(age), ull(before));
       before = age;
       return KVC_OK;
@@ -201,8 +201,7 @@ class Checker {
       ++(tree_.stale(node) ? stale : cached(node.ns, p));
       return KVC_OK;
     }));
-    for (uint32_t shelf = 0; pool_.has_shelves() && shelf < pool_.num_shelves(); ++shelf)
-      KVC_TRY(this->shelf(p, shelf));
+    for (uint32_t list = 0; pool_.has_shelves() && list < pool_.num_lists(); ++list) KVC_TRY(order(p, list));
     uint32_t fence = 0;
     KVC_TRY(list(p, List::kFenced, "FENCED", counts.fenced, &fenced,
                  [&](BlockId id, const Block& block) -> kvc_status {

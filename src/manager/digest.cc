@@ -45,9 +45,9 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
       if (list == List::kFenced) out.add(block.fence);
     });
   }
-  for (uint32_t shelf = 0; state.pool().has_shelves() && shelf < state.pool().num_shelves(); ++shelf) {
-    out.add(shelf);
-    state.each_from(state.pool().lru_head(p, shelf),
+  for (uint32_t list = 0; state.pool().has_shelves() && list < state.pool().num_lists(); ++list) {
+    out.add(list);
+    state.each_from(state.pool().lru_head(p, list),
                     [&](BlockId id, const Block&) { out.add(state.pool().age(id)); });
   }
   const Zeroing& zeroing = state.blocks.zeroing();

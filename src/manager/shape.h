@@ -58,8 +58,13 @@ struct Shape {
   const Policy* policy;
   double policy_weight;
   uint64_t policy_history;  // 0 if the policy does not count uses
+  // The division of the cached blocks (BlockPool).
+  uint32_t num_classes, num_levels;
 
   uint32_t all_groups() const { return full_groups | window_groups; }
+  uint64_t lists_per_pool() const {
+    return uint64_t{num_classes} * num_levels * policy->num_shelves(policy_weight);
+  }
   size_t positions_of(uint64_t tokens) const { return by_block.divide_up(static_cast<uint32_t>(tokens)); }
   // Whether a window block that leaves a table can serve a later hit at a boundary: the end of the prompt's
   // full blocks, or a multiple of the group's retention.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cached blocks on the shelves of a policy (src/pool/policy.h). Not used where one list is enough.
+// Cached blocks in several lists: the shelves of a policy (src/pool/policy.h). Not used where one list is
+// enough.
 #include "manager/blocks.h"
 
 namespace kvc {
@@ -34,21 +35,21 @@ void Blocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
 }
 
 // What a reset left behind is as good as free, however often it was used: it leaves before any block that a
-// hit can use, as far as it stands first on its shelf.
-BlockId Blocks::victim(uint32_t pool) const {
-  for (uint32_t shelf = 0;
-       pool_.has_shelves() && pool_.counts(pool).stale != 0 && shelf < pool_.num_shelves(); ++shelf) {
-    const BlockId head = pool_.lru_head(pool, shelf);
-    if (!pool_.at_end(head) && tree_.stale(tree_[pool_[head].node])) return head;
+// hit can use, as far as it stands first in its list.
+BlockId Blocks::victim(uint32_t pool) {
+  if (pool_.has_shelves() && pool_.counts(pool).stale != 0) {
+    const BlockId stale = pool_.find_head(pool, BlockPool::kAllClasses,
+                                          [&](BlockId id) { return tree_.stale(tree_[pool_[id].node]); });
+    if (is_block(stale)) return stale;
   }
   return pool_.victim(pool);
 }
 
-uint32_t Blocks::shelf_of(NodeId node) const {
-  return shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)});
+Place Blocks::place_of(NodeId node) const {
+  return {0, 0, shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
 }
 
-void Blocks::shelve(BlockId id) { pool_.push_shelf(id, shelf_of(pool_[id].node)); }
+void Blocks::shelve(BlockId id) { pool_.push_shelf(id, place_of(pool_[id].node)); }
 
 uint32_t Blocks::num_missing(NodeId node) const {
   return static_cast<uint32_t>(__builtin_popcount(shape_.full_groups & ~tree_[node].resident));
@@ -71,7 +72,7 @@ void Blocks::find_fragments(NodeId node, uint32_t group) {
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     BlockId id = tree_.block_of(node, g);
     if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
-    if (is_block(id)) pool_.reshelve(id, shelf_of(node));
+    if (is_block(id)) pool_.reshelve(id, place_of(node));
   }
 }
 

@@ -39,8 +39,8 @@ struct StateReader {
     }
     return KVC_OK;
   }
-  // visit(id, block): the blocks of FREE, LRU or FENCED, in the order in which they are taken; with several
-  // shelves, shelf by shelf.
+  // visit(id, block): the blocks of FREE, LRU or FENCED, in the order in which they are taken; LRU may be
+  // several lists.
   template <typename Visit>
   kvc_status each_listed(size_t p, List list, Visit&& visit) const {
     if (list == List::kFenced) return each_from(pool().fenced_head(p), visit);
@@ -53,8 +53,7 @@ struct StateReader {
       }
       return KVC_OK;
     }
-    for (uint32_t shelf = 0; shelf < pool().num_shelves(); ++shelf)
-      KVC_TRY(each_from(pool().lru_head(p, shelf), visit));
+    for (uint32_t l = 0; l < pool().num_lists(); ++l) KVC_TRY(each_from(pool().lru_head(p, l), visit));
     return KVC_OK;
   }
   template <typename Visit>
