@@ -196,6 +196,8 @@ class PrefixTree {
 
   // Levels of positions with blocks, if the manager has hints.
   Retention& retention() { return retention_; }
+  // Whether uses are counted or positions have levels.
+  bool annotates() const { return annotates_; }
   const Retention& retention() const { return retention_; }
 
   void hold(NodeId id) {
@@ -212,6 +214,16 @@ class PrefixTree {
   bool has_children(NodeId id) {
     while (is_node((*this)[id].first_child) && is_node(orphans_)) reclaim();
     return is_node((*this)[id].first_child);
+  }
+
+  // Whether no longer prefix is known than those through the child `below`, which may be none.
+  bool leads_only_to(NodeId id, NodeId below) {
+    const auto only = [&] {
+      const NodeId first = (*this)[id].first_child;
+      return is_node(below) ? first == below && !is_node((*this)[below].sibling_next) : !is_node(first);
+    };
+    while (!only() && is_node(orphans_)) reclaim();
+    return only();
   }
 
   // For loops over many positions: each call reads what an earlier one has fetched.
