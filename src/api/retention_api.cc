@@ -8,13 +8,15 @@ namespace {
 
 kvc_status check_hints(const Manager& manager, const char* function) {
   if (manager.shape().has_hints()) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED, "%s needs hints; create the manager with the flag KVC_MANAGER_HINTS", function);
+  return fail(KVC_ERROR_UNSUPPORTED, "%s needs hints; create the manager with the flag KVC_MANAGER_HINTS",
+              function);
 }
 
 kvc_status check_name(const char* name) {
   KVC_REQUIRE_POINTER(name);
   const size_t size = strnlen(name, Prompts::kLongestName + 1);
-  if (size == 0) return invalid("the name of the prompt is empty; give 1 to %zu bytes", Prompts::kLongestName);
+  if (size == 0)
+    return invalid("the name of the prompt is empty; give 1 to %zu bytes", Prompts::kLongestName);
   if (size <= Prompts::kLongestName) return KVC_OK;
   return invalid("the name of the prompt has more than %zu bytes: \"%.40s...\"; give 1 to %zu bytes",
                  Prompts::kLongestName, name, Prompts::kLongestName);
@@ -28,8 +30,8 @@ kvc_status kvc_manager_set_time(kvc_manager* m, uint64_t now_ns) {
   return on_manager(m, [&](Manager& manager) { return manager.set_time(now_ns); });
 }
 
-kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t first_token, uint64_t num_tokens,
-                                    uint32_t priority, uint64_t until_ns) {
+kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t first_token,
+                                    uint64_t num_tokens, uint32_t priority, uint64_t until_ns) {
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_hints(manager, "kvc_manager_set_priority"));
     const uint64_t end = num_tokens > UINT64_MAX - first_token ? UINT64_MAX : first_token + num_tokens;
@@ -82,8 +84,8 @@ kvc_status kvc_manager_register_prompt(kvc_manager* m, const char* name, const k
   });
 }
 
-kvc_status kvc_manager_acquire_prompt(kvc_manager* m, const char* name, const int32_t* tokens, size_t num_tokens,
-                                      const kvc_request_config* config, uint64_t* request,
+kvc_status kvc_manager_acquire_prompt(kvc_manager* m, const char* name, const int32_t* tokens,
+                                      size_t num_tokens, const kvc_request_config* config, uint64_t* request,
                                       uint64_t* num_cached) {
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_name(name));

@@ -150,8 +150,7 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
   if (step->copies == nullptr && step->copy_capacity != 0)
     return invalid("copies is NULL and copy_capacity is %zu", step->copy_capacity);
   const bool creates = creates_requests(*step);
-  const bool tells_time = step->struct_size >= offsetof(kvc_step, now_ns) + sizeof step->now_ns;
-  StepPlan plan{*step, stride, tells_time ? step->now_ns : 0};
+  StepPlan plan{*step, stride};
   const kvc_status status = manager.step(plan);
   if (status == KVC_OK && step->internal != nullptr) unset_inputs(*step, creates);
   return status;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who says at the end of a request whether its session is over: whether a later request of the trace uses the last
-// full block of its prompt. It is right with a given probability; a wrong answer is the opposite one.
+// Who says at the end of a request whether its session is over: whether a later request of the trace uses the
+// last full block of its prompt. It is right with a given probability; a wrong answer is the opposite one.
 #pragma once
 
 #include <cstdint>

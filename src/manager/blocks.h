@@ -4,8 +4,8 @@
 // namespaces. Used under the manager's lock.
 //
 // blocks.cc takes, holds and releases blocks, publish.cc attaches them to positions and detaches them,
-// namespaces.cc opens and resets namespaces, shelves.cc and levels.cc say where cached blocks wait, compact.cc moves
-// contents.
+// namespaces.cc opens and resets namespaces, shelves.cc and levels.cc say where cached blocks wait,
+// compact.cc moves contents.
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"
@@ -177,8 +177,8 @@ class Blocks {
   void pass_time(uint64_t now_ns);
   // A position takes a hint, unless it has no block.
   void hint(NodeId node, uint32_t priority, uint64_t until);
-  // Demotes positions from `last` upwards to position `first`, as long as they lead to nothing else and nobody
-  // holds a block or, but for `own_cursors` at `last`, is there. Returns how many.
+  // Demotes positions from `last` upwards to position `first`, as long as they lead to nothing else and
+  // nobody holds a block or, but for `own_cursors` at `last`, is there. Returns how many.
   size_t demote(NodeId last, size_t first, uint32_t own_cursors);
 
   // ---- namespaces: namespaces.cc
@@ -215,9 +215,7 @@ class Blocks {
   [[gnu::noinline]] void pop_victims(uint32_t group, size_t count, BlockId* out);
   BlockId victim(uint32_t pool);
   Place place_of(NodeId node) const;
-  uint32_t level_of(NodeId node) const {
-    return tree_.retention().on() ? tree_.retention().level(node) : 0;
-  }
+  uint32_t level_of(NodeId node) const { return tree_.retention().on() ? tree_.retention().level(node) : 0; }
   [[gnu::noinline]] void use_annotated(const NodeId* path, size_t length);
   void set_level(NodeId node, uint32_t level, uint64_t until);
   bool anyone_holds(NodeId node) const;

@@ -196,8 +196,9 @@ class Checker {
       before = age;
       const NodeId node = pool_[id].node;
       const Retention& retention = tree_.retention();
-      KVC_CHECK(!retention.on() || tree_.stale(tree_[node]) || retention.level(node) == pool_.place_of(list).level,
-                "block %d of level %u waits in list %u of pool %zu", raw(id), retention.level(node), list, p);
+      KVC_CHECK(
+          !retention.on() || tree_.stale(tree_[node]) || retention.level(node) == pool_.place_of(list).level,
+          "block %d of level %u waits in list %u of pool %zu", raw(id), retention.level(node), list, p);
       return KVC_OK;
     });
   }

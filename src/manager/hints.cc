@@ -8,8 +8,9 @@ kvc_status Requests::check_hint(uint32_t priority, uint64_t until) const {
   if (priority > kMaxPriority)
     return invalid("priority is %u; priorities go from 0 to %u", priority, kMaxPriority);
   if (until == 0 || until > blocks_.now()) return KVC_OK;
-  return invalid("until_ns is %llu, which is not after the present time, %llu; give a later time, or 0 for no end",
-                 ull(until), ull(blocks_.now()));
+  return invalid(
+      "until_ns is %llu, which is not after the present time, %llu; give a later time, or 0 for no end",
+      ull(until), ull(blocks_.now()));
 }
 
 kvc_status Requests::set_priority(Request& request, const HintRange& range) {
@@ -17,9 +18,10 @@ kvc_status Requests::set_priority(Request& request, const HintRange& range) {
   if (range.begin >= range.end) return KVC_OK;  // no position has its last token there
   RequestHints& hints = hints_[table_.index_of(request)];
   if (!hints.has_room(range)) {
-    return fail(KVC_ERROR_LIMIT,
-                "request %llu has %u hinted ranges, the most that it can have; set one that covers some of them",
-                ull(request.id), RequestHints::kMaxRanges);
+    return fail(
+        KVC_ERROR_LIMIT,
+        "request %llu has %u hinted ranges, the most that it can have; set one that covers some of them",
+        ull(request.id), RequestHints::kMaxRanges);
   }
   hints.add(range);
   if (request.admitted) apply_hints(request, range.begin, range.end);
@@ -40,7 +42,8 @@ void Requests::apply_hints(const Request& request, size_t begin, size_t end) {
   NodeId node = request.cursor;
   for (size_t j = request.published; j-- > begin; node = blocks_.tree()[node].parent) {
     if (j >= end) continue;
-    if (const HintRange* range = hints.of(j); range != nullptr) blocks_.hint(node, range->priority, range->until);
+    if (const HintRange* range = hints.of(j); range != nullptr)
+      blocks_.hint(node, range->priority, range->until);
   }
 }
 

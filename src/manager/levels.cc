@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levels of positions: hints, demotions, and the time that ends them. A cached block whose level changes goes to the
-// end of its new list, as if it were released now; of several positions the last one goes first.
+// Levels of positions: hints, demotions, and the time that ends them. A cached block whose level changes goes
+// to the end of its new list, as if it were released now; of several positions the last one goes first.
 #include "manager/blocks.h"
 
 namespace kvc {
@@ -64,8 +64,8 @@ size_t Blocks::demote(NodeId last, size_t first, uint32_t own_cursors) {
 
 kvc_status Blocks::check_time(uint64_t now_ns) const {
   if (now_ns >= now()) return KVC_OK;
-  return invalid("now_ns is %llu, before the last time, %llu; give the time of a monotonic clock", ull(now_ns),
-                 ull(now()));
+  return invalid("now_ns is %llu, before the last time, %llu; give the time of a monotonic clock",
+                 ull(now_ns), ull(now()));
 }
 
 // What a reset left behind stays where it is: free_stale() walks along the lists.

@@ -73,8 +73,8 @@ kvc_status Manager::build() {
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
   if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
-      !pins_.create(memory_, id_tag_) || !prompts_.create(memory_) || !rows_.create(memory_) || !stepper_.create() ||
-      !arena_.reserve(reserve)) {
+      !pins_.create(memory_, id_tag_) || !prompts_.create(memory_) || !rows_.create(memory_) ||
+      !stepper_.create() || !arena_.reserve(reserve)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY,
                 "no memory for %llu blocks, %llu nodes, %llu requests (%llu bytes taken before); use fewer",
                 ull(shape_.num_blocks), ull(shape_.max_nodes), ull(shape_.max_requests),

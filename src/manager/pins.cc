@@ -18,7 +18,8 @@ size_t Pins::first_full(const NodeId* path, size_t length) const {
 kvc_status Pins::check(const NodeId* path, size_t length) const {
   const size_t full = first_full(path, length);
   if (full == length) return KVC_OK;
-  return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", full, UINT16_MAX);
+  return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", full,
+              UINT16_MAX);
 }
 
 void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {

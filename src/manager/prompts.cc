@@ -24,7 +24,8 @@ int32_t Prompts::find(const char* name) const {
   int32_t i = buckets_.data[hash & (num_buckets_ - 1)];
   for (; i >= 0; i = records_.data[i].next) {
     const RegisteredPrompt& prompt = records_.data[i];
-    if (prompt.name_hash == hash && prompt.name_size == size && std::memcmp(prompt.name.data, name, size) == 0)
+    if (prompt.name_hash == hash && prompt.name_size == size &&
+        std::memcmp(prompt.name.data, name, size) == 0)
       break;
   }
   return i;
@@ -71,7 +72,8 @@ void Prompts::free_buffers(RegisteredPrompt& prompt) {
   prompt.blocks.clear(arena_);
 }
 
-kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& scratch, uint64_t* num_pinned) {
+kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& scratch,
+                        uint64_t* num_pinned) {
   if (find(name) >= 0)
     return invalid("a prompt \"%s\" is registered; unregister it first, or choose another name", name);
   Prompt content;
@@ -156,7 +158,8 @@ kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {
   if (index < 0) return no_prompt(name);
   const RegisteredPrompt& prompt = records_.data[index];
   if (num_more > shape_.max_request_tokens - prompt.num_tokens) {
-    return fail(KVC_ERROR_LIMIT, "%u tokens of the prompt and %zu more are more than max_request_tokens, %llu",
+    return fail(KVC_ERROR_LIMIT,
+                "%u tokens of the prompt and %zu more are more than max_request_tokens, %llu",
                 prompt.num_tokens, num_more, ull(shape_.max_request_tokens));
   }
   const size_t num_tokens = prompt.num_tokens + num_more;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prompts that the engine has registered by name. Each pins what is cached of it, and grows its pin by what a
-// request with this prompt has published, before that releases it. All memory is taken when a prompt is registered,
-// so that growing never fails. Under the manager's lock.
+// request with this prompt has published, before that releases it. All memory is taken when a prompt is
+// registered, so that growing never fails. Under the manager's lock.
 #pragma once
 #include "manager/lookup.h"
 #include "manager/pins.h"

@@ -75,8 +75,9 @@ kvc_status StateReader::list_prompts(char* names, size_t capacity, size_t* size)
   prompts.each([&](size_t, const RegisteredPrompt& prompt) { needed += prompt.name_size + 1; });
   *size = needed;
   if (needed > capacity) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the names of %zu prompts take %zu bytes, the array has room for %zu",
-                prompts.count(), needed, capacity);
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "the names of %zu prompts take %zu bytes, the array has room for %zu", prompts.count(),
+                needed, capacity);
   }
   prompts.each([&](size_t, const RegisteredPrompt& prompt) {
     std::memcpy(names, prompt.name.data, prompt.name_size);

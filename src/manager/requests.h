@@ -2,8 +2,8 @@
 // Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
 // changes state. All but fill() are used under the manager's lock.
 //
-// lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks, hints.cc
-// keeps what the engine says of their future.
+// lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks,
+// hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/blocks.h"
 #include "manager/matcher.h"
@@ -179,7 +179,7 @@ class Requests {
   Counters& counters_;
   RequestTable table_;
   Array<RequestHints> hints_;  // by index of the request; empty without hints
-  CopyList copies_;  // of single calls
+  CopyList copies_;            // of single calls
   Buffer<kvc_block_copy> copy_buffer_ = {};
   uint64_t count_ = 0;
   uint64_t num_admitted_ = 0;

@@ -20,7 +20,8 @@ kvc_status Manager::set_time(uint64_t now_ns) {
   });
 }
 
-kvc_status Manager::set_prefix_priority(const TokenSpan& tokens, const HintRange& range, uint64_t* num_tokens) {
+kvc_status Manager::set_prefix_priority(const TokenSpan& tokens, const HintRange& range,
+                                        uint64_t* num_tokens) {
   return look_up(tokens, [&](LookupScratch& prefix) -> kvc_status {
     Prompt prompt;
     KVC_TRY(requests_.check_hint(range.priority, range.until));

@@ -48,7 +48,8 @@ BlockId Blocks::victim(uint32_t pool) {
 Place Blocks::place_of(NodeId node) const {
   const uint32_t level = level_of(node);
   if (pool_.num_shelves() == 1) return {0, level, 0};
-  return {0, level, shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
+  return {0, level,
+          shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
 }
 
 void Blocks::shelve(BlockId id) { pool_.push_shelf(id, place_of(pool_[id].node)); }

@@ -18,7 +18,6 @@ inline constexpr int32_t kUnsetRow = INT32_MIN;
 struct StepPlan {
   kvc_step& step;
   size_t config_stride;  // bytes between two admit_configs
-  uint64_t now_ns = 0;   // 0 = unchanged
 
   int32_t row(size_t item) const {
     return step.rows == nullptr ? static_cast<int32_t>(item) : step.rows[item];

@@ -36,7 +36,8 @@ size_t Deadlines::lowest_bucket() const {
   return filled_ == 0 ? kBuckets : static_cast<size_t>(__builtin_ctzll(filled_)) + 1;
 }
 
-// The time goes to `to`, which no deadline of a lower bucket waits for: the nodes of this bucket move to lower ones.
+// The time goes to `to`, which no deadline of a lower bucket waits for: the nodes of this bucket move to
+// lower ones.
 void Deadlines::pass(size_t bucket, uint64_t to) {
   int32_t at = first_[bucket];
   first_[bucket] = last_[bucket] = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// When hints of positions end: a radix heap (Ahuja, Mehlhorn, Orlin, Tarjan, 1990). Time only goes forward, so a
-// deadline waits in the bucket of the highest bit in which it differs from the present time. When the time passes
-// that bit, the bucket's nodes move to lower ones: at most 64 moves for each deadline, and no comparison tree.
-// Nodes of one bucket are a list in the order in which they were set; nodes of equal deadlines are always in one
-// bucket, so they end in that order.
+// When hints of positions end: a radix heap (Ahuja, Mehlhorn, Orlin, Tarjan, 1990). Time only goes forward,
+// so a deadline waits in the bucket of the highest bit in which it differs from the present time. When the
+// time passes that bit, the bucket's nodes move to lower ones: at most 64 moves for each deadline, and no
+// comparison tree. Nodes of one bucket are a list in the order in which they were set; nodes of equal
+// deadlines are always in one bucket, so they end in that order.
 //
 // Invariants: every deadline is later than the present time, and in its bucket. Not thread-safe.
 #pragma once

@@ -115,8 +115,7 @@ NodeId PrefixTree::last_known(const Prompt& prompt, size_t limit) const {
   NodeId last = root_of(prompt.ns);
   for (size_t i = 0; i < limit; ++i) {
     const ExtraView extra(prompt.keys, prompt.num_keys, i * block_size_, block_size_);
-    const NodeId id =
-        look_up(last, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
+    const NodeId id = look_up(last, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
     if (!is_node(id)) break;
     last = id;
   }

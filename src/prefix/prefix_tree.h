@@ -266,7 +266,7 @@ class PrefixTree {
   // Blocks that publish_chain has attached.
   void begin_uses(const BlockId* blocks, size_t count);
   void end_residence(NodeId id);  // of a position that lost its last block
-  void bury(NodeId id);  // an unused node; its ancestors may follow
+  void bury(NodeId id);           // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
   // Also reclaims orphans: doing so once for each new node keeps up with them. Takes places into use.
   bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
@@ -311,7 +311,7 @@ class PrefixTree {
   Uses uses_;
   Retention retention_;
   bool annotates_ = false;  // whether one of these keeps something for positions with blocks
-  uint64_t spread_ = 1;  // odd
+  uint64_t spread_ = 1;     // odd
   int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
   uint32_t block_size_ = 0;

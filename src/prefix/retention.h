@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long positions with blocks stay: their level, and when the hint that gave it ends. Level 0 is demoted, 1 + p
-// is priority p. A position without a block has the default level and no deadline. Not thread-safe.
+// How long positions with blocks stay: their level, and when the hint that gave it ends. Level 0 is demoted,
+// 1 + p is priority p. A position without a block has the default level and no deadline. Not thread-safe.
 #pragma once
 #include "prefix/deadlines.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine said about the positions of a request: ranges with a priority, and whether its session is over.
-// Kept beside the requests' records, only by managers with hints. Not thread-safe.
+// What the engine said about the positions of a request: ranges with a priority, and whether its session is
+// over. Kept beside the requests' records, only by managers with hints. Not thread-safe.
 #pragma once
 #include <cstdint>
 

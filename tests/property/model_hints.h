@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hints and registered prompts of the reference model, as docs/SEMANTICS.md has them: levels of positions in a
-// map, their ends found by looking at all of them.
+// The hints and registered prompts of the reference model, as docs/SEMANTICS.md has them: levels of positions
+// in a map, their ends found by looking at all of them.
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_HINTS_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_HINTS_H_
 
@@ -55,8 +55,8 @@ class HintRules : public Rules {
     r->over = true, r->shared = shared / B;
     return KVC_OK;
   }
-  kvc_status set_prefix_priority(uint64_t ns, const Text& text, uint64_t first, uint32_t priority, uint64_t until,
-                                 uint64_t* tokens) {
+  kvc_status set_prefix_priority(uint64_t ns, const Text& text, uint64_t first, uint32_t priority,
+                                 uint64_t until, uint64_t* tokens) {
     if (!config_.hints) return KVC_ERROR_UNSUPPORTED;
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     if (!good(priority, until)) return KVC_ERROR_INVALID_ARGUMENT;
@@ -174,7 +174,8 @@ class HintRules : public Rules {
 
  private:
   uint64_t now_ = 0, order_ = 0;
-  std::vector<int> places_;   // names in the order of registration; a new one takes the place that was left last
+  std::vector<int>
+      places_;  // names in the order of registration; a new one takes the place that was left last
   std::vector<size_t> left_;
 };
 

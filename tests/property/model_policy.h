@@ -40,8 +40,8 @@ class Policies {
     for (int uses = uses_.count(k) ? uses_[k] : 1; uses > 1 && level < 7; uses /= 2) ++level;
     return wants_fragments() ? !fragment : level;
   }
-  // The first block of each shelf of a level stands for it; a stale one leaves before all others. The lowest level
-  // leaves first.
+  // The first block of each shelf of a level stands for it; a stale one leaves before all others. The lowest
+  // level leaves first.
   template <typename Findable>
   int victim(const Pool& pool, const std::vector<Block>& blocks, Findable&& findable) const {
     std::map<std::pair<int, int>, int> first;
@@ -50,8 +50,8 @@ class Policies {
     for (auto [place, id] : first)
       if (!findable(id)) return id;
     for (auto [place, id] : first)
-      if (best < 0 || (blocks[id].level == blocks[best].level &&
-                       score(pool, blocks[id]) < score(pool, blocks[best])))
+      if (best < 0 ||
+          (blocks[id].level == blocks[best].level && score(pool, blocks[id]) < score(pool, blocks[best])))
         best = id;
     return best;
   }

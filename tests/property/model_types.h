@@ -78,7 +78,7 @@ struct Cell {
   bool own = true;
 };                                             // own: not got as a hit or by fork
 using Table = std::vector<std::vector<Cell>>;  // [group][position]
-struct Hint {  // of a position
+struct Hint {                                  // of a position
   int level = 36;
   uint64_t until = 0, order = 0;
 };

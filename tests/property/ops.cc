@@ -43,8 +43,7 @@ std::string step_of(const StepOp& step) {
   std::ostringstream out;
   out << "step: retired_step = " << retired_of(step.in.retired);
   if (step.in.now) out << ", now_ns = " << step.in.now;
-  out
-      << (step.in.past_refusal ? ", ADMIT_PAST_REFUSAL" : "") << (step.whole_rows ? ", WHOLE_ROWS" : "")
+  out << (step.in.past_refusal ? ", ADMIT_PAST_REFUSAL" : "") << (step.whole_rows ? ", WHOLE_ROWS" : "")
       << (step.move_rows ? ", rows moved" : "") << "\n";
   if (!step.in.frees.empty()) out << "    frees r" << list(step.in.frees) << "\n";
   if (!step.in.preempts.empty()) out << "    preempts r" << list(step.in.preempts) << "\n";
@@ -112,9 +111,9 @@ std::string to_text(const Setup& setup) {
   out << "manager: block_size " << c.block_size << ", pools " << list(c.pools) << ", watermark "
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
-      << ", weight " << c.weight << ", history " << c.history << (c.hints ? ", HINTS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
-      << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
-      << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
+      << ", weight " << c.weight << ", history " << c.history << (c.hints ? ", HINTS" : "")
+      << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "")
+      << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "") << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
     if (g.window)
@@ -207,8 +206,8 @@ std::string to_text(const Op& op) {
       out << "r" << op.target << ", shared " << op.number << ")";
       break;
     case Kind::kPrefixPriority:
-      out << ns << ", " << text_of(op.text) << ", from " << op.number << ", priority " << op.priority << ", until "
-          << op.until << ")";
+      out << ns << ", " << text_of(op.text) << ", from " << op.number << ", priority " << op.priority
+          << ", until " << op.until << ")";
       break;
     case Kind::kDemotePrefix:
       out << ns << ", " << text_of(op.text) << ", from " << op.number << ")";

@@ -437,15 +437,14 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_end_session(m, target, op.number);
       break;
     case Kind::kPrefixPriority: {
-      const kvc_status status =
-          kvc_manager_set_prefix_priority(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number,
-                                          op.priority, op.until, &number);
+      const kvc_status status = kvc_manager_set_prefix_priority(
+          m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, op.priority, op.until, &number);
       out = collect(status, {number}, {true});
       break;
     }
     case Kind::kDemotePrefix: {
-      const kvc_status status = kvc_manager_demote_prefix(
-          m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, &number);
+      const kvc_status status =
+          kvc_manager_demote_prefix(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, &number);
       out = collect(status, {number}, {true});
       break;
     }
@@ -456,8 +455,8 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     }
     case Kind::kAcquirePrompt: {
-      const kvc_status status = kvc_manager_acquire_prompt(m, prompt_name(op.number).c_str(), tokens, n, &config,
-                                                           &id, &number);
+      const kvc_status status =
+          kvc_manager_acquire_prompt(m, prompt_name(op.number).c_str(), tokens, n, &config, &id, &number);
       out = collect(status, {id, number}, {false, true});
       break;
     }
