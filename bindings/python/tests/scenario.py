@@ -8,15 +8,52 @@ import kvcache
 
 class Runner:
     policy = {}
+    hints = False
 
     def line_policy(self, number, percent, history):
         self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
 
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, **self.policy)
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, **self.policy)
         self.step = kvcache.Step(self.m, 8, 8, 16, max_rows=8, max_admissions=4, max_prompt_tokens=160)
         self.requests, self.namespaces, self.pins, self.reader = {}, {}, {}, self.m.events()
+
+    def line_hints(self, on):
+        self.hints = bool(on)
+
+    def line_now(self, time):
+        self.step.now_ns = time
+
+    def line_time(self, time):
+        self.m.set_time(time)
+
+    def line_priority(self, name, first, count, priority, until):
+        self.request(name).set_priority(priority, first, None if count == -1 else count, until)
+
+    def line_over(self, name, shared):
+        self.request(name).end_session(shared)
+
+    def line_keep(self, namespace, first, count, begin, priority, until):
+        tokens = range(first, first + count)
+        return [self.m.set_prefix_priority(tokens, priority, namespace=self.namespace(namespace), until_ns=until, first_token=begin)]
+
+    def line_demote(self, namespace, first, count, begin):
+        return [self.m.demote(range(first, first + count), namespace=self.namespace(namespace), first_token=begin)]
+
+    def line_register(self, name, namespace, first, count):
+        return [self.m.register_prompt(f"p{name}", range(first, first + count), namespace=self.namespace(namespace))]
+
+    def line_acquire(self, name, prompt, first, count):
+        request = self.m.acquire_prompt(f"p{prompt}", range(first, first + count))
+        self.requests[name] = self.kept(request)
+        return [request.num_cached]
+
+    def line_unregister(self, name):
+        self.m.unregister_prompt(f"p{name}")
+
+    def line_prompts(self):
+        return self.m.prompts()
 
     def request(self, name):
         return self.m.request(self.requests.get(name, 0))

@@ -172,6 +172,12 @@ public final class Config {
     return this;
   }
 
+  /** Evicts by priorities before the policy: {@link Request#setPriority}, {@link Request#endSession}, {@link Manager#demote}. */
+  public Config hints() {
+    flags |= Native.KVC_MANAGER_HINTS;
+    return this;
+  }
+
   long create() throws KvCacheException {
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
