@@ -45,14 +45,16 @@ typedef struct kvc_rebuild {
  *  number of blocks, the policy or other fields without losing the cache. `m` stays as it is; destroy it when
  *  the copies are done.
  *
- *  A prefix of t cached tokens becomes one of floor(t / block_size) * block_size tokens, with its namespace
- * and its extra keys. A block of several old ones may be needed by several continuations; each then has its
- * own. If the new blocks do not suffice, those stay that would leave the old manager last: a new block takes
- * the place of the old one that has its last token, and of one request the last block leaves first. Then the
- * new manager evicts in this order. If both policies are KVC_POLICY_FREQUENCY, positions keep their uses, and
- * the blocks come in the order of their release. What a hit cannot use is not carried: positions behind one
- * that was evicted, or that a group lacks; and what the policy remembers of evicted positions. So a rebuild
- * does not bring requests, pins, statistics and events. Its events begin with those of the carried positions.
+ *  Of a prompt whose first t tokens are in cached blocks, floor(t / block_size) * block_size tokens are
+ * cached in the new manager, in the same namespace and with the same extra keys. A block of several old ones
+ * may be needed by several continuations; each then has its own. If the new blocks do not suffice, those stay
+ * that would leave the old manager last: a new block takes the place of the old one that has its last token,
+ * and of one request the last block leaves first. The new manager evicts in this order. Hints are kept if
+ * both managers have them (KVC_MANAGER_HINTS), with the time. If both policies are KVC_POLICY_FREQUENCY,
+ * positions keep their uses, and blocks come in the order of their release. What a hit cannot use is not
+ * carried: positions behind one that was evicted, or that a group lacks; nor requests, pins, registered
+ * prompts, statistics and events, nor what the policy remembers of evicted positions. The new manager's
+ * events begin with those of the carried positions.
  *
  *  Namespaces keep their identity and the number of times that they are open, and get new ids.
  *

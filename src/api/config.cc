@@ -17,7 +17,7 @@ constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
-                                   KVC_MANAGER_TOUCH_MEMORY;
+                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 
@@ -56,7 +56,7 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     shape->pool_blocks[p] = pool.num_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
-  const uint64_t most = kMaxBlocks - kMaxPools * (shape->policy->num_shelves(shape->policy_weight) - 1);
+  const uint64_t most = kMaxBlocks - kMaxPools * (shape->lists_per_pool() - 1);
   shape->num_blocks = 0;
   for (size_t p = 0; p < shape->num_pools; ++p) {
     const uint64_t blocks = shape->pool_blocks[p];
@@ -242,6 +242,8 @@ kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
   }
   shape->policy_number = config.policy;
   shape->policy = policy;
+  shape->num_classes = 1;
+  shape->num_levels = (config.flags & KVC_MANAGER_HINTS) != 0 ? kNumLevels : 1;
   shape->policy_weight = weight != 0 ? weight : policy->default_weight;
   shape->policy_history = config.policy_history;
   return KVC_OK;

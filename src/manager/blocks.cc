@@ -8,10 +8,11 @@ thread_local uint64_t missing_blocks = 0;
 
 bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
   return pool_.create(memory, shape_.pool_blocks, shape_.num_pools,
-                      (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0, *shape_.policy, shape_.policy_weight) &&
+                      (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0, *shape_.policy, shape_.policy_weight,
+                      {shape_.num_classes, shape_.num_levels}) &&
          namespaces_.create(memory, arena_, events_, shape_.num_pools, tag.tag, tag.generation) &&
          tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
-                      secret, shape_.policy_history) &&
+                      secret, shape_.policy_history, shape_.has_hints()) &&
          zeroing_.create(memory, shape_.flags, pool_.num_ids());
 }
 
@@ -55,24 +56,6 @@ kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const ch
               "%llu fenced; %s",
               who, ull(wanted), short_pool, ull(watermark), ull(pool.available()), ull(pool.size),
               ull(pool.fenced), fix);
-}
-
-// Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
-// its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
-// block may have another node by then, or none.
-inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
-  constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
-  LookAhead& ahead = ahead_[pool];
-  const uint32_t now = ahead.count++;
-  Coming& block = ahead.coming[now % LookAhead::kSize];
-  block.block = pool_.skip(pool_[victim]);
-  pool_.prefetch(block.block);
-  Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
-  node.node = pool_[node.block].node;
-  if (is_node(node.node)) tree_.prefetch_node(node.node);
-  Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
-  if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
-  tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
 }
 
 // Detaches a block of LRU and counts it; it stays in the list.

@@ -29,8 +29,8 @@ size_t Blocks::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity) {
 
 // What a reset left in LRU is not worth moving.
 void Blocks::free_stale(uint32_t pool) {
-  for (uint32_t shelf = 0; shelf < pool_.num_shelves(); ++shelf) {
-    for (BlockId id = pool_.lru_head(pool, shelf); !pool_.at_end(id) && pool_.counts(pool).stale != 0;) {
+  for (uint32_t list = 0; list < pool_.num_lists(); ++list) {
+    for (BlockId id = pool_.lru_head(pool, list); !pool_.at_end(id) && pool_.counts(pool).stale != 0;) {
       const BlockId next = pool_[id].next;
       if (tree_.stale(tree_[pool_[id].node])) free_evicted(id);
       id = next;

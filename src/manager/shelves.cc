@@ -1,54 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cached blocks on the shelves of a policy (src/pool/policy.h). Not used where one list is enough.
+// Cached blocks in several lists: the shelves of a policy (src/pool/policy.h). Not used where one list is
+// enough.
 #include "manager/blocks.h"
 
 namespace kvc {
 
-// Most victims stand in line on one shelf. The line is fetched ahead in stages: blocks, nodes, what they
-// name.
 void Blocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
-  constexpr size_t kNode = 4, kRest = 8, kAhead = 12;
   const uint32_t pool = shape_.groups[group].pool;
-  BlockId line[kAhead];
-  BlockId next = victim(pool);
-  size_t seen = 0;
-  const auto look_further = [&] {
-    if (pool_.at_end(next)) return;
-    line[seen++ % kAhead] = next;
-    next = pool_[next].next;
-    if (!pool_.at_end(next)) pool_.prefetch(next);
-    if (seen > kNode) tree_.prefetch_node(pool_[line[(seen - 1 - kNode) % kAhead]].node);
-    if (seen <= kRest) return;
-    const NodeId node = pool_[line[(seen - 1 - kRest) % kAhead]].node;
-    if (!is_node(node)) return;  // evicted meanwhile
-    tree_.prefetch_bucket_of(node);
-    if (tree_.counts_uses()) tree_.prefetch_uses(node);
-  };
-  for (size_t i = 0; i < count && i < kAhead; ++i) look_further();
   for (size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) look_further();
     out[i] = victim(pool);
+    look_ahead(pool, out[i]);
     evict(out[i]);
     pool_.take(out[i], static_cast<uint8_t>(group));
   }
 }
 
 // What a reset left behind is as good as free, however often it was used: it leaves before any block that a
-// hit can use, as far as it stands first on its shelf.
-BlockId Blocks::victim(uint32_t pool) const {
-  for (uint32_t shelf = 0;
-       pool_.has_shelves() && pool_.counts(pool).stale != 0 && shelf < pool_.num_shelves(); ++shelf) {
-    const BlockId head = pool_.lru_head(pool, shelf);
-    if (!pool_.at_end(head) && tree_.stale(tree_[pool_[head].node])) return head;
+// hit can use, as far as it stands first in its list.
+BlockId Blocks::victim(uint32_t pool) {
+  if (pool_.has_shelves() && pool_.counts(pool).stale != 0) {
+    const BlockId stale = pool_.find_head(pool, BlockPool::kAllClasses,
+                                          [&](BlockId id) { return tree_.stale(tree_[pool_[id].node]); });
+    if (is_block(stale)) return stale;
   }
   return pool_.victim(pool);
 }
 
-uint32_t Blocks::shelf_of(NodeId node) const {
-  return shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)});
+Place Blocks::place_of(NodeId node) const {
+  const uint32_t level = level_of(node);
+  if (pool_.num_shelves() == 1) return {0, level, 0};
+  return {0, level,
+          shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
 }
 
-void Blocks::shelve(BlockId id) { pool_.push_shelf(id, shelf_of(pool_[id].node)); }
+void Blocks::shelve(BlockId id) { pool_.push_shelf(id, place_of(pool_[id].node)); }
 
 uint32_t Blocks::num_missing(NodeId node) const {
   return static_cast<uint32_t>(__builtin_popcount(shape_.full_groups & ~tree_[node].resident));
@@ -58,7 +43,7 @@ void Blocks::detach_and_sort(BlockId id) {
   const NodeId node = pool_[id].node;
   const uint32_t group = pool_[id].group;
   tree_.detach(id);
-  if (shape_.policy->moves_fragments) find_fragments(node, group);
+  if (shape_.policy->moves_fragments && pool_.num_shelves() != 1) find_fragments(node, group);
 }
 
 // A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
@@ -68,11 +53,7 @@ void Blocks::find_fragments(NodeId node, uint32_t group) {
   if ((shape_.full_groups & bit) == 0) return;
   if (!tree_.alive(node) || tree_.stale(tree_[node])) return;
   if ((tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    BlockId id = tree_.block_of(node, g);
-    if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
-    if (is_block(id)) pool_.reshelve(id, shelf_of(node));
-  }
+  each_cached(node, [&](BlockId id) { pool_.reshelve(id, place_of(node)); });
 }
 
 }  // namespace kvc

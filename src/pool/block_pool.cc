@@ -20,14 +20,24 @@ Block fresh(uint64_t id, size_t pool) {
 }  // namespace
 
 bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block,
-                       const Policy& policy, double weight) {
+                       const Policy& policy, double weight, Division division) {
   num_pools_ = num_pools;
+  num_classes_ = division.classes;
+  num_levels_ = division.levels;
   num_shelves_ = policy.num_shelves(weight);
+  num_lists_ = num_classes_ * num_levels_ * num_shelves_;
   num_ids_ = 0;
   for (size_t p = 0; p < num_pools; ++p) num_ids_ += pool_sizes[p];
   first_id_ = null_block ? 1 : 0;
-  if (!blocks_.create(memory, num_ids_ + num_pools * (1 + num_shelves_))) return false;
-  if (has_shelves() && !came_.create(memory, num_ids_)) return false;
+  if (!blocks_.create(memory, num_ids_ + num_pools * (1 + num_lists_))) return false;
+  const size_t num_classes = num_pools * num_classes_;
+  if (has_shelves() &&
+      (!came_.create(memory, num_ids_) || !filled_.create(memory, num_classes * num_levels_) ||
+       !levels_.create(memory, num_classes * 2) || !recent_.create(memory, num_pools * num_lists_))) {
+    return false;
+  }
+  for (size_t i = 0; i < filled_.size(); ++i) filled_[i] = 0;
+  for (size_t i = 0; i < levels_.size(); ++i) levels_[i] = 0;
 
   uint64_t first = 0;
   for (size_t p = 0; p < num_pools; ++p) {
@@ -35,7 +45,7 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
       const BlockId self{static_cast<int32_t>(index)};
       blocks_[index].prev = blocks_[index].next = self;
     };
-    for (size_t shelf = 0; shelf < num_shelves_; ++shelf) begin_list(shelf_sentinel(p, shelf));
+    for (size_t list = 0; list < num_lists_; ++list) begin_list(list_sentinel(p, list));
     begin_list(sentinel(p, 1));
     const uint64_t end = first + pool_sizes[p];
     if (p == 0 && null_block) blocks_[first++].node = kNoNode;
@@ -45,7 +55,13 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     pools_[p].clock = 0;
     for (uint32_t shelf = 0; shelf < num_shelves_; ++shelf)
       pools_[p].bonus[shelf] = policy.bonus(shelf, weight, end - first);
-    for (BlockId& recent : pools_[p].recent) recent = BlockId{static_cast<int32_t>(first)};
+    const auto begin_recent = [&](Recent& recent) {
+      recent.count = 0;
+      for (BlockId& block : recent.blocks) block = BlockId{static_cast<int32_t>(first)};
+    };
+    begin_recent(pools_[p].recent);
+    for (size_t list = 0; has_shelves() && list < num_lists_; ++list)
+      begin_recent(recent_[p * num_lists_ + list]);
     unopened_[p] = end - first;
     open(p);
     first = end;
@@ -53,31 +69,75 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
   return true;
 }
 
-void BlockPool::push_shelf(BlockId id, uint32_t shelf) {
+void BlockPool::link_into(BlockId id, Block& block, Place place) {
+  link_last(id, block, list_sentinel(block.pool, list_of(place)));
+  filled(block.pool, place.cls, place.level) |= static_cast<uint16_t>(1u << place.shelf);
+  levels(block.pool, place.cls)[place.level / 64] |= uint64_t{1} << place.level % 64;
+}
+
+void BlockPool::push_shelf(BlockId id, Place place) {
   Block& block = (*this)[id];
   Pool& pool = pools_[block.pool];
-  link_last(id, block, shelf_sentinel(block.pool, shelf));
+  link_into(id, block, place);
   block.list = List::kLru;
+  note_skip(blocks_.data(), recent_[block.pool * num_lists_ + list_of(place)], id, block);
   came_[static_cast<size_t>(raw(id))] = pool.clock++;
   ++pool.counts.lru;
 }
 
-void BlockPool::reshelve(BlockId id, uint32_t shelf) {
+void BlockPool::reshelve(BlockId id, Place place) {
   Block& block = (*this)[id];
   unlink(block);
-  link_last(id, block, shelf_sentinel(block.pool, shelf));
+  link_into(id, block, place);
 }
 
-BlockId BlockPool::victim(size_t of_pool) const {
-  if (!has_shelves()) return lru_head(of_pool);
-  const Pool& pool = pools_[of_pool];
+void BlockPool::renew(BlockId id, Place place) {
+  reshelve(id, place);
+  came_[static_cast<size_t>(raw(id))] = pools_[(*this)[id].pool].clock++;
+}
+
+BlockId BlockPool::first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score) {
   BlockId best = kNoBlock;
+  *score = UINT64_MAX;
+  uint16_t& shelves = filled(pool, cls, level);
+  for (uint32_t rest = shelves; rest != 0; rest &= rest - 1) {
+    const auto shelf = static_cast<uint32_t>(__builtin_ctz(rest));
+    const BlockId head = lru_head(pool, list_of({cls, level, shelf}));
+    if (at_end(head)) {
+      shelves = static_cast<uint16_t>(shelves & ~(1u << shelf));
+      continue;
+    }
+    const uint64_t head_score = came_[static_cast<size_t>(raw(head))] + pools_[pool].bonus[shelf];
+    if (head_score < *score) *score = head_score, best = head;
+  }
+  return best;
+}
+
+bool BlockPool::lowest_level(size_t pool, uint32_t cls, uint32_t* level) {
+  const uint64_t* words = levels(pool, cls);
+  if ((words[0] | words[1]) == 0) return false;
+  *level = static_cast<uint32_t>(words[0] != 0 ? __builtin_ctzll(words[0]) : 64 + __builtin_ctzll(words[1]));
+  return true;
+}
+
+BlockId BlockPool::victim(size_t pool, uint64_t classes) {
+  if (!has_shelves()) return lru_head(pool);
+  BlockId best = kNoBlock;
+  uint32_t best_level = kMaxLevels;
   uint64_t least = UINT64_MAX;
-  for (size_t shelf = 0; shelf < num_shelves_; ++shelf) {
-    const BlockId head = lru_head(of_pool, shelf);
-    if (at_end(head)) continue;
-    const uint64_t score = came_[static_cast<size_t>(raw(head))] + pool.bonus[shelf];
-    if (score < least) least = score, best = head;
+  for (; classes != 0; classes &= classes - 1) {
+    const auto cls = static_cast<uint32_t>(__builtin_ctzll(classes));
+    if (cls >= num_classes_) break;
+    for (uint32_t level; lowest_level(pool, cls, &level) && level <= best_level;) {
+      uint64_t score;
+      const BlockId head = first_of_level(pool, cls, level, &score);
+      if (!is_block(head)) {
+        levels(pool, cls)[level / 64] &= ~(uint64_t{1} << level % 64);
+        continue;
+      }
+      if (level < best_level || score < least) best = head, best_level = level, least = score;
+      break;
+    }
   }
   return best;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The blocks of all pools: who holds each one, and in which list it waits. Of prefixes it knows only the
 // opaque node that a block is attached to; whoever takes a block from the LRU list detaches it. Every
-// operation is O(1). A policy may divide the LRU list into shelves (policy.h); each is ordered by the time at
-// which its blocks came, except that reshelve() keeps a block's time.
+// operation is O(1). The LRU list may be divided: into classes, of which a taker may evict from some only;
+// each class into levels, the lowest of which leaves first; each level into the shelves of the policy
+// (policy.h). Each of these lists is ordered by the time at which its blocks came, except that reshelve()
+// keeps a block's time.
 //
 // Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none:
 // they are free, and behind all others of FREE in the order of their ids.
@@ -18,6 +20,14 @@
 namespace kvc {
 
 enum class List : uint8_t { kHeld, kFree, kLru, kFenced };
+
+// Where a cached block waits, and how many classes and levels there are.
+struct Place {
+  uint32_t cls, level, shelf;
+};
+struct Division {
+  uint32_t classes = 1, levels = 1;
+};
 
 struct Block {
   BlockId prev, next;       // neighbours in a list; FREE uses next alone
@@ -48,19 +58,24 @@ struct PoolCounts {
 
 class BlockPool {
   static constexpr uint32_t kSkip = 32;
+  struct Recent {  // the last blocks that came to a list
+    BlockId blocks[kSkip];
+    uint32_t count;
+  };
   struct Pool {
     PoolCounts counts;
     BlockId free_top;
-    BlockId recent[kSkip];  // last blocks pushed to LRU
-    uint32_t pushed;
+    Recent recent;   // without shelves
     uint64_t clock;  // blocks that came to the shelves; at 10^9 a second it lasts for centuries
     uint64_t bonus[Policy::kMaxShelves];
   };
 
  public:
+  static constexpr uint32_t kMaxClasses = 64, kMaxLevels = 128;
+  static constexpr uint64_t kAllClasses = ~uint64_t{0};
   // Pools follow each other in the id space; with `null_block` id 0 belongs to nobody.
   [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block,
-                            const Policy& policy = kLruPolicy, double weight = 0);
+                            const Policy& policy = kLruPolicy, double weight = 0, Division division = {});
 
   Block& operator[](BlockId id) { return blocks_[static_cast<size_t>(raw(id))]; }
   const Block& operator[](BlockId id) const { return blocks_[static_cast<size_t>(raw(id))]; }
@@ -77,7 +92,7 @@ class BlockPool {
   uint64_t first_unopened(size_t pool) const { return end(pools_[pool]) - unopened_[pool]; }
   // The record of an id that exists, or what it would be.
   Block read(BlockId id) const;
-  BlockId lru_head(size_t pool, size_t shelf = 0) const { return blocks_[shelf_sentinel(pool, shelf)].next; }
+  BlockId lru_head(size_t pool, size_t list = 0) const { return blocks_[list_sentinel(pool, list)].next; }
   BlockId fenced_head(size_t pool) const { return blocks_[sentinel(pool, 1)].next; }
   bool at_end(BlockId id) const { return static_cast<uint64_t>(raw(id)) >= num_ids_; }  // a list's sentinel
 
@@ -101,14 +116,43 @@ class BlockPool {
   }
   void push_lru(BlockId id) { LruAppender(*this, (*this)[id].pool).append(id, (*this)[id]); }
 
-  // With several shelves these replace push_lru, LruAppender and LruTaker.
+  // With several lists these replace push_lru, LruAppender and LruTaker.
+  uint32_t num_lists() const { return num_lists_; }
   uint32_t num_shelves() const { return num_shelves_; }
-  bool has_shelves() const { return num_shelves_ != 1; }
-  void push_shelf(BlockId id, uint32_t shelf);
-  // Moves a block to the end of another shelf; the time at which it came stays.
-  void reshelve(BlockId id, uint32_t shelf);
-  // The cached block of a pool that leaves first; there must be one.
-  BlockId victim(size_t pool) const;
+  bool has_shelves() const { return num_lists_ != 1; }
+  size_t list_of(Place place) const {
+    return (size_t{place.cls} * num_levels_ + place.level) * num_shelves_ + place.shelf;
+  }
+  Place place_of(size_t list) const {
+    return {static_cast<uint32_t>(list / num_shelves_ / num_levels_),
+            static_cast<uint32_t>(list / num_shelves_ % num_levels_),
+            static_cast<uint32_t>(list % num_shelves_)};
+  }
+  void push_shelf(BlockId id, Place place);
+  // Moves a block to the end of another list. The time at which it came stays; renew() makes it the present.
+  void reshelve(BlockId id, Place place);
+  void renew(BlockId id, Place place);
+  // The cached block of some classes that leaves first: of the lowest level, by the policy. kNoBlock: none.
+  BlockId victim(size_t pool, uint64_t classes = kAllClasses);
+  // The first block of the lists of these classes that `wanted` accepts, or kNoBlock.
+  template <typename Wanted>
+  BlockId find_head(size_t pool, uint64_t classes, Wanted&& wanted) {
+    for (; classes != 0; classes &= classes - 1) {
+      const auto cls = static_cast<uint32_t>(__builtin_ctzll(classes));
+      if (cls >= num_classes_) break;
+      for (uint32_t word = 0; word < 2; ++word) {
+        for (uint64_t rest = levels(pool, cls)[word]; rest != 0; rest &= rest - 1) {
+          const uint32_t level = word * 64 + static_cast<uint32_t>(__builtin_ctzll(rest));
+          for (uint32_t shelves = filled(pool, cls, level); shelves != 0; shelves &= shelves - 1) {
+            const auto shelf = static_cast<uint32_t>(__builtin_ctz(shelves));
+            const BlockId head = lru_head(pool, list_of({cls, level, shelf}));
+            if (!at_end(head) && wanted(head)) return head;
+          }
+        }
+      }
+    }
+    return kNoBlock;
+  }
   // Takes a block of LRU, already detached from its node, for a request of `group`.
   void take(BlockId id, uint8_t group);
   // Blocks that came to the shelves of its pool since this one did, itself included.
@@ -136,11 +180,7 @@ class BlockPool {
       block.prev = last_;
       last_ = id;
       block.list = List::kLru;
-      block.fence = static_cast<uint32_t>(raw(id));
-      BlockId& recent = pool_.recent[pool_.pushed++ % kSkip];
-      if (Block& before = at(recent); before.list == List::kLru)
-        before.fence = static_cast<uint32_t>(raw(id));
-      recent = id;
+      note_skip(base_, pool_.recent, id, block);
       ++count_;
     }
     uint64_t count() const { return count_; }
@@ -270,11 +310,26 @@ class BlockPool {
   static constexpr size_t kMaxPools = 32;
   static constexpr uint64_t kOpenedAtOnce = 512;
 
-  // The sentinel of shelf 0 is that of LRU.
+  // The sentinel of list 0 is that of LRU.
   size_t sentinel(size_t pool, size_t list) const { return num_ids_ + 2 * pool + list; }
-  size_t shelf_sentinel(size_t pool, size_t shelf) const {
-    return shelf == 0 ? sentinel(pool, 0) : num_ids_ + 2 * num_pools_ + pool * (num_shelves_ - 1) + shelf - 1;
+  size_t list_sentinel(size_t pool, size_t list) const {
+    return list == 0 ? sentinel(pool, 0) : num_ids_ + 2 * num_pools_ + pool * (num_lists_ - 1) + list - 1;
   }
+  // A bit for each shelf of a level, and for each level of a class, that may have blocks: set when one comes,
+  // cleared by victim() when it finds none.
+  uint16_t& filled(size_t pool, uint32_t cls, uint32_t level) {
+    return filled_[(pool * num_classes_ + cls) * num_levels_ + level];
+  }
+  uint64_t* levels(size_t pool, uint32_t cls) { return &levels_[(pool * num_classes_ + cls) * 2]; }
+  void link_into(BlockId id, Block& block, Place place);
+  static void note_skip(Block* base, Recent& recent, BlockId id, Block& block) {
+    block.fence = static_cast<uint32_t>(raw(id));
+    BlockId& oldest = recent.blocks[recent.count++ % kSkip];
+    if (Block& before = base[raw(oldest)]; before.list == List::kLru) before.fence = block.fence;
+    oldest = id;
+  }
+  bool lowest_level(size_t pool, uint32_t cls, uint32_t* level);
+  BlockId first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score);
   static uint64_t end(const Pool& pool) { return pool.counts.first + pool.counts.size; }
   void open(size_t pool);
   // Of the blocks that have records.
@@ -323,13 +378,17 @@ class BlockPool {
     (*this)[block.next].prev = block.prev;
   }
 
-  Array<Block> blocks_;   // all ids, then two sentinels (LRU, FENCED) per pool, then those of more shelves
-  Array<uint64_t> came_;  // the pool's clock when a block came to a shelf; with several shelves
+  Array<Block> blocks_;     // all ids, then two sentinels (LRU, FENCED) per pool, then those of more lists
+  Array<uint64_t> came_;    // the pool's clock when a block came to a shelf; with several lists, as the next
+  Array<uint16_t> filled_;  // [pools][classes][levels]
+  Array<uint64_t> levels_;  // [pools][classes][2]
+  Array<Recent> recent_;    // [pools][lists]
   Pool pools_[kMaxPools] = {};
   uint64_t unopened_[kMaxPools] = {};  // blocks at the end of a pool without records, counted as free
   uint64_t num_ids_ = 0;
   size_t num_pools_ = 0;
-  uint32_t num_shelves_ = 1;
+  uint32_t num_classes_ = 1, num_levels_ = 1, num_shelves_ = 1;
+  uint32_t num_lists_ = 1;  // classes * levels * shelves
   int32_t first_id_ = 0;
 };
 

@@ -273,11 +273,11 @@ TEST_F(PolicyTest, CheckFindsBrokenShelvesAndUses) {
     EXPECT_EQ(kvc_manager_check(manager_.m), KVC_ERROR_CORRUPT);
     EXPECT_NE(std::string(last_error()).find(text), std::string::npos) << last_error();
   };
-  peer.pool().reshelve(oldest, 0);
-  expect_found("shelf 0 of pool 0");
+  peer.pool().reshelve(oldest, {});
+  expect_found("list 0 of pool 0");
   for (BlockId id = newer; id != oldest;) {  // once around
     const BlockId next = peer.pool()[id].next;
-    peer.pool().reshelve(id, 0);
+    peer.pool().reshelve(id, {});
     id = next;
   }
   EXPECT_EQ(kvc_manager_check(manager_.m), KVC_OK) << last_error();
