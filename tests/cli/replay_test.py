@@ -117,6 +117,21 @@ class Replay(unittest.TestCase):
             report = counts(self.replay(*options, "--policy", "fragmentation", "--policy-weight", weight))
             self.assertEqual({**report, "policy": "lru", "policy_weight": 0}, counts(lru))
 
+    def test_ended_sessions_change_hits_and_nothing_else(self):
+        options = ["--num-blocks", 30_000, "--concurrency", 1]
+        plain = self.replay(*options)
+        self.assertNotIn("hit_rate_without_hints", plain)
+        hinted = self.replay("--verify", *options, "--hints", "oracle:0.9")
+        self.assertEqual((hinted["hints"], hinted["hit_rate_without_hints"]), ("oracle:0.9", plain["hit_rate"]))
+        self.assertEqual(hinted["wrong_hits"] + hinted["wrong_writes"], 0)
+        self.assertGreater(hinted["hit_rate"], plain["hit_rate"])
+        for key in ("prompt_tokens", "output_tokens", "block_queries", "rejected", "preemptions"):
+            self.assertEqual(hinted[key], plain[key], key)
+        always = self.replay(*options, "--hints", "oracle:1")
+        never = self.replay(*options, "--hints", "oracle:0")
+        self.assertGreater(always["hit_rate"], never["hit_rate"])
+        self.assertEqual(always["ended_sessions"] + never["ended_sessions"], len(self.requests) - plain["rejected"])
+
     def test_no_policy_exceeds_the_optimum(self):
         self.assertNotIn("optimal_hit_rate", self.replay())
         for block_size, num_blocks in ((64, 400), (48, 600), (512, 100), (1000, 50)):
