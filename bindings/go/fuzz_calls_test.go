@@ -128,10 +128,32 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Manager.Unpin":           func() error { return f.m.Unpin(pick(f, f.pins)) },
-		"Manager.DropPrefix":      func() error { return first(f.m.DropPrefix(f.namespace(), f.prompt(), f.extraKeys())) },
-		"Manager.EvictBlocks":     func() error { return first(f.m.EvictBlocks(int32(f.small(3))-1, int(f.oneOf(0, 1, f.small(4))))) },
-		"Manager.UnpublishBlocks": func() error { return first(f.m.UnpublishBlocks(f.blockList())) },
+		"Manager.Unpin":       func() error { return f.m.Unpin(pick(f, f.pins)) },
+		"Manager.DropPrefix":  func() error { return first(f.m.DropPrefix(f.namespace(), f.prompt(), f.extraKeys())) },
+		"Manager.EvictBlocks": func() error { return first(f.m.EvictBlocks(int32(f.small(3))-1, int(f.oneOf(0, 1, f.small(4))))) },
+		"Manager.SetTime":     func() error { return f.m.SetTime(f.small(40)) },
+		"Manager.SetPriority": func() error {
+			return f.m.SetPriority(f.request(), f.small(20), f.oneOf(f.small(20), ToTheEnd), Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.number()})
+		},
+		"Manager.EndSession": func() error { return f.m.EndSession(f.request(), f.small(20)) },
+		"Manager.SetPrefixPriority": func() error {
+			hint := Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.oneOf(0, f.number())}
+			return first(f.m.SetPrefixPriority(f.namespace(), f.prompt(), f.extraKeys(), f.small(20), hint))
+		},
+		"Manager.DemotePrefix": func() error {
+			return first(f.m.DemotePrefix(f.namespace(), f.prompt(), f.extraKeys(), f.small(20)))
+		},
+		"Manager.RegisterPrompt": func() error {
+			return first(f.m.RegisterPrompt(f.name(), f.namespace(), f.prompt(), f.extraKeys()))
+		},
+		"Manager.AcquirePrompt": func() error {
+			r, _, err := f.m.AcquirePrompt(f.name(), f.prompt(), f.options())
+			f.keep(r, err)
+			return err
+		},
+		"Manager.UnregisterPrompt": func() error { return f.m.UnregisterPrompt(f.name()) },
+		"Manager.Prompts":          func() error { return first(f.m.Prompts()) },
+		"Manager.UnpublishBlocks":  func() error { return first(f.m.UnpublishBlocks(f.blockList())) },
 		"Manager.AcquireBlocks": func() error {
 			blocks := f.blockList()
 			err := f.m.AcquireBlocks(uint32(f.small(2)), blocks)

@@ -150,6 +150,47 @@ def drop(w):
     w.m.drop(w.tokens(), w.keys(), w.any_namespace())
 
 
+def name(w):
+    return w.rng.choice(("a", "a", "b", "", "n" * 256, "a\0b", "\udcff", b"a", 5, None))
+
+
+@call("Manager.set_time")
+def set_time(w):
+    w.m.set_time(w.number(w.rng.randrange(40)))
+
+
+@call("Manager.set_prefix_priority")
+def set_prefix_priority(w):
+    w.m.set_prefix_priority(w.tokens(), w.number(90), w.keys(), w.any_namespace(), until_ns=w.number(0), first_token=w.number(0))
+
+
+@call("Manager.demote")
+def demote(w):
+    w.m.demote(w.tokens(), w.keys(), w.any_namespace(), first_token=w.number(0))
+
+
+@call("Manager.register_prompt")
+def register_prompt(w):
+    w.m.register_prompt(name(w), w.tokens(), w.keys(), w.any_namespace())
+
+
+@call("Manager.acquire_prompt")
+def acquire_prompt(w):
+    options = w.options()
+    options.pop("namespace", None)
+    w.added(w.m.acquire_prompt(name(w), w.tokens(), **options))
+
+
+@call("Manager.unregister_prompt")
+def unregister_prompt(w):
+    w.m.unregister_prompt(name(w))
+
+
+@call("Manager.prompts")
+def prompts(w):
+    need(all(isinstance(one, str) for one in w.m.prompts()), "names of prompts")
+
+
 @call("Manager.evict")
 def evict(w):
     w.m.evict(w.number(3), pool=w.number(-1))
@@ -285,6 +326,16 @@ def commit(w):
 def truncate(w):
     r = w.request()
     r.truncate(w.number(max(1, r.info.num_tokens - w.rng.randrange(3))))
+
+
+@call("Request.set_priority")
+def set_priority(w):
+    w.request().set_priority(w.number(90), w.number(0), w.rng.choice((None, w.number(8))), w.number(0))
+
+
+@call("Request.end_session")
+def end_session(w):
+    w.request().end_session(w.number(0))
 
 
 @call("Request.preempt")

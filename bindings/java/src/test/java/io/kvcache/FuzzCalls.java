@@ -84,6 +84,9 @@ final class FuzzCalls {
     if (h.rarely(3)) {
       config.zeroCrossNamespace();
     }
+    if (!h.rarely(4)) {
+      config.hints();
+    }
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
     latent = h.rarely(4);
@@ -172,6 +175,13 @@ final class FuzzCalls {
     table.put("Manager.pin", () -> pins.add(m().pin(namespace(), prompt(), keys())));
     table.put("Manager.unpin", () -> m().unpin(pins.isEmpty() ? h.number() : pins.get(h.random.nextInt(pins.size()))));
     table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));
+    table.put("Manager.setTime", () -> m().setTime(h.small(40)));
+    table.put("Manager.setPrefixPriority", () -> m().setPrefixPriority(namespace(), prompt(), h.small(20), (int) h.oneOf(0, 35, 100, 101, -1), h.oneOf(0, h.number()), keys()));
+    table.put("Manager.demote", () -> m().demote(namespace(), prompt(), h.small(20), keys()));
+    table.put("Manager.registerPrompt", () -> m().registerPrompt(name(), namespace(), prompt(), keys()));
+    table.put("Manager.acquirePrompt", () -> keep(m().acquirePrompt(name(), prompt(), options())));
+    table.put("Manager.unregisterPrompt", () -> m().unregisterPrompt(name()));
+    table.put("Manager.prompts", () -> m().prompts());
     table.put("Manager.evict", () -> m().evict(h.oneOf(0, 1, h.small(4))));
     table.put("Manager.acquireBlocks", () -> m().acquireBlocks((int) h.small(2), blocks()));
     table.put("Manager.acquirePrefix", () -> m().acquirePrefix(namespace(), (int) h.small(2), prompt(), h.ints(8, () -> 0)));
@@ -192,6 +202,10 @@ final class FuzzCalls {
     table.put("Manager.supports", () -> Manager.supports(h.integer()));
     table.put("Manager.version", () -> Manager.version());
     table.put("Manager.buildInfo", () -> Manager.buildInfo());
+  }
+
+  private String name() {
+    return new String[] {"a", "b", "", "a\0b", "n".repeat(h.random.nextInt(300)), null}[h.random.nextInt(6)];
   }
 
   private byte[] part() {
@@ -221,6 +235,8 @@ final class FuzzCalls {
     });
     table.put("Request.truncate", () -> request().truncate(h.number()));
     table.put("Request.fork", () -> keep(request().fork()));
+    table.put("Request.setPriority", () -> request().setPriority(h.small(20), h.oneOf(-1, h.small(20)), (int) h.oneOf(0, 35, 100, 101, -1), h.number()));
+    table.put("Request.endSession", () -> request().endSession(h.small(20)));
     table.put("Request.preempt", () -> request().preempt());
     table.put("Request.free", () -> request().free());
     table.put("Request.close", () -> request().close());
@@ -322,6 +338,7 @@ final class FuzzCalls {
         table.put("Step." + array.getName(), () -> invoke(array, step()));
       }
     }
+    table.put("Step.nowNs", () -> step().nowNs(h.rarely(4) ? h.number() : h.small(40)));
     table.put("Step.flags", () -> step().flags(h.rarely(4) ? h.integer() : h.random.nextInt(4)));
     table.put("Step.fillId", () -> step().fillId(h.integer()));
     table.put("Step.shortageBlocks", () -> step().shortageBlocks());
