@@ -34,7 +34,7 @@ class Feature(IntEnum):
     """Questions for kvcache.supports().
 
     LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
-    pool. EVENTS: Manager.events()."""
+    pool. EVENTS: Manager.events(). HINTS: Manager(hints=True)."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
@@ -42,6 +42,7 @@ class Feature(IntEnum):
     EVENTS = _native.KVC_FEATURE_EVENTS
     FREQUENCY = _native.KVC_FEATURE_FREQUENCY
     FRAGMENTATION = _native.KVC_FEATURE_FRAGMENTATION
+    HINTS = _native.KVC_FEATURE_HINTS
 
 
 class BlockState(IntEnum):

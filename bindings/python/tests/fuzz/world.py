@@ -55,6 +55,8 @@ class World:
             pin.close()
         for request in self.requests:
             request.close()
+        for name in self.m.prompts():
+            self.m.unregister_prompt(name)
         self.namespace.close()
         self.step.close()
         self.m.close()
