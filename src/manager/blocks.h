@@ -169,6 +169,16 @@ class Blocks {
   void begin_entries(BlockId id) { pool_[id].fence = 0; }
   uint32_t count_entry(BlockId id) { return ++pool_[id].fence; }
 
+  // ---- taking over from another manager, for Rebuild: publish.cc
+
+  // A namespace with the identity of another manager's, open as often.
+  kvc_status carry_namespace(const Namespace& from, uint32_t* ns) { return namespaces_.open_like(from, ns); }
+  // Finds or makes a position and holds it until end_positions(); kNoNode if all nodes are in use.
+  NodeId carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
+                        size_t position, uint32_t ns);
+  // Publishes a free block at a position, used so often, as held by a request. There must be one.
+  BlockId carry_block(NodeId node, uint32_t group, uint32_t uses);
+  void end_positions();
   // ---- hints: levels.cc
 
   uint64_t now() const { return tree_.retention().deadlines().now(); }
@@ -279,5 +289,25 @@ class Blocks {
   uint64_t retired_ = 0;  // may be a step that a thread is still carrying out
   LookAhead ahead_[kMaxPools] = {};
 };
+
+// Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
+// its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
+// block may have another node by then, or none.
+inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
+  constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
+  LookAhead& ahead = ahead_[pool];
+  const uint32_t now = ahead.count++;
+  Coming& block = ahead.coming[now % LookAhead::kSize];
+  block.block = pool_.skip(pool_[victim]);
+  pool_.prefetch(block.block);
+  Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
+  node.node = pool_[node.block].node;
+  if (is_node(node.node)) tree_.prefetch_node(node.node);
+  Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
+  if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
+  if (tree_.counts_uses() && is_node(bucket.node)) [[unlikely]]
+    tree_.prefetch_uses(bucket.node);
+  tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
+}
 
 }  // namespace kvc

@@ -257,10 +257,9 @@ void PrefixTree::end_residence(NodeId id) {
   if (!uses_.on()) return;
   const Node& node = (*this)[id];
   if (stale(node)) return uses_.end_stale(id);  // what is stale never comes back
-  DigestHash tag;
+  DigestHash tag;                               // where the position was; its tokens would cost a cache miss
   tag.add(node.depth);
   tag.add(node.ns);
-  tag.add_bytes(tokens(id), block_size_ * sizeof(int32_t));
   uses_.end(id, use_key(node), static_cast<uint32_t>(tag.value()));
 }
 

@@ -273,6 +273,14 @@ static kvc_status take_pending(kvc_manager *m, kvc_block_copy *copies, size_t ca
   return status;
 }
 
+static kvc_status rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_token_copy *copies, size_t capacity, kvc_namespace_pair *pairs,
+                          size_t pair_capacity, kvc_manager **manager, size_t *num_copies, size_t *num_pairs) {
+  kvc_rebuild work = {sizeof work, copies, capacity, 0, pairs, pair_capacity, 0, 0};
+  const kvc_status status = kvc_manager_rebuild(m, config, &work, manager);
+  *num_copies = work.num_copies, *num_pairs = work.num_namespaces;
+  return status;
+}
+
 /* `next` is the cursor to read from next. Without room for tokens, no tokens are wanted. */
 static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
                               uint64_t *next, size_t *count) {
@@ -427,7 +435,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_005793fade93bb5a(void *_swig_go_0) {
+void _wrap_Swig_free_native_0b1b219a64b16b2d(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -437,7 +445,7 @@ void _wrap_Swig_free_native_005793fade93bb5a(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_005793fade93bb5a(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_0b1b219a64b16b2d(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -450,7 +458,7 @@ void *_wrap_Swig_malloc_native_005793fade93bb5a(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -483,7 +491,7 @@ char *_wrap_kvc_manager_open_namespace_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -514,7 +522,7 @@ char *_wrap_kvc_manager_create_request_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -547,7 +555,7 @@ char *_wrap_kvc_manager_allocate_request_native_005793fade93bb5a(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -576,7 +584,7 @@ char *_wrap_kvc_manager_probe_native_005793fade93bb5a(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -607,7 +615,7 @@ char *_wrap_kvc_manager_pin_prefix_native_005793fade93bb5a(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -636,7 +644,7 @@ char *_wrap_kvc_manager_drop_prefix_native_005793fade93bb5a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -671,7 +679,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_005793fade93bb5a(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -702,7 +710,7 @@ char *_wrap_kvc_manager_demote_prefix_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_005793fade93bb5a(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -738,7 +746,7 @@ char *_wrap_kvc_manager_register_prompt_native_005793fade93bb5a(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -759,7 +767,7 @@ char *_wrap_kvc_manager_list_prompts_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -796,7 +804,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -831,7 +839,7 @@ char *_wrap_kvc_manager_publish_blocks_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -860,7 +868,7 @@ char *_wrap_kvc_manager_export_tables_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -885,7 +893,7 @@ char *_wrap_kvc_manager_export_slots_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -914,7 +922,40 @@ char *_wrap_kvc_manager_take_pending_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_rebuild_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
+  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
+  size_t arg4 ;
+  kvc_namespace_pair *arg5 = (kvc_namespace_pair *) 0 ;
+  size_t arg6 ;
+  kvc_manager **arg7 = (kvc_manager **) 0 ;
+  size_t *arg8 = (size_t *) 0 ;
+  size_t *arg9 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_manager_config *)_swig_go_1;
+  
+  arg3 = (kvc_token_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
+  
+  
+  arg5 = (kvc_namespace_pair *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_namespace_pair);
+  
+  arg7 = (kvc_manager **)_swig_go_4;
+  arg8 = (size_t *)_swig_go_5;
+  arg9 = (size_t *)_swig_go_6;
+  
+  result = (kvc_status)rebuild(arg1,(struct kvc_manager_config const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_poll_events_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -945,7 +986,7 @@ char *_wrap_kvc_manager_poll_events_native_005793fade93bb5a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -978,7 +1019,7 @@ char *_wrap_kvc_manager_list_prefixes_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_005793fade93bb5a(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1013,7 +1054,7 @@ char *_wrap_kvc_manager_step_native_005793fade93bb5a(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_005793fade93bb5a(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_0b1b219a64b16b2d(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1030,7 +1071,7 @@ char *_wrap_kvc_step_use_native_005793fade93bb5a(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_005793fade93bb5a(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_0b1b219a64b16b2d(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1043,7 +1084,7 @@ long long _wrap_kvc_step_num_failed_native_005793fade93bb5a(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_005793fade93bb5a(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1082,7 +1123,7 @@ char *_wrap_kvc_storage_store_native_005793fade93bb5a(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_005793fade93bb5a(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1113,7 +1154,7 @@ char *_wrap_kvc_storage_gather_native_005793fade93bb5a(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_005793fade93bb5a(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1146,7 +1187,7 @@ char *_wrap_kvc_storage_measure_native_005793fade93bb5a(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_005793fade93bb5a(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1203,7 +1244,7 @@ char *_wrap_kvc_storage_attend_native_005793fade93bb5a(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_005793fade93bb5a(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1260,7 +1301,7 @@ char *_wrap_kvc_storage_explain_native_005793fade93bb5a(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_005793fade93bb5a(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1323,7 +1364,7 @@ char *_wrap_kvc_storage_select_blocks_native_005793fade93bb5a(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_005793fade93bb5a(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_0b1b219a64b16b2d(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1350,7 +1391,7 @@ char *_wrap_kvc_attention_merge_native_005793fade93bb5a(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_005793fade93bb5a(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_0b1b219a64b16b2d(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1367,7 +1408,7 @@ char *_wrap_kvc_estimate_memory_native_005793fade93bb5a(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_005793fade93bb5a(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_0b1b219a64b16b2d(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1392,7 +1433,7 @@ char *_wrap_kvc_rope_apply_native_005793fade93bb5a(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_005793fade93bb5a(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_0b1b219a64b16b2d(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1413,7 +1454,7 @@ char *_wrap_kvc_storage_adopt_native_005793fade93bb5a(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_005793fade93bb5a() {
+_gostring_ _wrap_kvc_last_error_native_0b1b219a64b16b2d() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1424,7 +1465,7 @@ _gostring_ _wrap_kvc_last_error_native_005793fade93bb5a() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_005793fade93bb5a(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_0b1b219a64b16b2d(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -1439,7 +1480,7 @@ char *_wrap_kvc_dtype_bits_native_005793fade93bb5a(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_backend_open_native_005793fade93bb5a(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_0b1b219a64b16b2d(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1464,7 +1505,7 @@ char *_wrap_kvc_backend_open_native_005793fade93bb5a(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_005793fade93bb5a(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_0b1b219a64b16b2d(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1484,7 +1525,7 @@ char *_wrap_kvc_backend_properties_native_005793fade93bb5a(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_005793fade93bb5a(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_0b1b219a64b16b2d(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1504,7 +1545,7 @@ char *_wrap_kvc_device_properties_native_005793fade93bb5a(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_005793fade93bb5a(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_0b1b219a64b16b2d(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1519,7 +1560,7 @@ char *_wrap_kvc_storage_create_native_005793fade93bb5a(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_005793fade93bb5a(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1534,7 +1575,7 @@ char *_wrap_kvc_storage_properties_native_005793fade93bb5a(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_005793fade93bb5a(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_0b1b219a64b16b2d(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1551,7 +1592,7 @@ char *_wrap_kvc_storage_size_native_005793fade93bb5a(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_005793fade93bb5a(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1568,7 +1609,7 @@ char *_wrap_kvc_storage_trim_native_005793fade93bb5a(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_005793fade93bb5a(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1587,7 +1628,7 @@ char *_wrap_kvc_storage_view_native_005793fade93bb5a(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_005793fade93bb5a(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1612,7 +1653,7 @@ char *_wrap_kvc_storage_runs_native_005793fade93bb5a(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_005793fade93bb5a(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1633,7 +1674,7 @@ char *_wrap_kvc_storage_copy_blocks_native_005793fade93bb5a(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_005793fade93bb5a(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1654,7 +1695,7 @@ char *_wrap_kvc_storage_zero_blocks_native_005793fade93bb5a(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_005793fade93bb5a(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1683,7 +1724,7 @@ char *_wrap_kvc_storage_swap_out_native_005793fade93bb5a(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_005793fade93bb5a(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1712,7 +1753,7 @@ char *_wrap_kvc_storage_swap_in_native_005793fade93bb5a(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_005793fade93bb5a(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1733,7 +1774,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_005793fade93bb5a(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_005793fade93bb5a(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_0b1b219a64b16b2d(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1756,7 +1797,7 @@ char *_wrap_kvc_quantize_native_005793fade93bb5a(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_005793fade93bb5a(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_0b1b219a64b16b2d(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1779,7 +1820,7 @@ char *_wrap_kvc_dequantize_native_005793fade93bb5a(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_005793fade93bb5a(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1804,7 +1845,7 @@ char *_wrap_kvc_storage_key_bounds_native_005793fade93bb5a(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_005793fade93bb5a(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_0b1b219a64b16b2d(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1827,7 +1868,7 @@ char *_wrap_kvc_tree_mask_native_005793fade93bb5a(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_005793fade93bb5a() {
+long long _wrap_kvc_model_count_native_0b1b219a64b16b2d() {
   size_t result;
   long long _swig_go_result;
   
@@ -1838,7 +1879,7 @@ long long _wrap_kvc_model_count_native_005793fade93bb5a() {
 }
 
 
-char *_wrap_kvc_model_get_native_005793fade93bb5a(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_0b1b219a64b16b2d(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1853,7 +1894,7 @@ char *_wrap_kvc_model_get_native_005793fade93bb5a(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_005793fade93bb5a(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_0b1b219a64b16b2d(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1873,7 +1914,7 @@ char *_wrap_kvc_model_find_native_005793fade93bb5a(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_005793fade93bb5a(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_0b1b219a64b16b2d(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1886,7 +1927,7 @@ char *_wrap_kvc_model_register_native_005793fade93bb5a(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_005793fade93bb5a(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_0b1b219a64b16b2d(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -1905,7 +1946,7 @@ char *_wrap_kvc_model_from_config_native_005793fade93bb5a(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_005793fade93bb5a(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_0b1b219a64b16b2d(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1932,7 +1973,7 @@ char *_wrap_kvc_model_rope_native_005793fade93bb5a(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_005793fade93bb5a(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_0b1b219a64b16b2d(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1959,7 +2000,7 @@ char *_wrap_kvc_rope_table_native_005793fade93bb5a(_goslice_ _swig_go_0, double 
 }
 
 
-int _wrap_kvc_version_native_005793fade93bb5a() {
+int _wrap_kvc_version_native_0b1b219a64b16b2d() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1970,7 +2011,7 @@ int _wrap_kvc_version_native_005793fade93bb5a() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_005793fade93bb5a() {
+_gostring_ _wrap_kvc_build_info_native_0b1b219a64b16b2d() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1981,7 +2022,7 @@ _gostring_ _wrap_kvc_build_info_native_005793fade93bb5a() {
 }
 
 
-char *_wrap_kvc_supports_native_005793fade93bb5a(int _swig_go_0) {
+char *_wrap_kvc_supports_native_0b1b219a64b16b2d(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1994,7 +2035,7 @@ char *_wrap_kvc_supports_native_005793fade93bb5a(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_005793fade93bb5a(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_0b1b219a64b16b2d(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -2019,7 +2060,7 @@ char *_wrap_kvc_config_from_shortfin_native_005793fade93bb5a(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_create_native_005793fade93bb5a(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_0b1b219a64b16b2d(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -2034,7 +2075,7 @@ char *_wrap_kvc_manager_create_native_005793fade93bb5a(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_005793fade93bb5a(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -2049,7 +2090,7 @@ char *_wrap_kvc_manager_properties_native_005793fade93bb5a(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2064,7 +2105,7 @@ char *_wrap_kvc_manager_close_namespace_native_005793fade93bb5a(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2085,7 +2126,7 @@ char *_wrap_kvc_manager_list_namespaces_native_005793fade93bb5a(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2100,7 +2141,7 @@ char *_wrap_kvc_manager_reset_native_005793fade93bb5a(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_005793fade93bb5a(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -2115,7 +2156,7 @@ char *_wrap_kvc_manager_stats_native_005793fade93bb5a(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_005793fade93bb5a(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -2132,7 +2173,7 @@ char *_wrap_kvc_manager_pool_info_native_005793fade93bb5a(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_005793fade93bb5a(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -2149,7 +2190,7 @@ char *_wrap_kvc_manager_block_info_native_005793fade93bb5a(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2166,7 +2207,7 @@ char *_wrap_kvc_manager_admit_request_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2183,7 +2224,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2204,7 +2245,7 @@ char *_wrap_kvc_manager_append_tokens_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2221,7 +2262,7 @@ char *_wrap_kvc_manager_commit_tokens_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2238,7 +2279,7 @@ char *_wrap_kvc_manager_truncate_request_native_005793fade93bb5a(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2255,7 +2296,7 @@ char *_wrap_kvc_manager_fork_request_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2270,7 +2311,7 @@ char *_wrap_kvc_manager_preempt_request_native_005793fade93bb5a(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2285,7 +2326,7 @@ char *_wrap_kvc_manager_free_request_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2302,7 +2343,7 @@ char *_wrap_kvc_manager_request_info_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2323,7 +2364,7 @@ char *_wrap_kvc_manager_list_requests_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_005793fade93bb5a(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2346,7 +2387,7 @@ char *_wrap_kvc_manager_compact_native_005793fade93bb5a(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -2363,7 +2404,7 @@ char *_wrap_kvc_manager_probe_request_native_005793fade93bb5a(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2378,7 +2419,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2399,7 +2440,7 @@ char *_wrap_kvc_manager_list_pins_native_005793fade93bb5a(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_005793fade93bb5a(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -2418,7 +2459,7 @@ char *_wrap_kvc_manager_evict_blocks_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_005793fade93bb5a(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2439,7 +2480,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2458,7 +2499,7 @@ char *_wrap_kvc_manager_release_blocks_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_005793fade93bb5a(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2479,7 +2520,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_005793fade93bb5a(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_005793fade93bb5a(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2496,7 +2537,7 @@ char *_wrap_kvc_step_create_native_005793fade93bb5a(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_005793fade93bb5a(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_0b1b219a64b16b2d(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2513,7 +2554,7 @@ char *_wrap_kvc_step_view_native_005793fade93bb5a(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2528,7 +2569,7 @@ char *_wrap_kvc_manager_retire_step_native_005793fade93bb5a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_005793fade93bb5a(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2541,7 +2582,7 @@ char *_wrap_kvc_manager_check_native_005793fade93bb5a(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -2556,7 +2597,28 @@ char *_wrap_kvc_manager_digest_native_005793fade93bb5a(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_set_time_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_storage_copy_tokens_native_0b1b219a64b16b2d(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_storage *arg2 = (kvc_storage *) 0 ;
+  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_storage *)_swig_go_1;
+  
+  arg3 = (kvc_token_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
+  
+  
+  result = (kvc_status)kvc_storage_copy_tokens(arg1,arg2,(struct kvc_token_copy const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_time_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2571,7 +2633,7 @@ char *_wrap_kvc_manager_set_time_native_005793fade93bb5a(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2594,7 +2656,7 @@ char *_wrap_kvc_manager_set_priority_native_005793fade93bb5a(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_005793fade93bb5a(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2611,7 +2673,7 @@ char *_wrap_kvc_manager_end_session_native_005793fade93bb5a(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_005793fade93bb5a(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2643,7 +2705,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_005793fade93bb5a(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_005793fade93bb5a(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_0b1b219a64b16b2d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
