@@ -102,6 +102,21 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return f.m.Slots(f.request(), uint32(f.small(2)), int(f.small(4)), slots)
 		},
 		"Manager.TakePending": func() error { _, _, err := f.m.TakePending(); return err },
+		"Manager.Rebuild": func() error {
+			m := f.m // which mostly has requests
+			if f.Intn(2) == 0 {
+				fresh, err := New(Config{NumBlocks: 4, BlockSize: 4})
+				must(t, err)
+				defer fresh.Close()
+				m = fresh
+			}
+			made, err := m.Rebuild(Config{NumBlocks: f.oneOf(0, 4, 8, 1<<40), BlockSize: uint32(f.oneOf(0, 1, 6, 1024, 2000))})
+			if err == nil {
+				must(t, made.Manager.Check())
+				must(t, made.Manager.Close())
+			}
+			return err
+		},
 		"Manager.Compact":     func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
 		"Manager.OpenNamespace": func() error {
 			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }
@@ -246,6 +261,20 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Storage.Gather":     func() error { return f.s.Gather(f.rows()) },
 		"Storage.Measure":    func() error { _, _, err := f.s.Measure(f.rows()); return err },
+		"Storage.CopyTokens": func() error {
+			from, err := NewStorage(StorageConfig{NumBlocks: 4, NumLayers: 1, NumHeads: 1, HeadDim: 8, BlockSize: 8})
+			must(t, err)
+			defer from.Close()
+			to, err := NewStorage(StorageConfig{NumBlocks: 4, NumLayers: 1, NumHeads: 1, HeadDim: 8, BlockSize: 4})
+			must(t, err)
+			defer to.Close()
+			if f.Intn(4) == 0 {
+				to = f.s
+			}
+			return to.CopyTokens(from, slice(f, f.Intn(3), func() TokenCopy {
+				return TokenCopy{f.uint32(), int32(f.small(4)), int32(f.small(4)), uint32(f.small(4)), uint32(f.small(2)), uint32(f.oneOf(0, 1, 2, math.MaxUint32))}
+			}))
+		},
 		"Storage.CopyBlocks": func() error { return f.s.CopyBlocks(f.copies()) },
 		"Storage.ZeroBlocks": func() error { return f.s.ZeroBlocks(f.blockList()) },
 		"Storage.Trim": func() error {

@@ -112,7 +112,8 @@ void print_table(const AdviseOptions& options, const Advice& advice, std::ostrea
          "it is no "
          "part of the cost.\n"
       << "\nBest: blocks of " << best.replay.block_size << " tokens, " << pools_text(best)
-      << " blocks, policy " << policy_text(best) << ", chunks of " << best.replay.chunk << " tokens.\n";
+      << " blocks, policy " << policy_text(best) << ", chunks of " << best.replay.chunk
+      << " tokens. A running manager comes to another block\nsize or policy by kvc_manager_rebuild.\n";
 }
 
 }  // namespace

@@ -139,4 +139,12 @@ DEFECTS = [
      "    if (is_block(id)) pool_.reshelve(id, shelf_of(node));", "    if (is_block(id)) pool_.reshelve(id, 1);"),
     ("what a reset left stays on its shelf", "src/manager/shelves.cc",
      "if (!pool_.at_end(head) && tree_.stale(tree_[pool_[head].node])) return head;", "static_cast<void>(head);"),
+    ("a rebuild keeps what would leave first", "src/manager/rebuild.cc",
+     "  for (size_t i = line_up(pool, &line); i-- > 0;) {\n", "  const size_t all = line_up(pool, &line);\n  for (size_t i = 0; i < all; ++i) {\n"),
+    ("a rebuild copies from the beginning of each block", "src/manager/rebuild.cc",
+     "static_cast<uint32_t>(from - begin),", "0 * static_cast<uint32_t>(from - begin),"),
+    ("a rebuild loses extra keys", "src/manager/rebuild.cc",
+     "    if (inside && !known) keys_[num_keys_++] = key;", "    if (inside && !known && num_keys_ != 0) keys_[num_keys_++] = key;"),
+    ("a rebuild carries what no hit can reach", "src/manager/rebuild.cc",
+     "const bool yes = !is_node(at) || seen(at).reach == Reach::kYes;", "const bool yes = true;"),
 ]

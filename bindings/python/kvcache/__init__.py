@@ -73,8 +73,8 @@ __all__ = [
     "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "Group", "InternalError",
     "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
-    "Properties", "QuantMetrics", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Stats", "Status",
-    "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors",
+    "Properties", "QuantMetrics", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Stats",
+    "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors",
     "find_model", "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports",
     "tree_mask",
 ]

@@ -83,7 +83,7 @@ _MEMORY = Rule((), ("*bytes",))
 TABLE = {
     "requests": Rule(_COUNTS, ("requests",)), "block_tables.out": Rule(("int32",), ("requests", "entries")),
     "block_table.out": Rule(("int32",), ("entries",)),
-    "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
+    "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "copy_tokens.copies": Rule(("int32",), ("copies", "6")), "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
     "k": _KEYS, "v": _KEYS._replace(dims=("layers?", "tokens", "num_heads", "v_head_dim")),
     "rope_table": _ROPE_TABLE, "rope_rows": _TABLE_ROWS, "bounds": _BOUNDS, "key_bounds.out": _BOUNDS,
     "q": Rule(_FLOATS, ("queries", "q_heads", "head_dim"), apart=True), "attend.out": Rule(_FLOATS, ("queries", "q_heads", "v_head_dim"), apart=True),

@@ -158,7 +158,7 @@ class Manager:
         UnsupportedError for groups with a window."""
         made: Manager = object.__new__(Manager)
         found: list[Any] = []
-        made._create = lambda config: self._rebuild(config, found)  # type: ignore[method-assign]
+        made._create = lambda config: self._rebuild(config, found)
         made.__init__(num_blocks, block_size, **options)  # type: ignore[misc]
         del made._create
         copies, pairs = found

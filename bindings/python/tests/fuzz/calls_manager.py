@@ -82,6 +82,16 @@ def take_pending(w):
     w.m.take_pending()
 
 
+@call("Manager.rebuild")
+def rebuild(w):
+    m = w.rng.choice((w.m, kvcache.Manager(4, 4)))  # the first one mostly has requests
+    made = m.rebuild(w.rng.choice((4, 8, 0, -1)), w.rng.choice((0, 1, 6, 1024, w.number(4))))
+    made.manager.check()
+    for namespace in made.namespaces.values():
+        namespace.close()
+    made.manager.close()
+
+
 @call("Manager.compact")
 def compact(w):
     w.m.compact(w.number(0), w.number(16))

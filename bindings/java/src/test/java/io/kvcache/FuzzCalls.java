@@ -163,6 +163,14 @@ final class FuzzCalls {
     });
     table.put("Manager.takePending", () -> m().takePending());
     table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
+    table.put("Manager.rebuild", () -> {
+      try (Manager fresh = new Manager(new Config().numBlocks(4).blockSize(4))) {
+        Manager from = h.rarely(2) ? m() : fresh; // which mostly has requests
+        try (Manager made = from.rebuild(new Config().numBlocks(h.oneOf(0, 4, 8, 1L << 40)).blockSize((int) h.oneOf(0, 1, 6, 1024, 2000))).manager()) {
+          made.check();
+        }
+      }
+    });
     table.put("Manager.openNamespace", () -> namespaces.add(m().openNamespace(part(), part(), part())));
     table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
     table.put("Manager.reset", () -> m().reset(h.rarely(4) ? namespace() : h.number()));
@@ -482,6 +490,12 @@ final class FuzzCalls {
       s().measure(r.k, r.v, r.dtype, r.slots, r.first, r.layers);
     });
     table.put("Storage.copyBlocks", () -> s().copyBlocks(pairs(), stream()));
+    table.put("Storage.copyTokens", () -> {
+      try (Storage from = new Storage(new StorageConfig(4, 1, 1, 8).blockSize(8)); Storage to = new Storage(new StorageConfig(4, 1, 1, 8).blockSize(4))) {
+        (h.rarely(4) ? s() : to).copyTokens(from, List.of(new Manager.TokenCopy(h.integer(), (int) h.small(4), (int) h.small(4), (int) h.small(4),
+            (int) h.small(2), (int) h.oneOf(0, 1, 2, -1))));
+      }
+    });
     table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
