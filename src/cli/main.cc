@@ -80,6 +80,8 @@ void add_replay(CLI::App& app, Arguments& args) {
       "How far the policy departs from lru: frequency 0 to 1000 [1], fragmentation 0 to 1 [0]");
   replay->add_flag("--optimal", args.replay.optimal,
                    "Also compute the hit rate with perfect knowledge of the future");
+  replay->add_option("--curve", args.replay.curve,
+                     "Also measure the hit rates of other sizes, by this share of the blocks, up to 1");
   replay->add_flag("--commit-late", args.replay.commit_late,
                    "Commit prompts after all admissions of a round");
   replay->add_flag("--tables", args.replay.maintain_tables, "Let each step update block tables and slots");
@@ -166,8 +168,14 @@ void check_policy(const ReplayOptions& options) {
                    (most == 0 ? "; leave it out, or name another policy" : ""));
 }
 
+void check_curve(double rate) {
+  if (rate >= 0 && rate <= 1) return;  // NaN is not.
+  throw InputError("--curve is " + number_text(rate) + "; give a share of the blocks, above 0, up to 1");
+}
+
 int run_replay(const Arguments& args) {
   check_policy(args.replay);
+  check_curve(args.replay.curve);
   const Trace trace = load_trace(args);
   const ReplayResult result = replay(trace, args.replay);
   (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);

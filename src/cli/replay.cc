@@ -9,6 +9,7 @@
 #include <deque>
 #include <optional>
 
+#include "cli/curve.h"
 #include "cli/library.h"
 #include "cli/optimal.h"
 #include "cli/oracle.h"
@@ -106,6 +107,7 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.policy = policy_number(options.policy);
   config.policy_weight = options.policy_weight;
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
+  if (options.curve != 0) open_curve(manager_.get(), options.curve);
 
   const auto pool = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), 0u);
   usable_blocks_ = pool.num_blocks;
@@ -330,6 +332,7 @@ std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tok
 void Replay::finish() {
   const kvc_stats library = stats();
   result_.evictions = library.evictions;
+  if (options_.curve != 0) result_.curve = read_curve(manager_.get(), usable_blocks_);
   result_.prompt_seconds = prompt_watch_.seconds();
   result_.decode_seconds = decode_watch_.seconds();
   result_.release_seconds = release_watch_.seconds();

@@ -5,6 +5,7 @@
 // lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks.
 #pragma once
 #include "manager/blocks.h"
+#include "manager/curves.h"
 #include "manager/matcher.h"
 #include "manager/table_rows.h"
 
@@ -41,6 +42,7 @@ class Requests {
   // Blocks of each pool that an admission leaves available now.
   uint64_t admission_watermark() const { return num_admitted_ != 0 ? shape_.watermark : 0; }
   const CopyList& waiting_copies() const { return copies_; }
+  Curves& curves() { return curves_; }
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
 
@@ -161,6 +163,7 @@ class Requests {
   const TableHash& hash_;
   Arena& arena_;
   Counters& counters_;
+  Curves curves_;
   RequestTable table_;
   CopyList copies_;  // of single calls
   Buffer<kvc_block_copy> copy_buffer_ = {};
