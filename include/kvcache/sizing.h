@@ -41,7 +41,7 @@ typedef struct kvc_curve_config {
   size_t struct_size; /**< sizeof(kvc_curve_config) */
   /** Share of the blocks to follow, above 0, at most 1, which is exact. 0 = what max_samples allows. */
   double sample_rate;
-  /** Most samples, 1 .. 2^24: the rate is at most max_samples / max_blocks. 0 = 16,384; without a limit if
+  /** Most samples, 1 .. 2^24: the rate is at most max_samples / max_blocks. 0 = 16,000; without a limit if
    *  sample_rate is set. */
   uint64_t max_samples;
   /** Largest size to ask for, 1 .. 2^32 - 1 blocks. 0 = 8 * kvc_manager_config.num_blocks. */
@@ -72,7 +72,7 @@ typedef struct kvc_curve_info {
  *  Method: SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS", USENIX FAST 2015). Two
  *  corrections use what the manager knows exactly: distances are counted apart for queries that it answered
  *  and for others. The first get their missing weight at distance 0 (SHARDS-adj), the others are scaled to
- *  their number. Rule of thumb: 16,384 samples keep the error below 0.01.
+ *  their number. Rule of thumb: 16,000 samples keep the error below 0.01.
  *
  *  What counts: the first admission of each request, with all its full prompt blocks, and the blocks that it
  *  publishes later. Not counted: admissions again after a preemption or with KVC_REQUEST_RESUMED, forks,
@@ -126,10 +126,10 @@ typedef struct kvc_workload_config {
 
 /** What a workload shows (kvc_workload_read). All 0 before the first observation. */
 typedef struct kvc_workload_info {
-  size_t struct_size; /**< sizeof(kvc_workload_info) */
-  uint64_t count;     /**< Observations so far. */
-  uint64_t last_ns;   /**< Time of the last one. */
-  double last;        /**< Its value. */
+  size_t struct_size;        /**< sizeof(kvc_workload_info) */
+  uint64_t num_observations; /**< So far. */
+  uint64_t last_ns;          /**< Time of the last one. */
+  double last;               /**< Its value. */
   /** Exponentially weighted moving average. An observation dt after the last one has the weight
    *  a = 1 - 2^(-dt / half_life_ns). */
   double average;
@@ -144,7 +144,7 @@ typedef struct kvc_workload_info {
   double peak;     /**< See mean. */
   double rate;     /**< Observations per second in the window; 0 with one. */
   /** (s - mean) / (s + mean) with s the standard deviation (Goh and Barabasi, 2008), for values of 0 and
-   *  more: -1 = constant, 0 = Poisson-like, towards 1 = bursts. 0 if all are 0. */
+   *  more: -1 = constant, 0 = s equals the mean, towards 1 = bursts. 0 if all are 0. */
   double burstiness;
   double dispersion; /**< variance / mean; 0 if the mean is 0. */
 } kvc_workload_info;

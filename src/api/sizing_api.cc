@@ -64,7 +64,7 @@ kvc_status check_share(const char* name, double value, double most) {
 
 // Completes a curve's configuration: rate and largest size are set.
 kvc_status read_curve_config(const Shape& shape, const kvc_curve_config* config, kvc_curve_config* out) {
-  constexpr uint64_t kMostBlocks = UINT32_MAX, kMostSamples = uint64_t{1} << 24, kSamples = 16384;
+  constexpr uint64_t kMostBlocks = UINT32_MAX, kMostSamples = uint64_t{1} << 24, kSamples = 16000;
   KVC_REQUIRE_POINTER(config);
   KVC_TRY(read_struct(config, out));
   if (!(out->sample_rate >= 0 && out->sample_rate <= 1))
@@ -74,8 +74,7 @@ kvc_status read_curve_config(const Shape& shape, const kvc_curve_config* config,
   if (out->max_blocks > kMostBlocks)
     return invalid("max_blocks is %llu; give up to %llu", ull(out->max_blocks), ull(kMostBlocks));
   if (!shape.caches()) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "the manager has KVC_MANAGER_NO_PREFIX_CACHE; a curve needs one that caches");
+    return fail(KVC_ERROR_UNSUPPORTED, "the manager has no prefix cache; open the curve of one that has");
   }
   const uint64_t usual = shape.num_blocks * 8;
   complete(&out->max_blocks, usual < kMostBlocks ? usual : kMostBlocks);
@@ -90,8 +89,7 @@ kvc_status read_sizer_config(const kvc_sizer_config* config, kvc_sizer_config* o
   KVC_REQUIRE_POINTER(config);
   KVC_TRY(read_struct(config, out));
   if (out->mode > KVC_SIZING_HYBRID) {
-    return fail(KVC_ERROR_UNSUPPORTED, "mode %u is unknown; give KVC_SIZING_REACTIVE, PREDICTIVE or HYBRID",
-                out->mode);
+    return fail(KVC_ERROR_UNSUPPORTED, "mode is %u; give 0 .. 2: reactive, predictive or hybrid", out->mode);
   }
   complete(&out->min_blocks, 1);
   complete(&out->max_blocks, UINT32_MAX);

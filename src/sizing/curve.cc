@@ -35,8 +35,8 @@ bool Curve::create(Memory& memory, uint64_t max_blocks, double rate, uint64_t ha
   max_blocks_ = max_blocks;
   half_life_ = until_halving_ = half_life;
   samples_ = samples_for(max_blocks, rate);
-  room_ = samples_ + samples_ / 2;
-  mask_ = next_power_of_two(2 * samples_) - 1;
+  room_ = samples_ + samples_ / 2 + 1;  // compact() leaves at most 5/4 of the samples
+  mask_ = next_power_of_two(room_ + room_ / 3 + 1) - 1;
   const uint64_t before = memory.bytes();
   size_t size = 2 * samples_ + kFan;
   for (auto& level : counts_) {

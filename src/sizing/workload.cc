@@ -45,7 +45,7 @@ void Workload::record(uint64_t now_ns, double value) {
 }
 
 void Workload::read(kvc_workload_info* info) const {
-  info->count = count_;
+  info->num_observations = count_;
   if (count_ == 0) return;
   const size_t n = std::min<uint64_t>(count_, window_.size());
   double sum = 0, peak = last_.value;

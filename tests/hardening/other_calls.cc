@@ -55,6 +55,7 @@ const std::vector<Call>& every_call() {
     add_manager_calls(calls);
     add_prefix_calls(calls);
     add_storage_calls(calls);
+    add_sizing_calls(calls);
     return calls;
   }();
   return table;

@@ -298,7 +298,7 @@ TEST_F(ManagerCurveTest, WithoutSettingsTheSamplesAreBounded) {
   ASSERT_EQ(kvc_manager_open_curve(manager.m, 0, &curve), KVC_OK);
   const kvc_curve_info now = info(manager.m);
   EXPECT_GE(now.max_blocks, 790'000u);
-  EXPECT_NEAR(static_cast<double>(now.max_samples), 16384, 2);
+  EXPECT_NEAR(static_cast<double>(now.max_samples), 16000, 2);
   EXPECT_LT(now.bytes, 1u << 20);
 }
 

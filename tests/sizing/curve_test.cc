@@ -203,6 +203,15 @@ TEST_F(CurveTest, OneRequestMayHaveMoreBlocksThanTheStack) {
   EXPECT_DOUBLE_EQ(read(10), 10.0 / 10000);
 }
 
+TEST_F(CurveTest, SmallStacksKeepTheirBounds) {
+  for (uint64_t blocks = 1; blocks <= 20; ++blocks) {
+    create(blocks, 1);
+    for (const Request& request : make_requests(blocks, 300, 5, 3)) run(request);
+    EXPECT_LE(curve_->num_samples(), blocks + blocks / 2 + 1);
+    EXPECT_LE(read(blocks), 1);
+  }
+}
+
 TEST_F(CurveTest, TakesMemoryOnlyAtCreation) {
   create(1000, 0.5);
   const uint64_t bytes = memory_.bytes();

@@ -41,7 +41,7 @@ class WorkloadTest : public ::testing::Test {
 TEST_F(WorkloadTest, IsZeroBeforeTheFirstObservation) {
   create(kSecond, 4);
   const kvc_workload_info info = read();
-  EXPECT_EQ(info.count, 0u);
+  EXPECT_EQ(info.num_observations, 0u);
   EXPECT_EQ(info.burstiness, 0);
   EXPECT_EQ(predict(kSecond), 0);
 }
@@ -50,7 +50,7 @@ TEST_F(WorkloadTest, AConstantHasNoTrendAndNoBursts) {
   create(10 * kSecond, 8);
   for (uint64_t t = 1; t <= 50; ++t) record(t * kSecond, 7);
   const kvc_workload_info info = read();
-  EXPECT_EQ(info.count, 50u);
+  EXPECT_EQ(info.num_observations, 50u);
   EXPECT_EQ(info.last_ns, 50 * kSecond);
   EXPECT_DOUBLE_EQ(info.average, 7);
   EXPECT_DOUBLE_EQ(info.level, 7);
@@ -117,7 +117,7 @@ TEST_F(WorkloadTest, BadObservationsAreRefusedAndChangeNothing) {
   EXPECT_EQ(kvc_workload_record(workload_, 99, 1), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(std::string(kvc_last_error()),
             "now_ns is 99, the last observation was at 100; give a later time");
-  EXPECT_EQ(read().count, 1u);
+  EXPECT_EQ(read().num_observations, 1u);
   EXPECT_EQ(read().last, 5);
 }
 
