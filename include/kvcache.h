@@ -968,6 +968,7 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/attention.h>
 #include <kvcache/device.h>
 #include <kvcache/model.h>
+#include <kvcache/rebuild.h>
 #include <kvcache/sizing.h>
 
 #endif /* KVCACHE_H */

@@ -142,6 +142,7 @@ KVC_FIRST_SIZE(kvc_workload_config, 32);
 KVC_FIRST_SIZE(kvc_workload_info, 104);
 KVC_FIRST_SIZE(kvc_sizer_config, 104);
 KVC_FIRST_SIZE(kvc_sizing_decision, 104);
+KVC_FIRST_SIZE(kvc_rebuild, 64);
 #undef KVC_FIRST_SIZE
 
 template <typename T>

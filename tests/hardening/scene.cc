@@ -67,8 +67,8 @@ Scene::~Scene() {
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
             request_info, probe_info, device_info, update, backend_info, storage_info, key_metrics,
-            value_metrics, attention_info, estimate, found, curve_config, workload_config, sizer_config,
-            curve_info, workload_info, decision);
+            value_metrics, attention_info, estimate, found, rebuild, curve_config, workload_config,
+            sizer_config, curve_info, workload_info, decision);
   curve_config.sample_rate = 1, curve_config.max_blocks = 300;
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
@@ -86,7 +86,8 @@ void Scene::make_inputs() {
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
   limits.max_prompt_tokens = tokens.size(), limits.max_rows = 8, limits.row_stride = n;
   row.resize(kRoom), external.assign(kRoom, -1), slots.resize(kRoom), ids.resize(kRoom), copies.resize(kRoom);
-  events.resize(256), runs.resize(1024);
+  events.resize(256), runs.resize(1024), token_copies.resize(64);
+  rebuild.copies = token_copies.data(), rebuild.copy_capacity = token_copies.size();
 }
 
 void Scene::make_storage_inputs() {
@@ -165,6 +166,7 @@ void Scene::clean() {
   if (registered) kvc_device_unregister(nullptr, host_memory);
   kvc_manager_destroy(made_manager);
   kvc_stream_synchronize(stream);
+  kvc_manager_destroy(rebuilt_manager);
   kvc_storage_destroy(made_storage);
   kvc_stream_destroy(made_stream);
   kvc_stream_event_destroy(made_event);
@@ -173,8 +175,8 @@ void Scene::clean() {
   held.clear();
   request = child = pin = ns = number = cursor = step_id = 0;
   count = 0, tensor = made_memory = handle = nullptr, registered = false, step = nullptr;
-  made_manager = nullptr, made_storage = nullptr, made_stream = nullptr, made_event = nullptr;
-  made_workload = nullptr, made_sizer = nullptr, curve = false;
+  made_manager = rebuilt_manager = nullptr, made_storage = nullptr, made_stream = nullptr,
+  made_event = nullptr, made_workload = nullptr, made_sizer = nullptr, curve = false;
 }
 
 uint64_t Scene::digest() {
@@ -193,9 +195,9 @@ uint64_t Scene::digest() {
 std::vector<uint64_t> Scene::outputs() const {
   std::vector<uint64_t> made = {request, child, pin, ns, number, cursor, count};
   for (const void* object :
-       {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
-        static_cast<void*>(made_stream), static_cast<void*>(made_event), static_cast<void*>(made_workload),
-        static_cast<void*>(made_sizer)})
+       {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(rebuilt_manager),
+        static_cast<void*>(made_storage), static_cast<void*>(made_stream), static_cast<void*>(made_event),
+        static_cast<void*>(made_workload), static_cast<void*>(made_sizer)})
     made.push_back(reinterpret_cast<uintptr_t>(object));
   return made;
 }
