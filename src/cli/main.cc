@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cli/advise_mode.h"
 #include "cli/advise_options.h"
 #include "cli/bench.h"
 #include "cli/bench_options.h"
@@ -46,6 +47,7 @@ struct Arguments {
   ReplayOptions replay;
   EstimateOptions estimate;
   AdviseOptions advise;
+  ModeOptions sizing;
   BenchOptions bench;
   std::vector<std::string> backends;
 };
@@ -105,6 +107,13 @@ void add_advise(CLI::App& app, Arguments& args) {
       app.add_subcommand("advise", "Replay a trace with many settings in equal memory, and choose one");
   add_trace(*advise, args);
   add_advise_options(*advise, args.advise);
+  CLI::Option* const mode = add_choice(
+      *advise, "--mode", args.sizing.mode,
+      "Replay nothing: decide on a number of blocks interval by interval, and print the log", mode_names());
+  add_number(*advise, "--interval", args.sizing.interval_seconds, "With --mode: seconds of an interval",
+             86'400)
+      ->needs(mode)
+      ->capture_default_str();
   advise->add_flag("--json", args.json, "Print JSON");
 }
 
@@ -202,6 +211,10 @@ int run_replay(const Arguments& args) {
 }
 
 int run_advise(const Arguments& args) {
+  if (!args.sizing.mode.empty()) {
+    print_decisions(load_trace(args, "advise"), args.sizing, args.json, std::cout);
+    return kExitOk;
+  }
   print_advice(args.advise, advise(load_trace(args, "advise"), args.advise), args.json, std::cout);
   return kExitOk;
 }

@@ -28,10 +28,9 @@ uint64_t Curve::bucket_begin(size_t bucket) {
 }
 
 bool Curve::create(Memory& memory, uint64_t max_blocks, double rate, uint64_t half_life) {
-  // A key is sampled if its upper half, as a signed number, is among the lowest `share`.
-  const double share = std::ceil(rate * kKeys);
+  const double share = std::ceil(rate * kKeys);  // a key is sampled if its upper half is less
   rate_ = share / kKeys;
-  threshold_ = static_cast<int32_t>(static_cast<int64_t>(share) - 1 + INT32_MIN);
+  limit_ = static_cast<uint64_t>(share) << 31;
   max_blocks_ = max_blocks;
   half_life_ = until_halving_ = half_life;
   samples_ = samples_for(max_blocks, rate);
@@ -53,12 +52,12 @@ bool Curve::create(Memory& memory, uint64_t max_blocks, double rate, uint64_t ha
 template <typename Function>
 inline void Curve::each_sampled(const uint64_t* keys, size_t num_keys, Function&& function) const {
   constexpr size_t kPiece = 16;
-  const int32_t threshold = threshold_;
+  const uint64_t limit = limit_;
   size_t i = 0;
   for (; i + kPiece <= num_keys; i += kPiece) {
-    int32_t any = 0;  // no branch: a compiler makes vectors of this
-    for (size_t k = 0; k < kPiece; ++k) any |= -(static_cast<int32_t>(keys[i + k] >> 32) <= threshold);
-    if (any == 0) continue;
+    uint64_t any = 0;  // the highest bit is set if a difference is negative; compilers make vectors of this
+    for (size_t k = 0; k < kPiece; ++k) any |= (keys[i + k] >> 1) - limit;
+    if (any >> 63 == 0) continue;
     for (size_t k = i; k < i + kPiece; ++k) {
       if (is_sampled(keys[k])) function(k);
     }
@@ -82,10 +81,6 @@ void Curve::admit(const Admission& a) {
     opened = true;
     touch(a.keys[i], a.ns, a.publishes, i < a.num_hits ? &near_ : i < a.num_readable ? &far_ : nullptr);
   });
-}
-
-void Curve::grow(const uint64_t* keys, size_t num_keys, uint32_t ns) {
-  each_sampled(keys, num_keys, [&](size_t i) { touch(keys[i], ns, true, nullptr); });
 }
 
 void Curve::open_slot() {

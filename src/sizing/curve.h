@@ -38,7 +38,12 @@ class Curve {
   };
   void admit(const Admission& admission);
   // Positions that are published behind the prompts. They stand with the newest admission.
-  void grow(const uint64_t* keys, size_t num_keys, uint32_t ns);
+  void grow(const uint64_t* keys, size_t num_keys, uint32_t ns) {
+    for (size_t i = 0; i < num_keys; ++i) {
+      if (is_sampled(keys[i])) [[unlikely]]
+        touch(keys[i], ns, true, nullptr);
+    }
+  }
   // The cached positions of a namespace are gone.
   void forget(uint32_t ns);
   void forget_all();
@@ -74,7 +79,7 @@ class Curve {
 
   static size_t bucket_of(uint64_t distance);
   static uint64_t bucket_begin(size_t bucket);
-  bool is_sampled(uint64_t key) const { return static_cast<int32_t>(key >> 32) <= threshold_; }
+  bool is_sampled(uint64_t key) const { return key >> 1 < limit_; }
   template <typename Function>
   void each_sampled(const uint64_t* keys, size_t num_keys, Function&& function) const;
 
@@ -88,7 +93,7 @@ class Curve {
   void halve();
 
   double rate_ = 1;
-  int32_t threshold_ = 0;
+  uint64_t limit_ = 0;  // of half a key
   uint64_t max_blocks_ = 0, half_life_ = 0, bytes_ = 0;
   uint64_t samples_ = 0, room_ = 0, used_ = 0;  // entries: wanted, possible, in use
   uint64_t until_halving_ = 0;

@@ -149,7 +149,7 @@ TEST_F(CurveTest, TheManagersOwnHitsMendAHotBlock) {
   // One block has most hits. It is not in the sample.
   create(1000, 0.01);
   uint64_t hot = 0;
-  while (static_cast<int32_t>(mix(hot) >> 32) < INT32_MIN / 2) ++hot;
+  while (mix(hot) >> 63 == 0) ++hot;
   for (uint64_t i = 0; i < 2000; ++i) run({{mix(hot), mix(1000 + i)}, 2}, i == 0 ? 0 : 1);
   EXPECT_NEAR(read(100), 1999.0 / 4000, 1e-9);
 }
