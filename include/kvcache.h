@@ -101,8 +101,9 @@ enum {
   KVC_FEATURE_SLIDING_WINDOW = 2,
   KVC_FEATURE_SEVERAL_POOLS = 3,
   KVC_FEATURE_EVENTS = 4,
-  KVC_FEATURE_FREQUENCY = 5,    /**< KVC_POLICY_FREQUENCY. Since 0.3. */
-  KVC_FEATURE_FRAGMENTATION = 6 /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
+  KVC_FEATURE_FREQUENCY = 5,     /**< KVC_POLICY_FREQUENCY. Since 0.3. */
+  KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
+  KVC_FEATURE_HINTS = 7          /**< KVC_MANAGER_HINTS. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -152,7 +153,10 @@ enum {
   /** Write all memory for blocks and nodes once at creation. By default pages of memory are taken when they
    *  are first used, so that a large pool costs little until then. The first use of a page makes its
    *  call wait for the system (a 2 MiB page: about 0.1 ms). */
-  KVC_MANAGER_TOUCH_MEMORY = 64
+  KVC_MANAGER_TOUCH_MEMORY = 64,
+  /** Evict by the engine's hints (kvcache/retention.h) before the policy. Takes 17 bytes for each prefix
+   *  position and 208 for each request. Since 0.3. */
+  KVC_MANAGER_HINTS = 128
 };
 
 /** The block manager. Opaque; created by kvc_manager_create. */
@@ -897,6 +901,9 @@ typedef struct kvc_step {
   size_t num_refused;       /**< Out: admissions with NO_SPACE, AGAIN, SKIPPED or BUFFER_TOO_SMALL. */
   uint64_t shortage_blocks; /**< Out: blocks missing for the first admission with NO_SPACE or AGAIN. */
   void* internal;           /**< Set by kvc_step_create; NULL in a step of your own. */
+  /** Time of the engine's monotonic clock (kvc_manager_set_time), which passes before all phases; 0 =
+   *  unchanged. An earlier time than before is INVALID_ARGUMENT for the call. Since 0.3. */
+  uint64_t now_ns;
 } kvc_step;
 
 /** Creates a step with all its arrays in one allocation, so that serving allocates nothing. Pointers and
@@ -969,6 +976,7 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/device.h>
 #include <kvcache/model.h>
 #include <kvcache/rebuild.h>
+#include <kvcache/retention.h>
 #include <kvcache/sizing.h>
 
 #endif /* KVCACHE_H */

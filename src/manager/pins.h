@@ -29,6 +29,13 @@ class Pins {
   kvc_status pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned);
   kvc_status unpin(uint64_t id);
 
+  // What pins and registered prompts do with the blocks of a hit of `length` positions: [num_groups][length].
+  // LIMIT if a block has as many pins as it can have.
+  kvc_status check(const NodeId* path, size_t length) const;
+  size_t first_full(const NodeId* path, size_t length) const;  // position of such a block, or `length`
+  void hold(const NodeId* path, size_t length, BlockId* blocks);
+  void release(const BlockId* blocks, size_t length);
+
  private:
   const Shape& shape_;
   Blocks& blocks_;

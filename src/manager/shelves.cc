@@ -27,7 +27,10 @@ BlockId Blocks::victim(uint32_t pool) {
 }
 
 Place Blocks::place_of(NodeId node) const {
-  return {0, 0, shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
+  const uint32_t level = level_of(node);
+  if (pool_.num_shelves() == 1) return {0, level, 0};
+  return {0, level,
+          shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
 }
 
 void Blocks::shelve(BlockId id) { pool_.push_shelf(id, place_of(pool_[id].node)); }
@@ -40,7 +43,7 @@ void Blocks::detach_and_sort(BlockId id) {
   const NodeId node = pool_[id].node;
   const uint32_t group = pool_[id].group;
   tree_.detach(id);
-  if (shape_.policy->moves_fragments) find_fragments(node, group);
+  if (shape_.policy->moves_fragments && pool_.num_shelves() != 1) find_fragments(node, group);
 }
 
 // A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
@@ -50,11 +53,7 @@ void Blocks::find_fragments(NodeId node, uint32_t group) {
   if ((shape_.full_groups & bit) == 0) return;
   if (!tree_.alive(node) || tree_.stale(tree_[node])) return;
   if ((tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    BlockId id = tree_.block_of(node, g);
-    if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
-    if (is_block(id)) pool_.reshelve(id, place_of(node));
-  }
+  each_cached(node, [&](BlockId id) { pool_.reshelve(id, place_of(node)); });
 }
 
 }  // namespace kvc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manager's miss-ratio curves, and what ends the content that they follow.
+// The manager's miss-ratio curves.
 #include "manager/manager.h"
 
 namespace kvc {
@@ -45,16 +45,6 @@ kvc_status Manager::close_namespace(uint64_t id) {
   return change([&] {
     KVC_TRY(blocks_.close_namespace(id));
     if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
-    return kvc_status{KVC_OK};
-  });
-}
-
-kvc_status Manager::reset(uint64_t namespace_id) {
-  return change([&] {
-    KVC_TRY(blocks_.reset(namespace_id));
-    uint32_t ns;
-    KVC_TRY(find_curve(namespace_id, &ns));
-    requests_.curves().forget(ns);
     return kvc_status{KVC_OK};
   });
 }

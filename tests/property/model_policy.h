@@ -40,16 +40,19 @@ class Policies {
     for (int uses = uses_.count(k) ? uses_[k] : 1; uses > 1 && level < 7; uses /= 2) ++level;
     return wants_fragments() ? !fragment : level;
   }
-  // The first block of each shelf stands for it; a stale one leaves before all others.
+  // The first block of each shelf of a level stands for it; a stale one leaves before all others. The lowest
+  // level leaves first.
   template <typename Findable>
   int victim(const Pool& pool, const std::vector<Block>& blocks, Findable&& findable) const {
-    std::map<int, int> first;
-    for (const int id : pool.lru) first.insert({blocks[id].shelf, id});
+    std::map<std::pair<int, int>, int> first;
+    for (const int id : pool.lru) first.insert({{blocks[id].level, blocks[id].shelf}, id});
     int best = -1;
-    for (auto [shelf, id] : first)
+    for (auto [place, id] : first)
       if (!findable(id)) return id;
-    for (auto [shelf, id] : first)
-      if (best < 0 || score(pool, blocks[id]) < score(pool, blocks[best])) best = id;
+    for (auto [place, id] : first)
+      if (best < 0 ||
+          (blocks[id].level == blocks[best].level && score(pool, blocks[id]) < score(pool, blocks[best])))
+        best = id;
     return best;
   }
 

@@ -227,8 +227,20 @@ class Rules {
     for (int other : std::set<int>(blocks_[id].at->second[blocks_[id].group]))
       if (remove(pool.lru, other))
         keep = std::min(id, other), detach(std::max(id, other)), pool.free.push_back(std::max(id, other));
-    pool.lru.push_back(keep), blocks_[keep].came = pool.clock++;
-    blocks_[keep].shelf = policies_.shelf(blocks_[keep].at->first, missing(blocks_[keep].at) > 0);
+    come(pool, keep);
+  }
+  void come(Pool& pool, int id) {  // to the end of its list
+    Block& b = blocks_[id];
+    pool.lru.push_back(id), b.came = pool.clock++;
+    b.shelf = policies_.shelf(b.at->first, missing(b.at) > 0), b.level = hint_of(b.at->first).level;
+  }
+  Hint hint_of(const Key& k) const { return hints_.count(k) ? hints_.at(k) : Hint{}; }
+  void drop_pins(const Table& table) {
+    for (bool window : {true, false})
+      for (uint64_t j = table[0].size(); j-- > 0;)
+        for (size_t g = 0; g < table.size(); ++g)
+          if (config_.groups[g].window == window && table[g][j].block >= 0)
+            drop(table[g][j].block, &Block::pins);
   }
   int missing(Positions::const_iterator at) const {  // full groups without a block there
     int count = 0;
@@ -274,6 +286,7 @@ class Rules {
             lru.push_back(other), blocks_[other].shelf = policies_.shelf(b.at->first, true);
     if (std::all_of(b.at->second.begin(), b.at->second.end(), [](auto& copies) { return copies.empty(); })) {
       policies_.end(b.at->first, !current(b.at->first));
+      hints_.erase(b.at->first);
       positions.erase(b.at);
     }
   }
@@ -335,6 +348,7 @@ class Rules {
   const Config config_;
   const uint64_t B;
   Policies policies_;
+  std::map<Key, Hint> hints_;  // of positions with blocks; the others have none
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0;
