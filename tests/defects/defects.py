@@ -5,6 +5,14 @@ Each right text stands exactly once in its file; seed_defects.py says so when th
 """
 
 DEFECTS = [
+    ("a sample is counted as if it were all blocks", "src/sizing/curve.cc",
+     "static_cast<double>(above(entry.slot)) / rate_ + 1.5", "static_cast<double>(above(entry.slot)) + 1.5"),
+    ("what a request publishes behind its prompt is not in the curve", "src/manager/growth.cc",
+     "if (keys == chains && !curves_.empty()) [[unlikely]]", "if (keys == chains && !curves_.empty() && done < first) [[unlikely]]"),
+    ("readmissions are in the curve", "src/manager/lifecycle.cc",
+     "    ++counters_.readmissions;\n  } else {", "    ++counters_.readmissions;\n    if (!curves_.empty()) curves_.admit(request, hit_limit(request), true);\n  } else {"),
+    ("a smaller size does not wait", "src/sizing/sizer.cc",
+     "target < size_ && changed_ &&", "target < size_ && changed_ && target == 0 &&"),
     ("tokens are not compared", "src/prefix/prefix_tree.cc",
      "if (node.parent == parent && node.epoch == epoch && same_tokens(id, tokens) && extra.equals(node.extra))",
      "if (node.parent == parent && node.epoch == epoch && extra.equals(node.extra))"),

@@ -130,6 +130,24 @@ def namespaces(w):
     need(0 not in w.m.namespaces(), "the default namespace is listed")
 
 
+@call("Manager.open_curve")
+@call("Manager.close_curve")
+@call("Manager.hit_rates")
+@call("Manager.curve")
+def curve(w):
+    namespace = w.any_namespace()
+    try:
+        w.m.open_curve(namespace, sample_rate=w.rng.choice((0.0, 0.5, 1.0, -1.0, float("nan"), None)), max_samples=w.rng.choice((0, 1, 64, 1 << 40, -1)),
+                       max_blocks=w.rng.choice((0, 1, 64, 1 << 40)), half_life=w.number(9))
+    except kvcache.BusyError:
+        pass
+    rates = w.m.hit_rates(w.array(np.array([0, 1, 1], np.uint64)), namespace)
+    need(rates.tolist() == sorted(rates.tolist()), "a curve that falls")
+    need(w.m.curve(namespace).queries >= 0, "queries")
+    if w.rng.random() < 0.5:
+        w.m.close_curve(namespace)
+
+
 @call("Manager.prefixes")
 @call("Prefixes.__iter__")
 def prefixes(w):

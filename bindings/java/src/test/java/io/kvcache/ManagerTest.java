@@ -198,6 +198,11 @@ class ManagerTest {
         assertTrue(m.probeRequest(waiting.id()).fits());
         assertTrue(!m.probeInfo(0, direct(sequence(0, 70))).fits());
       }
+      m.openCurve(a, new Manager.CurveConfig(1, 0, 100, 0));
+      m.allocate(tokens, new RequestOptions().namespace(a).keys(key)).close();
+      assertEquals(2, m.curve(a).queries());
+      assertEquals(2, m.hitRates(a, 1, 2).length);
+      m.closeCurve(a);
       m.unpin(pin);
       assertEquals(2, m.drop(a, tokens, key));
       m.reset(a);
