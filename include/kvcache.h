@@ -366,7 +366,7 @@ KVC_API kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespac
                                               uint64_t* namespace_id);
 
 /** Closes a namespace once. The last close drops its cached blocks and invalidates its id.
- *  @return KVC_OK; NOT_FOUND; BUSY (the last close while requests or pins of the namespace exist);
+ *  @return KVC_OK; NOT_FOUND; BUSY (the last close while requests, pins or registered prompts of it exist);
  *  INVALID_ARGUMENT for id 0. Since 0.1. */
 KVC_API kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespace_id);
 
@@ -379,8 +379,9 @@ KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespa
 /** For kvc_manager_reset and in its events: the default namespace alone. */
 #define KVC_DEFAULT_NAMESPACE UINT64_MAX
 
-/** Forgets all cached content of a namespace, for example after new weights, in constant time. Requests
- *  keep their blocks and finish, but publish nothing more. Old content is never hit. @param[in]
+/** Forgets all cached content of a namespace, for example after new weights, in constant time, but for the
+ *  pins of its registered prompts, which end. Requests keep their blocks and finish, but publish nothing
+ *  more. Old content is never hit. @param[in]
  *  namespace_id A namespace; KVC_DEFAULT_NAMESPACE = the default one; 0 = all.
  *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.1. */
 KVC_API kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id);
@@ -977,5 +978,6 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/model.h>
 #include <kvcache/rebuild.h>
 #include <kvcache/retention.h>
+#include <kvcache/sizing.h>
 
 #endif /* KVCACHE_H */

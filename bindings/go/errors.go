@@ -66,6 +66,7 @@ const (
 	FeatureEvents        Feature = C.KVC_FEATURE_EVENTS
 	FeatureFrequency     Feature = C.KVC_FEATURE_FREQUENCY
 	FeatureFragmentation Feature = C.KVC_FEATURE_FRAGMENTATION
+	FeatureHints         Feature = C.KVC_FEATURE_HINTS
 )
 
 // Supports asks whether this build has a feature.

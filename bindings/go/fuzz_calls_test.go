@@ -130,8 +130,41 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Reset":          func() error { return f.m.Reset(Namespace(f.number())) },
 		"Manager.Probe":          func() error { return first(f.m.Probe(f.namespace(), f.prompt(), f.extraKeys())) },
 		"Manager.ProbeRequest":   func() error { return first(f.m.ProbeRequest(f.request())) },
-		"Manager.Pins":           func() error { return first(f.m.Pins()) },
-		"Manager.Namespaces":     func() error { return first(f.m.Namespaces()) },
+		"Manager.OpenCurve": func() error {
+			return f.m.OpenCurve(f.namespace(), CurveConfig{SampleRate: []float64{0, 0.5, 1, -1, math.NaN()}[f.Intn(5)], MaxSamples: f.oneOf(0, 1, 64, 1<<40),
+				MaxBlocks: f.oneOf(0, 1, 64, 1<<40), HalfLife: f.number()})
+		},
+		"Manager.CloseCurve": func() error { return f.m.CloseCurve(f.namespace()) },
+		"Manager.HitRates": func() error {
+			return first(f.m.HitRates(f.namespace(), slice(f, f.Intn(3), func() uint64 { return f.small(3) })))
+		},
+		"Manager.Curve":  func() error { return first(f.m.Curve(f.namespace())) },
+		"NewWorkload":    func() error { return f.workload(nil) },
+		"Workload.Close": func() error { return f.workload(func(w *Workload) error { return w.Close() }) },
+		"Workload.Record": func() error {
+			return f.workload(func(w *Workload) error {
+				return w.Record(f.number(), []float64{0, -3, 1e15, 1e300, math.NaN()}[f.Intn(5)])
+			})
+		},
+		"Workload.Read":    func() error { return f.workload(func(w *Workload) error { return first(w.Read()) }) },
+		"Workload.Predict": func() error { return f.workload(func(w *Workload) error { return first(w.Predict(f.number())) }) },
+		"NewSizer":         func() error { return f.sizer(nil) },
+		"Sizer.Close":      func() error { return f.sizer(func(s *Sizer) error { return s.Close() }) },
+		"Sizer.Decide": func() error {
+			return f.sizer(func(s *Sizer) error {
+				return first(s.Decide(f.number(), []float64{0, 3, -1, 1e300, math.NaN()}[f.Intn(5)]))
+			})
+		},
+		"Sizer.ReadLog": func() error {
+			return f.sizer(func(s *Sizer) error {
+				if _, err := s.Decide(1, 5); err != nil {
+					return err
+				}
+				return first(s.ReadLog(f.small(2)))
+			})
+		},
+		"Manager.Pins":       func() error { return first(f.m.Pins()) },
+		"Manager.Namespaces": func() error { return first(f.m.Namespaces()) },
 		"Manager.Prefixes": func() error {
 			_, _, _, err := f.m.Prefixes(f.number(), make([]Event, f.Intn(3)), make([]int32, f.Intn(3)*8))
 			return err
@@ -143,10 +176,32 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Manager.Unpin":           func() error { return f.m.Unpin(pick(f, f.pins)) },
-		"Manager.DropPrefix":      func() error { return first(f.m.DropPrefix(f.namespace(), f.prompt(), f.extraKeys())) },
-		"Manager.EvictBlocks":     func() error { return first(f.m.EvictBlocks(int32(f.small(3))-1, int(f.oneOf(0, 1, f.small(4))))) },
-		"Manager.UnpublishBlocks": func() error { return first(f.m.UnpublishBlocks(f.blockList())) },
+		"Manager.Unpin":       func() error { return f.m.Unpin(pick(f, f.pins)) },
+		"Manager.DropPrefix":  func() error { return first(f.m.DropPrefix(f.namespace(), f.prompt(), f.extraKeys())) },
+		"Manager.EvictBlocks": func() error { return first(f.m.EvictBlocks(int32(f.small(3))-1, int(f.oneOf(0, 1, f.small(4))))) },
+		"Manager.SetTime":     func() error { return f.m.SetTime(f.small(40)) },
+		"Manager.SetPriority": func() error {
+			return f.m.SetPriority(f.request(), f.small(20), f.oneOf(f.small(20), ToTheEnd), Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.number()})
+		},
+		"Manager.EndSession": func() error { return f.m.EndSession(f.request(), f.small(20)) },
+		"Manager.SetPrefixPriority": func() error {
+			hint := Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.oneOf(0, f.number())}
+			return first(f.m.SetPrefixPriority(f.namespace(), f.prompt(), f.extraKeys(), f.small(20), hint))
+		},
+		"Manager.DemotePrefix": func() error {
+			return first(f.m.DemotePrefix(f.namespace(), f.prompt(), f.extraKeys(), f.small(20)))
+		},
+		"Manager.RegisterPrompt": func() error {
+			return first(f.m.RegisterPrompt(f.name(), f.namespace(), f.prompt(), f.extraKeys()))
+		},
+		"Manager.AcquirePrompt": func() error {
+			r, _, err := f.m.AcquirePrompt(f.name(), f.prompt(), f.options())
+			f.keep(r, err)
+			return err
+		},
+		"Manager.UnregisterPrompt": func() error { return f.m.UnregisterPrompt(f.name()) },
+		"Manager.Prompts":          func() error { return first(f.m.Prompts()) },
+		"Manager.UnpublishBlocks":  func() error { return first(f.m.UnpublishBlocks(f.blockList())) },
 		"Manager.AcquireBlocks": func() error {
 			blocks := f.blockList()
 			err := f.m.AcquireBlocks(uint32(f.small(2)), blocks)

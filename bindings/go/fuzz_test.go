@@ -82,7 +82,7 @@ func (f *fuzzer) oneOf(numbers ...uint64) uint64 { return numbers[f.Intn(len(num
 // renew makes the objects that calls go to, in some shape.
 func (f *fuzzer) renew(t *testing.T) {
 	config := Config{NumBlocks: 12, BlockSize: 4, MaxRequests: 8, MaxRequestTokens: 64, EventCapacity: f.oneOf(0, 8), ZeroCrossNamespace: f.Intn(3) == 0,
-		NullBlock: f.Intn(4) == 0, VocabSize: uint32(f.oneOf(0, 100))}
+		NullBlock: f.Intn(4) == 0, Hints: f.Intn(4) != 0, VocabSize: uint32(f.oneOf(0, 100))}
 	if f.Intn(2) == 0 {
 		config.Groups = []Group{{}, {WindowTokens: f.oneOf(2, 5, 9), NumSinkTokens: uint32(f.Intn(3))}}
 	}
@@ -206,6 +206,9 @@ func (f *fuzzer) namespace() Namespace {
 		return 0
 	}
 	return pick(f, f.namespaces)
+}
+func (f *fuzzer) name() string {
+	return []string{"a", "b", "", "a\x00b", strings.Repeat("n", f.Intn(300))}[f.Intn(5)]
 }
 func (f *fuzzer) block() int32 { return int32(f.small(12)) }
 func (f *fuzzer) slot() int64  { return int64(f.small(48)) - 1 }
@@ -433,6 +436,7 @@ func (f *fuzzer) fillStep(s *Step) *Step {
 	}
 	s.NumFrees, s.NumPreempts, s.NumTruncates, s.NumRequests, s.NumAdmissions = f.Intn(2), f.Intn(2), f.Intn(2), f.Intn(4), f.Intn(3)
 	s.NoCommits, s.NoExtensions, s.SlotsOnly, s.UseCommitTokens, s.UseRows = f.Intn(4) == 0, f.Intn(4) == 0, f.Intn(4) == 0, f.Intn(4) == 0, f.Intn(2) == 0
+	s.NowNS = f.oneOf(0, 0, f.small(40))
 	s.Flags, s.RetiredStep, s.AdmitOptions = uint32(f.oneOf(0, 0, 1, 2, 3)), s.StepID, nil
 	if f.Intn(3) == 0 {
 		s.AdmitOptions = slice(f, s.NumAdmissions, func() RequestOptions { return RequestOptions{Slots: f.small(9), ExtraKeys: f.extraKeys()} })

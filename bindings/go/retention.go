@@ -56,11 +56,21 @@ func (m *Manager) DemotePrefix(namespace Namespace, tokens []int32, keys []Extra
 	return int(count), err
 }
 
+// named calls with the name of a prompt, which C could not tell from its part before a 0.
+func (m *Manager) named(name string, call func(c uintptr) error) error {
+	return m.call(func(c uintptr) error {
+		if at := strings.IndexByte(name, 0); at >= 0 {
+			return invalid("the name of the prompt has a 0 at byte %d; give a text without", at)
+		}
+		return call(c)
+	})
+}
+
 // RegisterPrompt registers a prompt, such as a system prompt, under a name of 1 to 255 bytes. What is cached of it, and what its requests compute
 // of it, is pinned until it is unregistered. It returns the tokens pinned now. ErrInvalidArgument if the name is registered.
 func (m *Manager) RegisterPrompt(name string, namespace Namespace, tokens []int32, keys []ExtraKey) (pinned int, err error) {
 	var count uint64
-	err = m.call(func(c uintptr) error {
+	err = m.named(name, func(c uintptr) error {
 		return native.Kvc_manager_register_prompt(c, name, uint64(namespace), tokens, asBytes(keys), &count)
 	})
 	return int(count), err
@@ -71,7 +81,7 @@ func (m *Manager) RegisterPrompt(name string, namespace Namespace, tokens []int3
 func (m *Manager) AcquirePrompt(name string, tokens []int32, options *RequestOptions) (request Request, cached int, err error) {
 	_, _, config := options.c()
 	var id, hit uint64
-	err = m.call(func(c uintptr) error {
+	err = m.named(name, func(c uintptr) error {
 		return native.Kvc_manager_acquire_prompt(c, name, tokens, config, &id, &hit)
 	})
 	return Request(id), int(hit), err
@@ -79,7 +89,7 @@ func (m *Manager) AcquirePrompt(name string, tokens []int32, options *RequestOpt
 
 // UnregisterPrompt ends a registration and its pin. ErrNotFound if there is no such name.
 func (m *Manager) UnregisterPrompt(name string) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_unregister_prompt(c, name) })
+	return m.named(name, func(c uintptr) error { return native.Kvc_manager_unregister_prompt(c, name) })
 }
 
 // Prompts lists the names of the registered prompts.

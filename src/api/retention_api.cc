@@ -6,10 +6,9 @@ using namespace kvc;
 
 namespace {
 
-kvc_status check_hints(const Manager& manager, const char* function) {
+kvc_status check_hints(const Manager& manager) {
   if (manager.shape().has_hints()) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED, "%s needs hints; create the manager with the flag KVC_MANAGER_HINTS",
-              function);
+  return fail(KVC_ERROR_UNSUPPORTED, "hints are off; create the manager with the flag KVC_MANAGER_HINTS");
 }
 
 kvc_status check_name(const char* name) {
@@ -33,7 +32,7 @@ kvc_status kvc_manager_set_time(kvc_manager* m, uint64_t now_ns) {
 kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t first_token,
                                     uint64_t num_tokens, uint32_t priority, uint64_t until_ns) {
   return on_manager(m, [&](Manager& manager) {
-    KVC_TRY(check_hints(manager, "kvc_manager_set_priority"));
+    KVC_TRY(check_hints(manager));
     const uint64_t end = num_tokens > UINT64_MAX - first_token ? UINT64_MAX : first_token + num_tokens;
     const Shape& shape = manager.shape();
     return manager.set_priority(
@@ -43,7 +42,7 @@ kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t f
 
 kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t shared_tokens) {
   return on_manager(m, [&](Manager& manager) {
-    KVC_TRY(check_hints(manager, "kvc_manager_end_session"));
+    KVC_TRY(check_hints(manager));
     return manager.end_session(request, shared_tokens);
   });
 }
@@ -51,7 +50,7 @@ kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t sh
 kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_prompt* prompt, uint64_t first_token,
                                            uint32_t priority, uint64_t until_ns, uint64_t* num_tokens) {
   return on_manager(m, [&](Manager& manager) {
-    KVC_TRY(check_hints(manager, "kvc_manager_set_prefix_priority"));
+    KVC_TRY(check_hints(manager));
     TokenSpan span;
     KVC_TRY(read_prompt(prompt, &span));
     KVC_REQUIRE_POINTER(num_tokens);
@@ -63,7 +62,7 @@ kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_prompt* pro
 kvc_status kvc_manager_demote_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t first_token,
                                      uint64_t* num_tokens) {
   return on_manager(m, [&](Manager& manager) {
-    KVC_TRY(check_hints(manager, "kvc_manager_demote_prefix"));
+    KVC_TRY(check_hints(manager));
     TokenSpan span;
     KVC_TRY(read_prompt(prompt, &span));
     KVC_REQUIRE_POINTER(num_tokens);

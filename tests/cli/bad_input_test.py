@@ -77,13 +77,15 @@ class BadInput(command.CommandTest):
         for policy, weight, limit in (("frequency", -1, "1000"), ("frequency", 1001, "1000"), ("frequency", "nan", "1000"),
                                       ("fragmentation", 1.5, "0 to 1"), ("fragmentation", "inf", "0 to 1"), ("lru", 0.5, "lru")):
             self.assert_refused(command.run("replay", "--generate", "--policy", policy, "--policy-weight", weight), "--policy-weight is", limit)
+        for hints in ("oracle", "oracle:", "oracle:1.5", "oracle:-1", "oracle:nan", "oracle:0.5x", "0.9"):
+            self.assert_refused(command.run("replay", "--generate", "--hints", hints), f"--hints is {hints};", "0 to 1")
         self.assert_refused(command.run("bench", "attention", "--queries", 17, "--context", 16), "--queries")
 
     def test_help_is_no_error(self):
         code, out, err = command.run("replay", "--help")
         self.assertEqual((code, err), (0, ""))
         for option in ("--requests", "--block-size", "--num-blocks", "--concurrency", "--commit-late",
-                       "--json", "--verify", "--generate", "--seed", "--policy", "--policy-weight", "--optimal"):
+                       "--json", "--verify", "--generate", "--seed", "--policy", "--policy-weight", "--optimal", "--hints", "--curve"):
             self.assertIn(option, out)
 
 

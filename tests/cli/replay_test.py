@@ -117,6 +117,21 @@ class Replay(unittest.TestCase):
             report = counts(self.replay(*options, "--policy", "fragmentation", "--policy-weight", weight))
             self.assertEqual({**report, "policy": "lru", "policy_weight": 0}, counts(lru))
 
+    def test_ended_sessions_change_hits_and_nothing_else(self):
+        options = ["--num-blocks", 30_000, "--concurrency", 1]
+        plain = self.replay(*options)
+        self.assertNotIn("hit_rate_without_hints", plain)
+        hinted = self.replay("--verify", *options, "--hints", "oracle:0.9")
+        self.assertEqual((hinted["hints"], hinted["hit_rate_without_hints"]), ("oracle:0.9", plain["hit_rate"]))
+        self.assertEqual(hinted["wrong_hits"] + hinted["wrong_writes"], 0)
+        self.assertGreater(hinted["hit_rate"], plain["hit_rate"])
+        for key in ("prompt_tokens", "output_tokens", "block_queries", "rejected", "preemptions"):
+            self.assertEqual(hinted[key], plain[key], key)
+        always = self.replay(*options, "--hints", "oracle:1")
+        never = self.replay(*options, "--hints", "oracle:0")
+        self.assertGreater(always["hit_rate"], never["hit_rate"])
+        self.assertEqual(always["ended_sessions"] + never["ended_sessions"], len(self.requests) - plain["rejected"])
+
     def test_no_policy_exceeds_the_optimum(self):
         self.assertNotIn("optimal_hit_rate", self.replay())
         for block_size, num_blocks in ((64, 400), (48, 600), (512, 100), (1000, 50)):
@@ -128,6 +143,24 @@ class Replay(unittest.TestCase):
                 self.assertLessEqual(report["hit_rate"], optimum)
         without_eviction = self.replay("--optimal", "--num-blocks", 400_000, "--concurrency", 1)
         self.assertAlmostEqual(without_eviction["optimal_hit_rate"], without_eviction["hit_rate"])
+
+    def test_a_curve_says_what_other_sizes_hit(self):
+        def block_hit_rate(report):
+            return report["block_hits"] / report["block_queries"]
+
+        self.assertNotIn("curve", self.replay())
+        options = ("--block-size", 512, "--concurrency", 1)
+        curve = self.replay(*options, "--num-blocks", 800, "--curve", 1)["curve"]
+        self.assertEqual(curve["sample_rate"], 1)
+        self.assertEqual(sorted(curve["hit_rates"]), curve["hit_rates"])
+        self.assertEqual((curve["num_blocks"][0], curve["num_blocks"][8], curve["num_blocks"][14]), (50, 800, 6400))
+        for num_blocks, hit_rate in list(zip(curve["num_blocks"], curve["hit_rates"]))[6:13:2]:
+            report = self.replay(*options, "--num-blocks", num_blocks)
+            self.assertEqual(report["rejected"], 0)
+            self.assertAlmostEqual(hit_rate, block_hit_rate(report), delta=0.005)  # a block more or less
+        with_curve = counts(self.replay(*options, "--num-blocks", 800, "--curve", 0.1))
+        with_curve.pop("curve")
+        self.assertEqual(with_curve, counts(self.replay(*options, "--num-blocks", 800)))
 
     def test_preemption_loses_and_doubles_no_token(self):
         num_blocks = 3000

@@ -66,7 +66,7 @@ Setup random_setup(Random& random) {
       c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
       break;
   }
-  const uint64_t high = random.chance(70) ? 16 : 48;
+  const uint64_t high = random.chance(50) ? 16 : 40;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
@@ -334,9 +334,9 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75,  140, 40,  72, 90, 42, 116, 44, 110, 18, 30,
-                                       36, 116, 46,  28,  48, 62, 45, 29,  22, 22,  18, 80,
-                                       50, 36,  52,  220, 40, 66, 34, 40,  36, 16,  36, 30};
+  static const int kWeights[kKinds] = {42, 75,  215, 40,  78, 96, 44, 122, 46, 110, 18, 32,
+                                       40, 122, 48,  28,  48, 62, 47, 32,  22, 22,  20, 80,
+                                       58, 36,  50,  220, 28, 34, 26, 28,  42, 24,  30, 24};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -359,6 +359,9 @@ Op Generator::next(const World& world) {
     op.kind = Kind::kFree;
   if (!world.model().pending.empty() && random_.chance(90))
     op.kind = random_.chance(75) ? Kind::kTakeCopies : Kind::kTakeZeros;
+  // What is pinned is not evicted: most managers have at most one registered prompt at a time.
+  if (op.kind == Kind::kRegister && !world.model().prompts.empty() && random_.chance(70))
+    op.kind = Kind::kUnregister;
   if (op.kind == Kind::kCompact && !world.model().zeros.empty() && random_.chance(80))
     op.kind = Kind::kTakeZeros;
   switch (op.kind) {
@@ -493,20 +496,24 @@ Op Generator::next(const World& world) {
       hint(world, op);
       break;
     case Kind::kRegister:
-      op.text = sound_prompt();
+      do {  // short: what is pinned is not evicted
+        op.text = sound_prompt();
+      } while (op.text.tokens.size() > 4 * B_ && !random_.chance(5));
       op.ns = any_namespace();
-      op.number = random_.between(1, 4);
+      op.number = random_.between(1, 3);
       break;
     case Kind::kAcquirePrompt:
       op.text.tokens = tokens(random_.below(3 * B_));
       if (random_.chance(2)) op.text.tokens.push_back(-1);
       if (random_.chance(2)) op.text.tokens = tokens(setup_.config.max_tokens);
       op.options = options(world), op.options.ns = 0;
-      op.number = random_.between(1, 4);
+      op.number = random_.between(1, 3);
       requests_.push_back(op.tag);
       break;
     case Kind::kUnregister:
-      op.number = random_.between(1, 4);
+      op.number = random_.between(1, 3);
+      if (!world.model().prompts.empty() && random_.chance(60))
+        op.number = static_cast<uint64_t>(world.model().prompts.begin()->first);
       break;
     case Kind::kCount:
       break;

@@ -43,7 +43,9 @@ class HintRules : public Rules {
     std::vector<HintRange> ranges = r->ranges;
     std::erase_if(ranges, [&](auto& old) { return range.begin <= old.begin && old.end <= range.end; });
     if (ranges.size() == 8) return KVC_ERROR_LIMIT;
-    ranges.push_back(range), r->ranges = ranges, changed();
+    ranges.push_back(range);
+    if (ranges != r->ranges) changed();
+    r->ranges = ranges;
     if (r->admitted) apply(*r, range.begin, range.end);
     return KVC_OK;
   }

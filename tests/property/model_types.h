@@ -86,6 +86,7 @@ struct HintRange {  // of positions of a request
   uint64_t begin = 0, end = 0;
   int priority = 0;
   uint64_t until = 0;
+  bool operator==(const HintRange&) const = default;
 };
 struct Request {
   Options options;

@@ -137,7 +137,7 @@ bool report(const Run& run, const Counts& c, double seconds) {
   for (int i = 0; i < kKinds; ++i) {
     if (static_cast<Kind>(i) == Kind::kProbe) continue;
     const double percent = share(c.kinds[i], c.operations);
-    std::printf("  %-17s %5.1f %%\n", kind_name(static_cast<Kind>(i)), percent);
+    std::printf("  %-20s %5.1f %%\n", kind_name(static_cast<Kind>(i)), percent);
     if (percent < 1.0) enough = false, std::printf("  ^ below 1 %% of the operations\n");
   }
   print_statuses("calls", c.statuses);

@@ -94,7 +94,7 @@ TABLE = {
     "plan": Rule(("uint8",), ("*plan",)), "workspace": Rule(("uint8",), ("*workspace",)),
     "outs": Rule(_FLOATS, ("partials", "*rows", "v_dim")), "lses": Rule(("float32",), ("partials", "*rows")),
     "parents": Rule(("int32",), ("nodes",)),
-    "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True),
+    "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True), "num_blocks": Rule(_COUNTS, ("sizes",)),
     "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim"), apart=True),
     "table": _ROPE_TABLE, "rows": _TABLE_ROWS,
     "values": Rule(("float32",), ("rows", "dim")), "codes": Rule(("uint8",), ("rows", "row_bytes")), "scales": Rule(("float32",), ("*scales",)),

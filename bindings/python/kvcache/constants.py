@@ -34,7 +34,7 @@ class Feature(IntEnum):
     """Questions for kvcache.supports().
 
     LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
-    pool. EVENTS: Manager.events()."""
+    pool. EVENTS: Manager.events(). HINTS: Manager(hints=True)."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
@@ -42,6 +42,7 @@ class Feature(IntEnum):
     EVENTS = _native.KVC_FEATURE_EVENTS
     FREQUENCY = _native.KVC_FEATURE_FREQUENCY
     FRAGMENTATION = _native.KVC_FEATURE_FRAGMENTATION
+    HINTS = _native.KVC_FEATURE_HINTS
 
 
 class BlockState(IntEnum):
@@ -157,6 +158,42 @@ class StorageFlags(IntFlag):
     NOT_ZEROED = _native.KVC_STORAGE_NOT_ZEROED
     CHANNEL_KEYS = _native.KVC_STORAGE_CHANNEL_KEYS
     HADAMARD = _native.KVC_STORAGE_HADAMARD
+
+
+class SizingMode(IntEnum):
+    """Which number a Sizer stands on: Sizer(mode=...). REACTIVE, PREDICTIVE, HYBRID."""
+
+    REACTIVE = _native.KVC_SIZING_REACTIVE
+    PREDICTIVE = _native.KVC_SIZING_PREDICTIVE
+    HYBRID = _native.KVC_SIZING_HYBRID
+
+
+class SizingAction(IntEnum):
+    """What a decision does with the size. KEEP, GROW, SHRINK."""
+
+    KEEP = _native.KVC_SIZING_KEEP
+    GROW = _native.KVC_SIZING_GROW
+    SHRINK = _native.KVC_SIZING_SHRINK
+
+
+class SizingBasis(IntEnum):
+    """The number that a decision took: the LAST need, the FORECAST, or the LEVEL."""
+
+    LAST = _native.KVC_SIZING_BY_LAST
+    FORECAST = _native.KVC_SIZING_BY_FORECAST
+    LEVEL = _native.KVC_SIZING_BY_LEVEL
+
+
+class SizingReason(IntEnum):
+    """Why a decision is what it is.
+
+    NEED: the size follows the need. HYSTERESIS: kept, the change is too small. COOLDOWN: kept, the last change is too recent for a smaller size.
+    LIMIT: min_blocks or max_blocks decided."""
+
+    NEED = _native.KVC_SIZING_NEED
+    HYSTERESIS = _native.KVC_SIZING_HYSTERESIS
+    COOLDOWN = _native.KVC_SIZING_COOLDOWN
+    LIMIT = _native.KVC_SIZING_LIMIT
 
 
 class DType(IntEnum):

@@ -130,6 +130,24 @@ def namespaces(w):
     need(0 not in w.m.namespaces(), "the default namespace is listed")
 
 
+@call("Manager.open_curve")
+@call("Manager.close_curve")
+@call("Manager.hit_rates")
+@call("Manager.curve")
+def curve(w):
+    namespace = w.any_namespace()
+    try:
+        w.m.open_curve(namespace, sample_rate=w.rng.choice((0.0, 0.5, 1.0, -1.0, float("nan"), None)), max_samples=w.rng.choice((0, 1, 64, 1 << 40, -1)),
+                       max_blocks=w.rng.choice((0, 1, 64, 1 << 40)), half_life=w.number(9))
+    except kvcache.BusyError:
+        pass
+    rates = w.m.hit_rates(w.array(np.array([0, 1, 1], np.uint64)), namespace)
+    need(rates.tolist() == sorted(rates.tolist()), "a curve that falls")
+    need(w.m.curve(namespace).queries >= 0, "queries")
+    if w.rng.random() < 0.5:
+        w.m.close_curve(namespace)
+
+
 @call("Manager.prefixes")
 @call("Prefixes.__iter__")
 def prefixes(w):
@@ -158,6 +176,47 @@ def pin(w):
 @call("Manager.drop")
 def drop(w):
     w.m.drop(w.tokens(), w.keys(), w.any_namespace())
+
+
+def name(w):
+    return w.rng.choice(("a", "a", "b", "", "n" * 256, "a\0b", "\udcff", b"a", 5, None))
+
+
+@call("Manager.set_time")
+def set_time(w):
+    w.m.set_time(w.number(w.rng.randrange(40)))
+
+
+@call("Manager.set_prefix_priority")
+def set_prefix_priority(w):
+    w.m.set_prefix_priority(w.tokens(), w.number(90), w.keys(), w.any_namespace(), until_ns=w.number(0), first_token=w.number(0))
+
+
+@call("Manager.demote")
+def demote(w):
+    w.m.demote(w.tokens(), w.keys(), w.any_namespace(), first_token=w.number(0))
+
+
+@call("Manager.register_prompt")
+def register_prompt(w):
+    w.m.register_prompt(name(w), w.tokens(), w.keys(), w.any_namespace())
+
+
+@call("Manager.acquire_prompt")
+def acquire_prompt(w):
+    options = w.options()
+    options.pop("namespace", None)
+    w.added(w.m.acquire_prompt(name(w), w.tokens(), **options))
+
+
+@call("Manager.unregister_prompt")
+def unregister_prompt(w):
+    w.m.unregister_prompt(name(w))
+
+
+@call("Manager.prompts")
+def prompts(w):
+    need(all(isinstance(one, str) for one in w.m.prompts()), "names of prompts")
 
 
 @call("Manager.evict")
@@ -295,6 +354,16 @@ def commit(w):
 def truncate(w):
     r = w.request()
     r.truncate(w.number(max(1, r.info.num_tokens - w.rng.randrange(3))))
+
+
+@call("Request.set_priority")
+def set_priority(w):
+    w.request().set_priority(w.number(90), w.number(0), w.rng.choice((None, w.number(8))), w.number(0))
+
+
+@call("Request.end_session")
+def end_session(w):
+    w.request().end_session(w.number(0))
 
 
 @call("Request.preempt")

@@ -56,6 +56,7 @@ final class FuzzCalls {
     addStorage();
     addStreams();
     addFunctions();
+    addSizing();
     addBuilders();
   }
 
@@ -83,6 +84,9 @@ final class FuzzCalls {
     }
     if (h.rarely(3)) {
       config.zeroCrossNamespace();
+    }
+    if (!h.rarely(4)) {
+      config.hints();
     }
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
@@ -174,12 +178,24 @@ final class FuzzCalls {
     table.put("Manager.probe", () -> m().probe(namespace(), prompt(), keys()));
     table.put("Manager.probeInfo", () -> m().probeInfo(namespace(), prompt(), keys()));
     table.put("Manager.probeRequest", () -> m().probeRequest(request().id()));
+    table.put("Manager.openCurve", () -> m().openCurve(namespace(), h.rarely(4) ? null
+        : new Manager.CurveConfig(h.rarely(4) ? Double.NaN : h.oneOf(-1, 0, 1) / 2.0, h.oneOf(0, 1, 64, 1L << 40), h.oneOf(0, 1, 64, 1L << 40), h.number())));
+    table.put("Manager.closeCurve", () -> m().closeCurve(namespace()));
+    table.put("Manager.hitRates", () -> m().hitRates(namespace(), h.small(2), 1 + h.small(2)));
+    table.put("Manager.curve", () -> m().curve(namespace()));
     table.put("Manager.pins", () -> m().pins());
     table.put("Manager.namespaces", () -> m().namespaces());
     table.put("Manager.prefixes", () -> m().prefixes(h.number(), new long[1]));
     table.put("Manager.pin", () -> pins.add(m().pin(namespace(), prompt(), keys())));
     table.put("Manager.unpin", () -> m().unpin(pins.isEmpty() ? h.number() : pins.get(h.random.nextInt(pins.size()))));
     table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));
+    table.put("Manager.setTime", () -> m().setTime(h.small(40)));
+    table.put("Manager.setPrefixPriority", () -> m().setPrefixPriority(namespace(), prompt(), h.small(20), (int) h.oneOf(0, 35, 100, 101, -1), h.oneOf(0, h.number()), keys()));
+    table.put("Manager.demote", () -> m().demote(namespace(), prompt(), h.small(20), keys()));
+    table.put("Manager.registerPrompt", () -> m().registerPrompt(name(), namespace(), prompt(), keys()));
+    table.put("Manager.acquirePrompt", () -> keep(m().acquirePrompt(name(), prompt(), options())));
+    table.put("Manager.unregisterPrompt", () -> m().unregisterPrompt(name()));
+    table.put("Manager.prompts", () -> m().prompts());
     table.put("Manager.evict", () -> m().evict(h.oneOf(0, 1, h.small(4))));
     table.put("Manager.acquireBlocks", () -> m().acquireBlocks((int) h.small(2), blocks()));
     table.put("Manager.acquirePrefix", () -> m().acquirePrefix(namespace(), (int) h.small(2), prompt(), h.ints(8, () -> 0)));
@@ -200,6 +216,10 @@ final class FuzzCalls {
     table.put("Manager.supports", () -> Manager.supports(h.integer()));
     table.put("Manager.version", () -> Manager.version());
     table.put("Manager.buildInfo", () -> Manager.buildInfo());
+  }
+
+  private String name() {
+    return new String[] {"a", "b", "", "a\0b", "n".repeat(h.random.nextInt(300)), null}[h.random.nextInt(6)];
   }
 
   private byte[] part() {
@@ -229,6 +249,8 @@ final class FuzzCalls {
     });
     table.put("Request.truncate", () -> request().truncate(h.number()));
     table.put("Request.fork", () -> keep(request().fork()));
+    table.put("Request.setPriority", () -> request().setPriority(h.small(20), h.oneOf(-1, h.small(20)), (int) h.oneOf(0, 35, 100, 101, -1), h.number()));
+    table.put("Request.endSession", () -> request().endSession(h.small(20)));
     table.put("Request.preempt", () -> request().preempt());
     table.put("Request.free", () -> request().free());
     table.put("Request.close", () -> request().close());
@@ -330,6 +352,7 @@ final class FuzzCalls {
         table.put("Step." + array.getName(), () -> invoke(array, step()));
       }
     }
+    table.put("Step.nowNs", () -> step().nowNs(h.rarely(4) ? h.number() : h.small(40)));
     table.put("Step.flags", () -> step().flags(h.rarely(4) ? h.integer() : h.random.nextInt(4)));
     table.put("Step.fillId", () -> step().fillId(h.integer()));
     table.put("Step.shortageBlocks", () -> step().shortageBlocks());
@@ -614,6 +637,47 @@ final class FuzzCalls {
     } catch (InvocationTargetException error) {
       throw error.getCause() instanceof Exception cause ? cause : error;
     }
+  }
+
+  private interface Using<T> {
+    void use(T object) throws Exception;
+  }
+
+  private void workload(Using<Workload> using) throws Exception {
+    try (Workload made = new Workload(h.number(), (int) h.oneOf(0, 2, 65536, 1, -1))) {
+      using.use(made);
+    }
+  }
+
+  private void sizer(Using<Sizer> using) throws Exception {
+    Sizer.Config config = new Sizer.Config().mode(Sizer.Mode.values()[h.random.nextInt(3)]).blocks(h.oneOf(0, 1, 9), h.oneOf(0, 9, 1L << 40), 0)
+        .times(h.number(), h.number(), h.number()).shares(h.oneOf(-1, 0, 1) / 2.0, h.rarely(5) ? Double.NaN : 0.5, 0)
+        .memory((int) h.oneOf(0, 2, 1), (int) h.oneOf(0, 1, 1 << 30, -1));
+    try (Sizer made = new Sizer(config)) {
+      using.use(made);
+    }
+  }
+
+  private double amount() {
+    return h.rarely(5) ? Double.NaN : h.rarely(5) ? 1e300 : h.small(9);
+  }
+
+  private void addSizing() {
+    table.put("Workload.new", () -> workload(w -> {}));
+    table.put("Workload.close", () -> workload(Workload::close));
+    table.put("Workload.record", () -> workload(w -> w.record(h.number(), amount())));
+    table.put("Workload.read", () -> workload(w -> w.read()));
+    table.put("Workload.predict", () -> workload(w -> w.predict(h.number())));
+    table.put("Sizer.new", () -> sizer(s -> {}));
+    table.put("Sizer.close", () -> sizer(Sizer::close));
+    for (String name : new String[] {"new", "mode", "blocks", "times", "shares", "memory"}) {
+      table.put("Sizer$Config." + name, () -> sizer(s -> {}));
+    }
+    table.put("Sizer.decide", () -> sizer(s -> s.decide(h.number(), amount())));
+    table.put("Sizer.readLog", () -> sizer(s -> {
+      s.decide(1, 5);
+      s.readLog(h.small(2));
+    }));
   }
 
   /** The setters of configs and options, by their parameters' types. Numbers in between would take much memory. */

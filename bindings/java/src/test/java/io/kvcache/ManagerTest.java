@@ -198,11 +198,63 @@ class ManagerTest {
         assertTrue(m.probeRequest(waiting.id()).fits());
         assertTrue(!m.probeInfo(0, direct(sequence(0, 70))).fits());
       }
+      m.openCurve(a, new Manager.CurveConfig(1, 0, 100, 0));
+      m.allocate(tokens, new RequestOptions().namespace(a).keys(key)).close();
+      assertEquals(2, m.curve(a).queries());
+      assertEquals(2, m.hitRates(a, 1, 2).length);
+      m.closeCurve(a);
       m.unpin(pin);
       assertEquals(2, m.drop(a, tokens, key));
       m.reset(a);
       m.closeNamespace(b);
       assertThrows(KvCacheException.class, () -> m.closeNamespace(b));
+    }
+  }
+
+  @Test
+  void hintsDecideWhatIsEvicted() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4).hints())) {
+      for (int first : new int[] {100, 200}) {
+        try (Request r = m.allocate(direct(sequence(first, 5)), null)) {
+          r.commit(5);
+        }
+      }
+      m.setTime(10);
+      assertEquals(4, m.setPrefixPriority(0, direct(sequence(100, 4)), 0, 90, 20));
+      assertEquals(1, m.evict(1));
+      assertEquals(4, m.probe(0, direct(sequence(100, 5))));
+      assertThrows(KvCacheException.class, () -> m.setTime(9));
+      try (Request r = m.allocate(direct(sequence(0, 9)), null)) {
+        r.setPriority(0, -1, 50, 0);
+        assertThrows(KvCacheException.class, () -> r.setPriority(0, 4, 101, 0));
+        r.commit(9);
+        r.endSession(4);
+      }
+      assertEquals(8, m.demote(0, direct(sequence(0, 8)), 0));
+      try (Step step = new Step(m, new Step.Limits(1, 1, 1, 4, 0, 0, 0))) {
+        step.nowNs(30).run(0);
+        assertThrows(KvCacheException.class, () -> step.nowNs(29).run(0));
+      }
+    }
+  }
+
+  @Test
+  void registeredPromptsStay() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4))) {
+      assertEquals(List.of(), m.prompts());
+      assertEquals(0, m.registerPrompt("system", 0, direct(sequence(0, 8))));
+      assertThrows(KvCacheException.class, () -> m.registerPrompt("system", 0, direct(sequence(0, 8))));
+      assertEquals(List.of("system"), m.prompts());
+      try (Request r = m.acquirePrompt("system", direct(sequence(50, 1)), null)) {
+        assertEquals(0, r.cached());
+        r.commit(9);
+      }
+      assertEquals(0, m.evict(8));
+      try (Request r = m.acquirePrompt("system", direct(sequence(60, 1)), new RequestOptions())) {
+        assertEquals(8, r.cached());
+      }
+      m.unregisterPrompt("system");
+      assertThrows(KvCacheException.class, () -> m.unregisterPrompt("system"));
     }
   }
 
