@@ -59,6 +59,7 @@ kvc_status kvc_supports(uint32_t feature) {
     case KVC_FEATURE_EVENTS:
     case KVC_FEATURE_FREQUENCY:
     case KVC_FEATURE_FRAGMENTATION:
+    case KVC_FEATURE_QUOTAS:
       return KVC_OK;
     default:
       return kvc::fail(KVC_ERROR_UNSUPPORTED, "feature %u is not in this build (%s)", feature,

@@ -21,7 +21,8 @@ constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
                                  {"several_pools", KVC_FEATURE_SEVERAL_POOLS},
                                  {"events", KVC_FEATURE_EVENTS},
                                  {"frequency", KVC_FEATURE_FREQUENCY},
-                                 {"fragmentation", KVC_FEATURE_FRAGMENTATION}};
+                                 {"fragmentation", KVC_FEATURE_FRAGMENTATION},
+                                 {"quotas", KVC_FEATURE_QUOTAS}};
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 

@@ -51,7 +51,14 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
                     [&](BlockId id, const Block&) { out.add(state.pool().age(id)); });
   }
   const Zeroing& zeroing = state.blocks.zeroing();
+  const Quotas& quotas = state.blocks.quotas();
+  for (uint32_t cls = 0; cls < quotas.num_classes(); ++cls) {
+    out.add(quotas.tenant(cls).ns);
+    out.add(quotas.share(cls, p).min);
+    out.add(quotas.share(cls, p).max);
+  }
   state.each_block(p, [&](BlockId id, const Block& block) {
+    if (quotas.on() && block.list != List::kFree) out.add(quotas.class_of(id));
     out.add(static_cast<uint64_t>(block.list) | uint64_t{block.written} << 8 |
             uint64_t{block.external} << 16 | uint64_t{block.pins} << 32);
     out.add(block.refs);

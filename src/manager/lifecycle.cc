@@ -144,8 +144,7 @@ inline kvc_status Requests::plan(const Request& request, AdmissionPlan* admissio
     for (size_t j = 0; j < length; ++j) {
       if (!matcher_.needs_position(g, j, length)) continue;
       const Block& block = pool[blocks_.tree().block_of(path[j], g)];
-      demand.blocks[p] += block.list == List::kLru;
-      demand.fenced_hits[p] += block.list == List::kFenced;
+      demand.add_hit(block);
     }
   }
   return KVC_OK;
@@ -157,8 +156,8 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   info->num_cached = admission.length * shape_.block_size;
   info->lost_reuse_tokens = uint64_t{admission.lost} * shape_.block_size;
   uint64_t available[kMaxPools];
-  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.pool().counts(p).available();
-  admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(), info);
+  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
+  admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(request.ns), info);
   return KVC_OK;
 }
 
@@ -171,9 +170,10 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   AdmissionPlan admission(shape_.num_pools);
   KVC_TRY(plan(request, &admission));
   const size_t length = admission.length, positions = admission.positions;
-  if (const kvc_status status = blocks_.check_room(admission.demand, admission_watermark(), "the admission");
+  if (const kvc_status status =
+          blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
       status != KVC_OK) {
-    ++counters_.refusals;
+    count_refusal(request, status);
     return status;
   }
   if (!reserve_tables(request, positions)) {
@@ -201,8 +201,16 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   request.begin_admission({length, positions, admission.capacity, admission.epoch,
                            admission.lost * shape_.block_size, publishes});
   ++num_admitted_;
+  blocks_.count_admitted(request.ns, 1);
   count_admission(request);
   return KVC_OK;
+}
+
+uint64_t Requests::num_admitted_of(uint32_t ns) const {
+  uint64_t admitted = 0;
+  for (size_t i = 0; i < table_.size(); ++i)
+    admitted += table_[i].id != 0 && table_[i].ns == ns && table_[i].admitted;
+  return admitted;
 }
 
 void Requests::count_admission(Request& request) {
@@ -212,8 +220,10 @@ void Requests::count_admission(Request& request) {
     ++counters_.admissions;
     counters_.prompt_tokens += request.known;
     counters_.cached_tokens += request.num_cached;
-    counters_.block_queries += request.known == 0 ? 0 : (request.known - 1) / shape_.block_size;
+    const uint64_t queries = request.known == 0 ? 0 : (request.known - 1) / shape_.block_size;
+    counters_.block_queries += queries;
     counters_.block_hits += request.published;
+    blocks_.count_hits(request.ns, queries, request.published);
     counters_.lost_reuse_tokens += request.lost;
   }
   request.readmission = true;

@@ -39,6 +39,8 @@ class Manager {
     return change([&] { return blocks_.reset(namespace_id); });
   }
 
+  kvc_status set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max);
+
   // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow
   // max_positions.
   kvc_status create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit,
@@ -139,6 +141,9 @@ class Manager {
   }
   kvc_status pool_info(uint32_t pool, kvc_pool_info* info) {
     return read(&StateReader::pool_info, pool, info);
+  }
+  kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) {
+    return read(&StateReader::quota_info, namespace_id, pool, info);
   }
   kvc_status block_info(int32_t block, kvc_block_info* info) {
     return read(&StateReader::block_info, block, info);

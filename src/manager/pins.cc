@@ -12,15 +12,19 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());
   }
+  Demand demand(shape_.num_pools);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
-      if (matcher_.needs_position(g, j, length) &&
-          blocks_.pool()[blocks_.tree().block_of(scratch.path()[j], g)].pins == UINT16_MAX) {
+      if (!matcher_.needs_position(g, j, length)) continue;
+      const Block& block = blocks_.pool()[blocks_.tree().block_of(scratch.path()[j], g)];
+      if (block.pins == UINT16_MAX) {
         return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", j,
                     UINT16_MAX);
       }
+      demand.add_hit(block);
     }
   }
+  KVC_TRY(blocks_.check_hold(demand, prompt.ns, "the pin"));
   Pin* pin = table_.take();
   if (pin == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %zu pins are in use; unpin some or raise max_requests", table_.size());

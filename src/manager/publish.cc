@@ -60,6 +60,7 @@ void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_
     if (block.node == node) continue;
     if (is_node(block.node)) detach(id);  // of an epoch that is over
     if (zeroing_.on()) zeroing_.set_owner(id, namespaces_.id(prompt.ns));
+    if (quotas_.on()) give(id, prompt.ns);
     block.group = static_cast<uint8_t>(group);
     pool_.mark_written(block);
     tree_.attach(node, group, id);
@@ -117,6 +118,7 @@ size_t Blocks::drop_idle(NodeId node) {
 // Frees a block of LRU that is not stale, which does not count as an eviction.
 void Blocks::free_cached(BlockId id) {
   --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
+  if (quotas_.on()) quotas_.free_cached(id, pool_[id].pool);
   pool_.remove(id);
   detach(id);
   pool_.push_free(id);

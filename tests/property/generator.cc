@@ -81,6 +81,7 @@ Setup random_setup(Random& random) {
                                              : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
+  if (random.chance(45)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   return setup;
 }
 
@@ -143,7 +144,8 @@ model::Text Generator::sound_prompt() {
 }
 
 uint64_t Generator::any_namespace() {
-  return namespaces_.empty() || random_.chance(70) ? 0 : namespaces_[random_.below(namespaces_.size())];
+  const uint64_t common = setup_.config.max_quotas ? 40 : 70;
+  return namespaces_.empty() || random_.chance(common) ? 0 : namespaces_[random_.below(namespaces_.size())];
 }
 
 model::Options Generator::options(const World&) {
@@ -321,8 +323,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75, 140, 40, 72, 90, 42, 116, 44, 110, 18, 30, 36, 100,
-                                       36, 28, 46,  62, 45, 27, 20, 22,  14, 80,  50, 36, 48, 200};
+  static const int kWeights[kKinds] = {42, 75, 140, 40, 72, 90, 42, 116, 44, 110, 18, 30, 36, 100, 36,
+                                       28, 46, 62,  45, 27, 20, 22, 14,  44, 80,  50, 36, 48, 200};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -344,6 +346,8 @@ Op Generator::next(const World& world) {
     op.kind = Kind::kFree;
   if (!world.model().pending.empty() && random_.chance(90))
     op.kind = random_.chance(75) ? Kind::kTakeCopies : Kind::kTakeZeros;
+  if (op.kind == Kind::kSetQuota && setup_.config.max_quotas == 0 && random_.chance(97))
+    op.kind = Kind::kAllocate;
   if (op.kind == Kind::kCompact && !world.model().zeros.empty() && random_.chance(80))
     op.kind = Kind::kTakeZeros;
   switch (op.kind) {
@@ -441,6 +445,16 @@ Op Generator::next(const World& world) {
       op.ns = random_.chance(8) || namespaces_.empty() ? 0 : namespaces_[random_.below(namespaces_.size())];
       op.number = op.ns == 0 && random_.chance(50);  // the default one alone
       break;
+    case Kind::kSetQuota: {
+      op.ns = namespaces_.empty() || random_.chance(30) ? 0 : namespaces_[random_.below(namespaces_.size())];
+      op.group = random_.below(setup_.config.pools.size());
+      const uint64_t size = world.model().pools[op.group].count;
+      op.number = random_.chance(25) ? 0 : random_.below(random_.chance(10) ? size + 2 : size / 2 + 1);
+      op.most = random_.chance(30) ? 0 : random_.between(op.number, size);
+      if (random_.chance(25)) op.most = op.number;  // a static split, or none if it is 0
+      if (random_.chance(3)) op.most = random_.below(size + 2);
+      break;
+    }
     case Kind::kTakeCopies:
     case Kind::kTakeZeros:
       op.number = random_.chance(10) ? 0 : 64;

@@ -40,16 +40,18 @@ class Policies {
     for (int uses = uses_.count(k) ? uses_[k] : 1; uses > 1 && level < 7; uses /= 2) ++level;
     return wants_fragments() ? !fragment : level;
   }
-  // The first block of each shelf stands for it; a stale one leaves before all others.
-  template <typename Findable>
-  int victim(const Pool& pool, const std::vector<Block>& blocks, Findable&& findable) const {
-    std::map<int, int> first;
-    for (const int id : pool.lru) first.insert({blocks[id].shelf, id});
+  // The first block of each shelf of a share stands for it; a stale one leaves before all others. `may` tells
+  // of a share whether its blocks may be evicted, and `may_stale` whether its stale ones may be.
+  template <typename Findable, typename May, typename MayStale>
+  int victim(const Pool& pool, const std::vector<Block>& blocks, Findable&& findable, May&& may,
+             MayStale&& may_stale) const {
+    std::map<std::pair<int, int>, int> first;
+    for (const int id : pool.lru) first.insert({{blocks[id].cls, blocks[id].shelf}, id});
     int best = -1;
-    for (auto [shelf, id] : first)
-      if (!findable(id)) return id;
-    for (auto [shelf, id] : first)
-      if (best < 0 || score(pool, blocks[id]) < score(pool, blocks[best])) best = id;
+    for (auto [list, id] : first)
+      if (!findable(id) && may_stale(list.first)) return id;
+    for (auto [list, id] : first)
+      if (may(list.first) && (best < 0 || score(pool, blocks[id]) < score(pool, blocks[best]))) best = id;
     return best;
   }
 
