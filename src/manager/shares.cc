@@ -17,7 +17,7 @@ kvc_status Blocks::check_share(const Demand& demand, uint32_t ns, uint64_t water
     const uint64_t later =
         quotas_.room_after_fences(cls, p, pool_.counts(p).available(), demand.fenced_hits[p]);
     const kvc_status reason = wanted <= later                              ? KVC_ERROR_AGAIN
-                              : share.held + wanted > share.max + settling ? KVC_ERROR_OVER_QUOTA
+                              : share.held - settling + wanted > share.max ? KVC_ERROR_OVER_QUOTA
                                                                            : KVC_ERROR_NO_SPACE;
     const auto weight = [](kvc_status s) {
       return s == KVC_OK ? 0 : s == KVC_ERROR_AGAIN ? 1 : s == KVC_ERROR_NO_SPACE ? 2 : 3;
