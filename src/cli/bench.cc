@@ -25,12 +25,6 @@ uint64_t kernel_bytes(const BenchOptions& options) {
   return options.what == "swap-out" ? info.swap_out_kernel_bytes : info.swap_in_kernel_bytes;
 }
 
-std::string hardware(const BenchOptions& options) {
-  if (options.device.empty()) return processor_name();
-  const auto info = ask<kvc_device_info>(kvc_device_properties, options.device.c_str());
-  return std::string(info.name) + ", " + info.architecture;
-}
-
 /// Whether BenchArray takes the rows that are compared.
 bool can_check(const BenchOptions& options) {
   const uint64_t value_dim = options.v_head_dim != 0 ? options.v_head_dim : options.head_dim;
@@ -55,15 +49,6 @@ double contiguous_seconds(BenchOptions options) {
 
 }  // namespace
 
-nlohmann::ordered_json check_json(const BenchCheck& check) {
-  Json json;
-  json["rows"] = check.rows;
-  json["max_error"] = std::isfinite(check.max_error) ? Json(check.max_error) : Json("not finite");
-  json["limit"] = check.limit;
-  json["right"] = check.right();
-  return json;
-}
-
 bool print_bench(const BenchOptions& given, bool as_json, std::ostream& out) {
   check_options(given);
   if (!given.prune.empty()) return print_prune(given, as_json, out);
@@ -79,26 +64,7 @@ bool print_bench(const BenchOptions& given, bool as_json, std::ostream& out) {
   const Ceiling ceiling = ceiling_of(options);
   const double machine = ceiling.bandwidth / 1e9;
   const double contiguous = contiguous_seconds(options);
-  Json json;
-  json["bench"] = options.what;
-  json["hardware"] = hardware(options);
-  if (on_device) json["device"] = options.device;
-  json["context"] = options.context;
-  json["batch"] = options.batch;
-  if (attention) json["heads"] = options.heads;
-  if (attention) json["queries"] = options.queries;
-  if (attention) json["query_dtype"] = options.query_dtype;
-  if (attention && on_device) json["own_plans"] = options.own_plans;
-  json["kv_heads"] = options.kv_heads;
-  json["head_dim"] = options.head_dim;
-  json["block_size"] = options.block_size;
-  if (options.v_head_dim != 0) json["v_head_dim"] = options.v_head_dim;
-  if (options.latent) json["latent"] = true;
-  json["dtype"] = options.dtype;
-  json["layout"] = options.layout;
-  if (options.rope) json["rope"] = true;
-  if (!on_device) json["threads"] = options.threads;
-  json["layers"] = subject.layers();
+  Json json = setting_json(options, subject.layers());
   if (is_swap(options)) json["run_bytes"] = subject.run_bytes();
   if (is_swap(options) && on_device) json["kernel_bytes"] = kernel_bytes(options);
   json["us_per_layer"] = times.seconds * 1e6;

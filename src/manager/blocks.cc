@@ -67,24 +67,6 @@ kvc_status Blocks::refuse(kvc_status status, const Demand& demand, size_t pool, 
               who, ull(wanted), pool, ull(watermark), ull(room), ull(counts.size), ull(counts.fenced), fix);
 }
 
-// Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
-// its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
-// block may have another node by then, or none.
-inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
-  constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
-  LookAhead& ahead = ahead_[pool];
-  const uint32_t now = ahead.count++;
-  Coming& block = ahead.coming[now % LookAhead::kSize];
-  block.block = pool_.skip(pool_[victim]);
-  pool_.prefetch(block.block);
-  Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
-  node.node = pool_[node.block].node;
-  if (is_node(node.node)) tree_.prefetch_node(node.node);
-  Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
-  if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
-  tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
-}
-
 // Detaches a block of LRU and counts it; it stays in the list.
 void Blocks::evict(BlockId victim) {
   const Block& block = pool_[victim];

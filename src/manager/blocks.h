@@ -334,4 +334,24 @@ class Blocks {
   LookAhead ahead_[kMaxPools] = {};
 };
 
+// Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
+// its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
+// block may have another node by then, or none.
+inline void Blocks::look_ahead(uint32_t pool, BlockId victim) {
+  constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
+  LookAhead& ahead = ahead_[pool];
+  const uint32_t now = ahead.count++;
+  Coming& block = ahead.coming[now % LookAhead::kSize];
+  block.block = pool_.skip(pool_[victim]);
+  pool_.prefetch(block.block);
+  Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
+  node.node = pool_[node.block].node;
+  if (is_node(node.node)) tree_.prefetch_node(node.node);
+  Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
+  if (is_node(bucket.node)) bucket.bucket = tree_.prefetch_bucket_of(bucket.node);
+  if (tree_.counts_uses() && is_node(bucket.node)) [[unlikely]]
+    tree_.prefetch_uses(bucket.node);
+  tree_.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
+}
+
 }  // namespace kvc

@@ -5,30 +5,11 @@
 
 namespace kvc {
 
-// Most victims stand in line on one shelf. The line is fetched ahead in stages: blocks, nodes, what they
-// name.
 void Blocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
-  constexpr size_t kNode = 4, kRest = 8, kAhead = 12;
   const uint32_t pool = shape_.groups[group].pool;
-  BlockId line[kAhead];
-  BlockId next = victim(pool);
-  size_t seen = 0;
-  const auto look_further = [&] {
-    if (pool_.at_end(next)) return;
-    line[seen++ % kAhead] = next;
-    next = pool_[next].next;
-    if (!pool_.at_end(next)) pool_.prefetch(next);
-    if (seen > kNode) tree_.prefetch_node(pool_[line[(seen - 1 - kNode) % kAhead]].node);
-    if (seen <= kRest) return;
-    const NodeId node = pool_[line[(seen - 1 - kRest) % kAhead]].node;
-    if (!is_node(node)) return;  // evicted meanwhile
-    tree_.prefetch_bucket_of(node);
-    if (tree_.counts_uses()) tree_.prefetch_uses(node);
-  };
-  for (size_t i = 0; i < count && i < kAhead; ++i) look_further();
   for (size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) look_further();
     out[i] = victim(pool);
+    look_ahead(pool, out[i]);
     evict(out[i]);
     pool_.take(out[i], static_cast<uint8_t>(group));
   }

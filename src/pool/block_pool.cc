@@ -33,7 +33,7 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
   const size_t num_classes = num_pools * num_classes_;
   if (has_shelves() &&
       (!came_.create(memory, num_ids_) || !filled_.create(memory, num_classes * num_levels_) ||
-       !levels_.create(memory, num_classes * 2))) {
+       !levels_.create(memory, num_classes * 2) || !recent_.create(memory, num_pools * num_lists_))) {
     return false;
   }
   for (size_t i = 0; i < filled_.size(); ++i) filled_[i] = 0;
@@ -55,7 +55,13 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     pools_[p].clock = 0;
     for (uint32_t shelf = 0; shelf < num_shelves_; ++shelf)
       pools_[p].bonus[shelf] = policy.bonus(shelf, weight, end - first);
-    for (BlockId& recent : pools_[p].recent) recent = BlockId{static_cast<int32_t>(first)};
+    const auto begin_recent = [&](Recent& recent) {
+      recent.count = 0;
+      for (BlockId& block : recent.blocks) block = BlockId{static_cast<int32_t>(first)};
+    };
+    begin_recent(pools_[p].recent);
+    for (size_t list = 0; has_shelves() && list < num_lists_; ++list)
+      begin_recent(recent_[p * num_lists_ + list]);
     unopened_[p] = end - first;
     open(p);
     first = end;
@@ -74,6 +80,7 @@ void BlockPool::push_shelf(BlockId id, Place place) {
   Pool& pool = pools_[block.pool];
   link_into(id, block, place);
   block.list = List::kLru;
+  note_skip(blocks_.data(), recent_[block.pool * num_lists_ + list_of(place)], id, block);
   came_[static_cast<size_t>(raw(id))] = pool.clock++;
   ++pool.counts.lru;
 }

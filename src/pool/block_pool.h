@@ -58,11 +58,14 @@ struct PoolCounts {
 
 class BlockPool {
   static constexpr uint32_t kSkip = 32;
+  struct Recent {  // the last blocks that came to a list
+    BlockId blocks[kSkip];
+    uint32_t count;
+  };
   struct Pool {
     PoolCounts counts;
     BlockId free_top;
-    BlockId recent[kSkip];  // last blocks pushed to LRU
-    uint32_t pushed;
+    Recent recent;   // without shelves
     uint64_t clock;  // blocks that came to the shelves; at 10^9 a second it lasts for centuries
     uint64_t bonus[Policy::kMaxShelves];
   };
@@ -176,11 +179,7 @@ class BlockPool {
       block.prev = last_;
       last_ = id;
       block.list = List::kLru;
-      block.fence = static_cast<uint32_t>(raw(id));
-      BlockId& recent = pool_.recent[pool_.pushed++ % kSkip];
-      if (Block& before = at(recent); before.list == List::kLru)
-        before.fence = static_cast<uint32_t>(raw(id));
-      recent = id;
+      note_skip(base_, pool_.recent, id, block);
       ++count_;
     }
     uint64_t count() const { return count_; }
@@ -322,6 +321,12 @@ class BlockPool {
   }
   uint64_t* levels(size_t pool, uint32_t cls) { return &levels_[(pool * num_classes_ + cls) * 2]; }
   void link_into(BlockId id, Block& block, Place place);
+  static void note_skip(Block* base, Recent& recent, BlockId id, Block& block) {
+    block.fence = static_cast<uint32_t>(raw(id));
+    BlockId& oldest = recent.blocks[recent.count++ % kSkip];
+    if (Block& before = base[raw(oldest)]; before.list == List::kLru) before.fence = block.fence;
+    oldest = id;
+  }
   bool lowest_level(size_t pool, uint32_t cls, uint32_t* level);
   BlockId first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score);
   static uint64_t end(const Pool& pool) { return pool.counts.first + pool.counts.size; }
@@ -376,6 +381,7 @@ class BlockPool {
   Array<uint64_t> came_;    // the pool's clock when a block came to a shelf; with several lists, as the next
   Array<uint16_t> filled_;  // [pools][classes][levels]
   Array<uint64_t> levels_;  // [pools][classes][2]
+  Array<Recent> recent_;    // [pools][lists]
   Pool pools_[kMaxPools] = {};
   uint64_t unopened_[kMaxPools] = {};  // blocks at the end of a pool without records, counted as free
   uint64_t num_ids_ = 0;

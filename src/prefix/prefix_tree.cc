@@ -239,14 +239,13 @@ void PrefixTree::use(NodeId id) {
   uses_.add(id, nested ? uses_.of(node.parent) : Uses::kMost);
 }
 
-// What is stale never comes back.
+// What is stale never comes back. The tag says where the position was; its tokens would cost a cache miss.
 void PrefixTree::end_uses(NodeId id) {
   const Node& node = (*this)[id];
   if (stale(node)) return uses_.end_stale(id);
   DigestHash tag;
   tag.add(node.depth);
   tag.add(node.ns);
-  tag.add_bytes(tokens(id), block_size_ * sizeof(int32_t));
   uses_.end(id, use_key(node), static_cast<uint32_t>(tag.value()));
 }
 

@@ -208,10 +208,7 @@ class PrefixTree {
 
   // For loops over many positions: each call reads what an earlier one has fetched.
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
-  void prefetch_uses(NodeId id) const {  // what the end of its uses reads
-    uses_.prefetch(use_key((*this)[id]));
-    for (size_t i = 0; i < block_size_; i += 16) __builtin_prefetch(tokens(id) + i);
-  }
+  void prefetch_uses(NodeId id) const { uses_.prefetch(use_key((*this)[id])); }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
   // What taking the node out of the table also reads: its bucket, then the first node of the bucket's chain.
   uint32_t prefetch_bucket_of(NodeId id) const {

@@ -25,7 +25,8 @@ class Uses {
     const uint32_t more = of(node) + 1;
     counts_[static_cast<size_t>(raw(node))] = static_cast<uint8_t>(more < limit ? more : limit);
   }
-  // The node has a block from now on, or no more. `key` is its content's, `tag` the same in every process.
+  // The node has a block from now on, or no more. `key` is its content's; `tag` is for digests,
+  // the same in every process.
   void begin(NodeId node, uint64_t key);
   void end(NodeId node, uint64_t key, uint32_t tag);
   // For loops: what begin() and end() read, in two stages.
