@@ -49,6 +49,7 @@ void Blocks::pop_share(uint32_t group, uint32_t ns, size_t count, BlockId* out) 
     if (max != Quotas::kNoMaximum) keep_to_maximum(cls, pool, max - 1);
     if (pool_.pop_free(pool, static_cast<uint8_t>(group), 1, &out[i]) == 0) {
       out[i] = victim(pool, quotas_.evictable(cls, pool));
+      look_ahead(pool, out[i]);
       evict(out[i]);
       pool_.take(out[i], static_cast<uint8_t>(group));
     }

@@ -28,8 +28,9 @@ BlockId Blocks::stale_head(uint32_t pool, uint64_t classes) {
 }
 
 Place Blocks::place_of(NodeId node) const {
-  return {class_of(tree_[node].ns), 0,
-          shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
+  const uint32_t cls = class_of(tree_[node].ns);
+  if (pool_.num_shelves() == 1) return {cls, 0, 0};
+  return {cls, 0, shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
 }
 
 void Blocks::shelve(BlockId id) { pool_.push_shelf(id, place_of(pool_[id].node)); }
@@ -42,7 +43,7 @@ void Blocks::detach_and_sort(BlockId id) {
   const NodeId node = pool_[id].node;
   const uint32_t group = pool_[id].group;
   tree_.detach(id);
-  if (shape_.policy->moves_fragments) find_fragments(node, group);
+  if (shape_.policy->moves_fragments && pool_.num_shelves() != 1) find_fragments(node, group);
 }
 
 // A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.

@@ -118,6 +118,7 @@ class BlockPool {
 
   // With several lists these replace push_lru, LruAppender and LruTaker.
   uint32_t num_lists() const { return num_lists_; }
+  uint32_t num_shelves() const { return num_shelves_; }
   bool has_shelves() const { return num_lists_ != 1; }
   size_t list_of(Place place) const {
     return (size_t{place.cls} * num_levels_ + place.level) * num_shelves_ + place.shelf;

@@ -81,7 +81,7 @@ Setup random_setup(Random& random) {
                                              : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
-  if (random.chance(45)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
+  if (random.chance(30)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   return setup;
 }
 
@@ -449,9 +449,9 @@ Op Generator::next(const World& world) {
       op.ns = namespaces_.empty() || random_.chance(30) ? 0 : namespaces_[random_.below(namespaces_.size())];
       op.group = random_.below(setup_.config.pools.size());
       const uint64_t size = world.model().pools[op.group].count;
-      op.number = random_.chance(25) ? 0 : random_.below(random_.chance(10) ? size + 2 : size / 2 + 1);
-      op.most = random_.chance(30) ? 0 : random_.between(op.number, size);
-      if (random_.chance(25)) op.most = op.number;  // a static split, or none if it is 0
+      op.number = random_.chance(25) ? 0 : random_.below(random_.chance(10) ? size + 2 : size / 3 + 1);
+      op.most = random_.chance(40) ? 0 : random_.between(std::max(op.number, size / 2), size);
+      if (random_.chance(15)) op.most = op.number;  // a static split, or none if it is 0
       if (random_.chance(3)) op.most = random_.below(size + 2);
       break;
     }
