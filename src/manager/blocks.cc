@@ -195,6 +195,13 @@ void Blocks::settle(BlockId id) {
   }
 }
 
+inline void Blocks::push_cached(BlockId id) {
+  if (pool_.has_shelves()) [[unlikely]]
+    shelve(id);
+  else
+    pool_.push_lru(id);
+}
+
 void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
   const Block& block = pool_[id];
   if (stale) {
@@ -202,28 +209,20 @@ void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
     free_held(id);
     return;
   }
-  if (quotas_.on()) [[unlikely]]
-    quotas_.cache_held(id, block.pool);
-  BlockId kept = id;
   if (block.next_copy != id) {
-    const BlockId other = tree_.idle_copy(id);
-    if (is_block(other)) {  // one idle copy is enough: the lowest, at the newest place
+    if (const BlockId other = tree_.idle_copy(id); is_block(other)) {  // one idle copy is enough
+      tree_.detach(id);
+      free_held(id);
       pool_.remove(other);
-      --namespaces_.cached(ns, block.pool);
-      if (quotas_.on()) [[unlikely]]
-        quotas_.free_cached(other, block.pool);
-      kept = raw(other) < raw(id) ? other : id;
-      const BlockId given_up = kept == id ? other : id;
-      tree_.detach(given_up);
-      pool_.push_free(given_up);
+      push_cached(other);
+      return;
     }
   }
-  if (pool_.has_shelves()) [[unlikely]]
-    shelve(kept);
-  else
-    pool_.push_lru(kept);
-  if (pool_[kept].next_copy != kept) tree_.make_idle(kept);
+  push_cached(id);
+  if (block.next_copy != id) tree_.make_idle(id);
   ++namespaces_.cached(ns, block.pool);
+  if (quotas_.on()) [[unlikely]]
+    quotas_.cache_held(id, block.pool);
 }
 
 void Blocks::settle_fenced(uint64_t step_id) {

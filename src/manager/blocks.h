@@ -268,6 +268,7 @@ class Blocks {
   BlockId stale_head(uint32_t pool, uint64_t classes);
   Place place_of(NodeId node) const;
   void shelve(BlockId id);
+  void push_cached(BlockId id);
   uint32_t num_missing(NodeId node) const;
   void find_fragments(NodeId node, uint32_t group);
   [[gnu::noinline]] void detach_and_sort(BlockId id);

@@ -31,6 +31,8 @@ class Checker {
     copies_in_progress();
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(lists(p));
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
+    KVC_CHECK(num_published_ == num_in_rings_, "%zu blocks are published, %zu are copies of a first one",
+              num_published_, num_in_rings_);
     KVC_TRY(nodes());
     for (uint32_t ns = 0; ns < num_namespaces; ++ns) KVC_TRY(namespace_of(ns));
     for (size_t p = 0; p < shape_.num_pools && s_.blocks.quotas().on(); ++p) KVC_TRY(shares(p));
@@ -253,10 +255,11 @@ class Checker {
   kvc_status copies(BlockId id) {
     const Block& block = pool_[id];
     KVC_CHECK(tree_.alive(block.node), "block %d hangs on a dead node", raw(id));
-    const BlockId lowest = tree_.block_of(block.node, block.group);
-    KVC_CHECK(is_block(lowest) && raw(lowest) <= raw(id), "block %d is lower than the lowest copy, %d",
-              raw(id), raw(lowest));
-    if (lowest != id) return KVC_OK;
+    const BlockId first = tree_.block_of(block.node, block.group);
+    KVC_CHECK(is_block(first) && tree_.in_ring(id), "block %d is not behind the first copy, %d", raw(id),
+              raw(first));
+    ++num_published_;
+    if (first != id) return KVC_OK;
     size_t idle = 0, count = 0;
     KVC_TRY(s_.each_copy(id, [&](BlockId copy) -> kvc_status {
       KVC_CHECK(
@@ -266,6 +269,7 @@ class Checker {
       idle += pool_[copy].list == List::kLru;
       return KVC_OK;
     }));
+    num_in_rings_ += count;
     KVC_CHECK(idle <= 1, "block %d has %zu idle copies", raw(id), idle);
     return KVC_OK;
   }
@@ -427,6 +431,7 @@ class Checker {
   Array<uint32_t> users_;
   Array<uint32_t> nodes_of_;  // per namespace
   Array<size_t> cached_;
+  size_t num_published_ = 0, num_in_rings_ = 0;
   uint64_t admitted_of_[BlockPool::kMaxClasses] = {};  // per class
 };
 

@@ -24,15 +24,11 @@ void add_namespace(const StateReader& state, uint32_t ns, DigestHash& out) {
     out.add(node.depth);
     out.add(content(state.tree().stale(node), node, state.tree().tokens(id), state.shape.block_size));
     for (size_t g = 0; g < state.shape.num_groups; ++g) {
-      uint64_t copies = 0;  // independent of the ring's order
-      const auto add_copy = [&](BlockId copy) {
-        DigestHash one;
-        one.add(static_cast<uint64_t>(raw(copy)));
-        copies += one.value();
-      };
-      if (const BlockId lowest = state.tree().block_of(id, g); is_block(lowest))
-        state.each_copy(lowest, add_copy);
-      out.add(copies);
+      uint64_t count = 0;
+      const auto add_copy = [&](BlockId copy) { out.add(static_cast<uint64_t>(raw(copy))), ++count; };
+      if (const BlockId first = state.tree().block_of(id, g); is_block(first))
+        state.each_copy(first, add_copy);
+      out.add(count);
     }
     if (state.tree().counts_uses()) out.add(state.tree().uses().of(id));
   });

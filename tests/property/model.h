@@ -240,7 +240,7 @@ class Model : public Rules {
     for (uint64_t j = text.tokens.size() / B; j > 0; --j)
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (auto at = positions.find(key(ns, text, j)); at != positions.end())
-          for (int b : std::set<int>(at->second[g]))
+          for (int b : std::vector<int>(at->second[g]))
             if (remove(pools[blocks_[b].pool].lru, b))
               detach(b), pools[blocks_[b].pool].free.push_back(b), ++*dropped, changed();
     return KVC_OK;

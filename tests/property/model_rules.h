@@ -142,7 +142,7 @@ class Rules {
     return out;
   }
   int copy_at(Positions::const_iterator at, size_t g) const {
-    return at == positions.end() || at->second[g].empty() ? -1 : *at->second[g].begin();
+    return at == positions.end() || at->second[g].empty() ? -1 : at->second[g].front();
   }
   Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups,
             uint64_t drop) const {
@@ -328,9 +328,14 @@ class Rules {
     Pool& pool = pools[blocks_[id].pool];
     if (!findable(id)) return detach(id), pool.free.push_back(id);
     int keep = id;
-    for (int other : std::set<int>(blocks_[id].at->second[blocks_[id].group]))
-      if (remove(pool.lru, other))
-        keep = std::min(id, other), detach(std::max(id, other)), pool.free.push_back(std::max(id, other));
+    std::vector<int>& copies = blocks_[id].at->second[blocks_[id].group];
+    for (int other : std::vector<int>(copies))
+      if (remove(pool.lru, other)) keep = other;
+    if (keep != id) {
+      detach(id), pool.free.push_back(id);
+    } else if (copies.front() != id) {
+      remove(copies, id), copies.insert(copies.begin() + 1, id);
+    }
     pool.lru.push_back(keep), blocks_[keep].came = pool.clock++,
                               blocks_[keep].cls = shares_.cls(blocks_[keep].payer);
     blocks_[keep].shelf = policies_.shelf(blocks_[keep].at->first, missing(blocks_[keep].at) > 0);
@@ -354,7 +359,7 @@ class Rules {
       for (auto& row : r.table)
         for (Cell& cell : row)
           if (cell.block == from) cell.block = to;
-    if (b.published) b.at->second[b.group].erase(from), b.at->second[b.group].insert(to);
+    if (b.published) std::replace(b.at->second[b.group].begin(), b.at->second[b.group].end(), from, to);
     blocks_[to] = b;
     b = Block{.pool = b.pool, .at = positions.end(), .owner = b.owner};
   }
@@ -362,14 +367,14 @@ class Rules {
     const auto [at, is_new] = positions.try_emplace(k, config_.groups.size());
     if (is_new) policies_.begin(k);
     const bool again = !at->second[g].empty();
-    at->second[g].insert(id), blocks_[id].published = true, blocks_[id].at = at;
+    at->second[g].push_back(id), blocks_[id].published = true, blocks_[id].at = at;
     if (!again) note(KVC_EVENT_STORED, id, g, at);
     return again;
   }
   void detach(int id) {
     Block& b = blocks_[id];
     if (!b.published) return;
-    b.published = false, b.at->second[b.group].erase(id);
+    b.published = false, remove(b.at->second[b.group], id);
     if (b.at->second[b.group].empty() && current(b.at->first)) note(KVC_EVENT_REMOVED, id, b.group, b.at);
     if (policies_.wants_fragments() && !config_.groups[b.group].window && b.at->second[b.group].empty() &&
         current(b.at->first) && missing(b.at) == 1)

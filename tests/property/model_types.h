@@ -53,7 +53,8 @@ struct Key {
   std::vector<Letter> prefix;
   auto operator<=>(const Key&) const = default;
 };
-using Positions = std::map<Key, std::vector<std::set<int>>>;  // per group the copies; kept while there is any
+using Positions =
+    std::map<Key, std::vector<std::vector<int>>>;  // per group the copies; kept while there is any
 
 constexpr int64_t kNobody = -2, kExternal = -1;
 struct Block {
