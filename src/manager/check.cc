@@ -256,8 +256,8 @@ class Checker {
     const Block& block = pool_[id];
     KVC_CHECK(tree_.alive(block.node), "block %d hangs on a dead node", raw(id));
     const BlockId first = tree_.block_of(block.node, block.group);
-    KVC_CHECK(is_block(first) && tree_.in_ring(id), "block %d is not behind the first copy, %d", raw(id),
-              raw(first));
+    KVC_CHECK(is_block(first) && pool_[first].node == block.node && tree_.in_ring(id),
+              "block %d is not behind the first copy, %d", raw(id), raw(first));
     ++num_published_;
     if (first != id) return KVC_OK;
     size_t idle = 0, count = 0;

@@ -76,6 +76,13 @@ bool Blocks::is_alone(const GroupTable* groups, size_t position) {
     if (is_block(id) && is_node(pool_[id].node)) node = pool_[id].node;
   }
   if (!is_node(node)) return true;  // nothing is published
+  if (tree_.stale(tree_[node])) {   // nobody finds it; how long what waits in LRU stays there, others decide
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      const BlockId id = groups[g].blocks.data[position];
+      if (is_block(id) && pool_[id].shared()) return false;
+    }
+    return true;
+  }
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     const BlockId id = tree_.block_of(node, g);
     if (!is_block(id)) continue;

@@ -61,8 +61,8 @@ Scene::~Scene() {
 
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
-            request_info, probe_info, device_info, update, backend_info, storage_info, key_metrics,
-            value_metrics, attention_info, estimate, found);
+            request_info, probe_info, quota_info, device_info, update, backend_info, storage_info,
+            key_metrics, value_metrics, attention_info, estimate, found);
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);

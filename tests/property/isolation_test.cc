@@ -24,6 +24,8 @@ void demand(kvc_status status, const char* what) {
   if (status != KVC_OK) give_up(what);
 }
 
+uint64_t present_seed = 0;  // of the pair of managers
+
 struct Shape {
   uint32_t block_size, num_groups, num_pools;
   uint64_t pool_blocks[2];
@@ -62,7 +64,7 @@ class Tenant {
   Items items();
   void compare(const char* what) {
     if (first_ == 0 && view_[0] != view_[1]) {
-      std::printf("after %s:\nalone:", what);
+      std::printf("--seed %llu, after %s:\nalone:", static_cast<unsigned long long>(present_seed), what);
       for (const uint64_t v : view_[0]) std::printf(" %llu", static_cast<unsigned long long>(v));
       std::printf("\nwith others:");
       for (const uint64_t v : view_[1]) std::printf(" %llu", static_cast<unsigned long long>(v));
@@ -450,7 +452,8 @@ int main(int argc, char** argv) {
   }
   uint64_t made = 0, pairs = 0;
   for (; made < operations; ++pairs) {
-    made += run(seed + pairs, 3000);
+    present_seed = seed + pairs;
+    made += run(present_seed, 3000);
   }
   std::printf("%llu calls on %llu pairs of managers: no answer to one tenant depends on the other\n",
               static_cast<unsigned long long>(made), static_cast<unsigned long long>(pairs));

@@ -125,6 +125,9 @@ class Rules {
     for (const auto& row : r.table)
       if (const int b = row[j].block; b >= 0 && blocks_[b].published) {
         const auto at = blocks_[b].at;
+        if (!current(at->first))
+          return std::none_of(r.table.begin(), r.table.end(),
+                              [&](auto& own) { return own[j].block >= 0 && holds(own[j].block) > 1; });
         for (size_t g = 0; g < r.table.size(); ++g)
           for (const int copy : at->second[g])
             if (copy != r.table[g][j].block || holds(copy) > 1) return false;
