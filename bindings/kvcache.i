@@ -155,6 +155,7 @@ KVC_STRUCT(kvc_request_info)
 KVC_STRUCT(kvc_probe_info)
 KVC_STRUCT(kvc_block_info)
 KVC_STRUCT(kvc_pool_info)
+KVC_STRUCT(kvc_quota_info)
 KVC_STRUCT(kvc_stats)
 KVC_STRUCT(kvc_step_limits)
 KVC_STRUCT(kvc_storage_config)
@@ -303,4 +304,5 @@ KVC_STRUCT(kvc_memory_estimate)
 %include <kvcache/storage.h>
 %include <kvcache/attention.h>
 %include <kvcache/model.h>
+%include <kvcache/quota.h>
 %include <kvcache.h>

@@ -613,8 +613,8 @@ typedef struct kvc_probe_info {
   /** Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds
    *  included, the watermark not. Use `fits` to decide. */
   uint64_t blocks_needed;
-  uint64_t
-      blocks_available; /**< Free and evictable blocks of that pool; with quotas those that it may take. */
+  /** Free and evictable blocks of that pool; with quotas those that it may take. */
+  uint64_t blocks_available;
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
   /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA.
    */

@@ -50,6 +50,7 @@ RECORDS = {
     "Stats": ("kvc_stats", "Counters since creation and gauges"),
     "ProbeInfo": ("kvc_probe_info", "What would hit, and whether the prompt fits"),
     "PoolInfo": ("kvc_pool_info", "Blocks of a pool by state; the states sum to num_blocks"),
+    "QuotaInfo": ("kvc_quota_info", "The share of a namespace in one pool"),
     "BlockInfo": ("kvc_block_info", "State of one block"),
     "Properties": ("kvc_properties", "Configuration of a manager, with defaults filled in"),
     "RequestInfo": ("kvc_request_info", "State of a request"),
@@ -68,7 +69,7 @@ WORDS = {
     "kvc_attention_launch.plan_bytes": "bytes of Launch.plan", "kvc_attention_launch.workspace_bytes": "bytes of Launch.workspace",
     "kvc_attention_launch": "Launch", "kvc_attention.": "", "kvc_step": "Step", "in kvc_manager_config": "configured", "KVC_BLOCK_*": "BlockState",
     "KVC_DEVICE_*": "DeviceFlags", "KVC_DEVICE_": "DeviceFlags.", "KVC_MEMORY_*": "MemoryKind", "KVC_REQUEST_*": "RequestFlags",
-    "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "this library": "the library",
+    "KVC_REQUEST_": "RequestFlags.", "KVC_ERROR_": "", "kvc_stats": "Stats", "UINT64_MAX": "2**64 - 1", "this library": "the library",
 }
 FIELD = re.compile(r"(?:/\*\*(?!<)(?P<before>.*?)\*/\s*)?(?P<field>[A-Za-z_][^;/]*);(?:[ \t]*/\*\*<(?P<after>.*?)\*/)?", re.S)
 # Fields of records that are members of an enumeration, or truth values.

@@ -35,10 +35,10 @@ kvc_status Blocks::check_share(const Demand& demand, uint32_t ns, uint64_t water
   note_shortage(demand.blocks[pool] + watermark - left);
   return fail(
       KVC_ERROR_OVER_QUOTA,
-      "%s needs %llu blocks of pool %zu (watermark %llu included); namespace %llu holds %llu of at most "
+      "%s needs %llu blocks of pool %zu (watermark %llu included); the namespace holds %llu of at most "
       "%llu (%llu fenced): free or preempt its requests, or raise max_blocks of its quota",
-      who, ull(demand.blocks[pool] + watermark), pool, ull(watermark), ull(namespaces_.id(ns)),
-      ull(share.held), ull(share.max), ull(share.fenced));
+      who, ull(demand.blocks[pool] + watermark), pool, ull(watermark), ull(share.held), ull(share.max),
+      ull(share.fenced));
 }
 
 // At its maximum a namespace evicts its own blocks, so that its cache costs nobody else anything.
@@ -83,9 +83,9 @@ kvc_status Blocks::check_publication(uint32_t ns, const int32_t* blocks, size_t 
     const Quotas::Share& share = quotas_.share(cls, p);
     if (coming[p] > share.left()) {
       return fail(KVC_ERROR_OVER_QUOTA,
-                  "%llu blocks of pool %zu come to namespace %llu, which holds %llu of at most %llu: free or "
+                  "%llu blocks of pool %zu come to a namespace that holds %llu of at most %llu: free or "
                   "preempt its requests, or raise max_blocks of its quota",
-                  ull(coming[p]), p, ull(namespaces_.id(ns)), ull(share.held), ull(share.max));
+                  ull(coming[p]), p, ull(share.held), ull(share.max));
     }
     if (of_others[p] > pool_.counts(p).available() - quotas_.lacking(p)) {
       return fail(KVC_ERROR_NO_SPACE,

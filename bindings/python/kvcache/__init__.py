@@ -19,13 +19,13 @@ from . import _native, errors
 from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, MemoryKind, Plane, RequestFlags, RopeScaling, Status,
                         StorageFlags)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
-                     LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, UnsupportedError)
+                     LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
 from .manager import Group, Manager, PendingWork
 from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
 from .records import (AttentionInfo, BackendInfo, BlockInfo, DeviceInfo, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics, RequestInfo,
-                      Stats)
+                      QuotaInfo, Stats)
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .step import Step
@@ -72,8 +72,8 @@ __all__ = [
     "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "DEFAULT_NAMESPACE",
     "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "Group", "InternalError",
     "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
-    "Properties", "QuantMetrics", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Stats", "Status",
+    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "OverQuotaError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
+    "Properties", "QuantMetrics", "QuotaInfo", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Stats", "Status",
     "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "apply_rope", "build_info", "dequantize", "device_info", "errors",
     "find_model", "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports",
     "tree_mask",

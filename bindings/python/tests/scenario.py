@@ -8,13 +8,14 @@ import kvcache
 
 class Runner:
     policy = {}
+    quotas = 0
 
     def line_policy(self, number, percent, history):
         self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
 
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, **self.policy)
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, max_quotas=self.quotas, **self.policy)
         self.step = kvcache.Step(self.m, 8, 8, 16, max_rows=8, max_admissions=4, max_prompt_tokens=160)
         self.requests, self.namespaces, self.pins, self.reader = {}, {}, {}, self.m.events()
 
@@ -33,6 +34,15 @@ class Runner:
 
     def line_close(self, name):
         kvcache.Namespace(self.m, self.namespace(name)).close()
+
+    def line_quotas(self, count):
+        self.quotas = count
+
+    def line_quota(self, name, pool, least, most):
+        self.m.set_quota(self.namespace(name), pool, min_blocks=least, max_blocks=most)
+
+    def line_share(self, name, pool):
+        return self.m.quota_info(self.namespace(name), pool)
 
     def line_reset(self, name):
         self.m.reset(self.namespace(name))
