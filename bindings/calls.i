@@ -19,6 +19,7 @@ KVC_INSTEAD(kvc_manager_publish_blocks, publish_blocks)
 KVC_INSTEAD(kvc_manager_export_tables, export_tables)
 KVC_INSTEAD(kvc_manager_export_slots, export_slots)
 KVC_INSTEAD(kvc_manager_take_pending, take_pending)
+KVC_INSTEAD(kvc_manager_rebuild, rebuild)
 KVC_INSTEAD(kvc_manager_poll_events, poll_events)
 KVC_INSTEAD(kvc_manager_list_prefixes, list_prefixes)
 KVC_INSTEAD(kvc_manager_step, run_step)
@@ -82,6 +83,14 @@ static kvc_status take_pending(kvc_manager *m, kvc_block_copy *copies, size_t ca
   kvc_pending_work work = {sizeof work, copies, capacity, 0, zero_blocks, zero_capacity, 0};
   const kvc_status status = kvc_manager_take_pending(m, &work);
   *num_copies = work.num_copies, *num_zero_blocks = work.num_zero_blocks;
+  return status;
+}
+
+static kvc_status rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_token_copy *copies, size_t capacity, kvc_namespace_pair *pairs,
+                          size_t pair_capacity, kvc_manager **manager, size_t *num_copies, size_t *num_pairs) {
+  kvc_rebuild work = {sizeof work, copies, capacity, 0, pairs, pair_capacity, 0, 0};
+  const kvc_status status = kvc_manager_rebuild(m, config, &work, manager);
+  *num_copies = work.num_copies, *num_pairs = work.num_namespaces;
   return status;
 }
 

@@ -55,6 +55,9 @@ KVC_IN_RECORDS(kvc_extra_key, keys, num_keys)
 KVC_IN_RECORDS(kvc_block_copy, copies, num_copies)
 KVC_OUT_RECORDS(kvc_block_copy, copies, capacity)
 KVC_OUT_RECORDS(kvc_block_copy, moves, capacity)
+KVC_IN_RECORDS(kvc_token_copy, copies, num_copies)
+KVC_OUT_RECORDS(kvc_token_copy, copies, capacity)
+KVC_OUT_RECORDS(kvc_namespace_pair, pairs, pair_capacity)
 KVC_OUT_RECORDS(kvc_run, runs, capacity)
 KVC_OUT_RECORDS(kvc_event, events, capacity)
 KVC_IN_RECORDS(char, json, size)
@@ -128,6 +131,7 @@ KVC_RESULT(uint32_t, num_devices)
 KVC_RESULT(size_t, num_evicted)
 KVC_RESULT(size_t, num_copies)
 KVC_RESULT(size_t, num_zero_blocks)
+KVC_RESULT(size_t, num_pairs)
 KVC_RESULT(size_t, count)
 
 // ---- objects: made by the create functions, destroyed with their owner in the language ------------
@@ -190,6 +194,9 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_extra_key;
 %ignore kvc_block_copy;
 %ignore kvc_table_change;
+%ignore kvc_token_copy;
+%ignore kvc_namespace_pair;
+%ignore kvc_rebuild;
 %ignore kvc_run;
 %ignore kvc_manager_config::allocator;
 %ignore kvc_manager_config::log;
@@ -306,3 +313,4 @@ KVC_STRUCT(kvc_memory_estimate)
 %include <kvcache/model.h>
 %include <kvcache/quota.h>
 %include <kvcache.h>
+%include <kvcache/rebuild.h>

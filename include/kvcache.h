@@ -980,5 +980,6 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/device.h>
 #include <kvcache/model.h>
 #include <kvcache/quota.h>
+#include <kvcache/rebuild.h>
 
 #endif /* KVCACHE_H */

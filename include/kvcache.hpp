@@ -22,6 +22,7 @@
 #include <kvcache.h>
 
 #include <kvcache/types.hpp>
+#include <vector>
 
 namespace kvc {
 inline namespace cpp {
@@ -131,6 +132,8 @@ struct Pending {
   Span<int32_t> zero_blocks;    ///< To clear after them.
 };
 
+struct Rebuilt;
+
 /// The block manager; move-only. Any thread may call any function.
 class Manager {
  public:
@@ -202,6 +205,8 @@ class Manager {
   kvc_quota_info quota(uint64_t namespace_id, uint32_t p = 0) const {
     return ask<kvc_quota_info>(kvc_manager_quota_info, get(), namespace_id, p);
   }
+  /// A manager of another configuration that has what this one has cached (kvc_manager_rebuild).
+  Rebuilt rebuild(const kvc_manager_config& config) const;
   /// As kvc_manager_stats, and so on.
   ///@{
   kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, get()); }
@@ -212,8 +217,34 @@ class Manager {
   void verify() const { check(kvc_manager_check(get())); }  ///< Throws KVC_ERROR_CORRUPT if it is.
 
  private:
-  Owner<kvc_manager, kvc_manager_destroy> m_;
+  using Owned = Owner<kvc_manager, kvc_manager_destroy>;
+  explicit Manager(Owned m) noexcept : m_(std::move(m)) {}
+  Owned m_;
 };
+
+/// Result of Manager::rebuild.
+struct Rebuilt {
+  Manager manager;                             ///< The new one.
+  std::vector<kvc_token_copy> copies;          ///< To execute before it admits a request.
+  std::vector<kvc_namespace_pair> namespaces;  ///< Old and new ids.
+};
+
+inline Rebuilt Manager::rebuild(const kvc_manager_config& config) const {
+  auto work = make<kvc_rebuild>();
+  kvc_manager* made = nullptr;
+  std::vector<kvc_token_copy> copies;
+  std::vector<kvc_namespace_pair> namespaces;
+  kvc_status status = kvc_manager_rebuild(get(), &config, &work, &made);
+  while (status == KVC_ERROR_BUFFER_TOO_SMALL) {
+    copies.resize(work.num_copies), namespaces.resize(work.num_namespaces);
+    work.copies = copies.data(), work.copy_capacity = copies.size();
+    work.namespaces = namespaces.data(), work.namespace_capacity = namespaces.size();
+    status = kvc_manager_rebuild(get(), &config, &work, &made);
+  }
+  check(status);
+  copies.resize(work.num_copies), namespaces.resize(work.num_namespaces);
+  return {Manager(Owned(made)), std::move(copies), std::move(namespaces)};
+}
 
 /// An engine step (kvc_step) with its arrays, for any number of runs; the block tables stay between runs. Set
 /// the counts by `->`, fill the arrays of array(), then run(). run() throws if the call fails; each item has

@@ -83,6 +83,11 @@ type Request uint64
 
 // New creates a manager. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
 func New(config Config) (*Manager, error) {
+	return create(config, native.Kvc_manager_create)
+}
+
+// create makes a manager by a call that takes its configuration and writes its address.
+func create(config Config, call func(config *byte, address *uintptr) error) (*Manager, error) {
 	// In C memory, because it points to arrays.
 	c := (*C.kvc_manager_config)(C.calloc(1, C.sizeof_kvc_manager_config))
 	defer C.free(unsafe.Pointer(c))
@@ -139,7 +144,7 @@ func New(config Config) (*Manager, error) {
 		return nil, invalid("Memory is set and Model is nil; set both, or NumBlocks")
 	}
 	var address uintptr
-	if err := native.Kvc_manager_create(asByte(c), &address); err != nil {
+	if err := call(asByte(c), &address); err != nil {
 		return nil, err
 	}
 	m := &Manager{c: address}

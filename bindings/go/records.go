@@ -83,6 +83,17 @@ type ExtraKey struct {
 // BlockCopy says: copy the contents of block Source to block Destination.
 type BlockCopy struct{ Source, Destination int32 }
 
+// TokenCopy says: copy NumTokens tokens of a group from Offset on in block Source of the old memory to NewOffset on in block Destination of the
+// new one.
+type TokenCopy struct {
+	Group                        uint32
+	Source, Destination          int32
+	Offset, NewOffset, NumTokens uint32
+}
+
+// namespacePair is kvc_namespace_pair.
+type namespacePair struct{ oldID, newID uint64 }
+
 // TableChange says that BlockTables[Group][Row][Column] became Block.
 type TableChange struct{ Group, Row, Column, Block int32 }
 
@@ -91,6 +102,7 @@ var sizesInC = map[string]uintptr{
 	"Stats": C.sizeof_kvc_stats, "RequestInfo": C.sizeof_kvc_request_info, "ProbeInfo": C.sizeof_kvc_probe_info,
 	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "Properties": C.sizeof_kvc_properties,
 	"Event": C.sizeof_kvc_event, "ExtraKey": C.sizeof_kvc_extra_key, "BlockCopy": C.sizeof_kvc_block_copy,
+	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,
 	"Metrics": C.sizeof_kvc_quant_metrics, "MemoryEstimate": C.sizeof_kvc_memory_estimate, "Run": C.sizeof_kvc_run,
 }

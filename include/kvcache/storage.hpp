@@ -16,6 +16,7 @@
 /// it, a stream for the work enqueued in it.
 
 #include <kvcache/attention.h>
+#include <kvcache/rebuild.h>
 #include <kvcache/storage.h>
 
 #include <kvcache/device.hpp>
@@ -62,6 +63,9 @@ class Storage {
   }
   void copy(Copies c, const Stream& s = {}) {
     check(kvc_storage_copy_blocks(get(), c.data(), c.size(), s.get()));
+  }
+  void copy_tokens(const Storage& from, Span<const kvc_token_copy> c) {
+    check(kvc_storage_copy_tokens(from.get(), get(), c.data(), c.size()));
   }
   void zero(Blocks b, const Stream& s = {}) {
     check(kvc_storage_zero_blocks(get(), b.data(), b.size(), s.get()));

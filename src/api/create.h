@@ -10,5 +10,7 @@ namespace kvc {
 
 // The config's allocator replaces the Env's.
 kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager** manager);
+kvc_status rebuild_manager(kvc_manager* old, const kvc_manager_config* config, Env env, kvc_rebuild* rebuild,
+                           kvc_manager** manager);
 
 }  // namespace kvc

@@ -137,6 +137,7 @@ KVC_FIRST_SIZE(kvc_model, 248);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
 KVC_FIRST_SIZE(kvc_memory_query, 88);
 KVC_FIRST_SIZE(kvc_memory_estimate, 120);
+KVC_FIRST_SIZE(kvc_rebuild, 64);
 #undef KVC_FIRST_SIZE
 
 template <typename T>

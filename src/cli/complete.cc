@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/library.h"
+#include "cli/replay.h"
 #include "cli/usage.h"
 
 namespace kvcli {
@@ -26,8 +27,10 @@ Words values(const CLI::Option& option) {
   Words found = choices(option);
   const std::string name = option.get_name();
   if (!found.empty()) return found;
-  if (name == "MODEL") found = model_names();
-  if (name == "MODEL" || name == "TRACE" || name == "--output") found.emplace_back(":files");
+  if (name == "MODEL" || name == "--model") found = model_names();
+  if (name == "--policies") found = policy_names();
+  if (name == "MODEL" || name == "--model" || name == "TRACE" || name == "--output")
+    found.emplace_back(":files");
   return found;
 }
 

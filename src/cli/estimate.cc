@@ -47,19 +47,6 @@ kvc_model read_config(const std::string& path) {
   return model;
 }
 
-/// Presets win over files of the same name; "./" names such a file.
-kvc_model find_model(const std::string& name) {
-  auto model = make<kvc_model>();
-  const kvc_status status = kvc_model_find(name.c_str(), &model);
-  if (status == KVC_OK) return model;
-  if (status != KVC_ERROR_NOT_FOUND) check(status);
-  std::string text = kvc_last_error();
-  text.erase(std::min(text.find("; kvc_"), text.size()));  // a call that lists all, where no name is near
-  std::error_code ignored;
-  if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_config(name);
-  throw InputError(text + "; list all with `kvcache models`, or give the path of a config.json");
-}
-
 /// The rules of kvc_estimate_memory for types and scales, in the words of the command line.
 void check_scales(const EstimateOptions& options, const kvc_model& model) {
   const std::string& dtype = options.dtype;
@@ -93,14 +80,6 @@ void check_scales(const EstimateOptions& options, const kvc_model& model) {
          tokens + "; it must divide --block-size, " + std::to_string(options.block_size));
   refuse(options.asymmetric && !integer && options.scale_group == 0,
          "--asymmetric is given, but fp8 has scales in blocks only with --scale-group; give both or neither");
-}
-
-kvc_memory_estimate estimate_of(const kvc_memory_query& query) {
-  auto estimate = make<kvc_memory_estimate>();
-  const kvc_status status = kvc_estimate_memory(&query, &estimate);
-  if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(std::string("estimate: ") + kvc_last_error());
-  check(status);
-  return estimate;
 }
 
 /// In the largest unit that gives at least 1.
@@ -213,6 +192,27 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
 }
 
 }  // namespace
+
+/// Presets win over files of the same name; "./" names such a file.
+kvc_model find_model(const std::string& name) {
+  auto model = make<kvc_model>();
+  const kvc_status status = kvc_model_find(name.c_str(), &model);
+  if (status == KVC_OK) return model;
+  if (status != KVC_ERROR_NOT_FOUND) check(status);
+  std::string text = kvc_last_error();
+  text.erase(std::min(text.find("; kvc_"), text.size()));  // a call that lists all, where no name is near
+  std::error_code ignored;
+  if (name.ends_with(".json") || std::filesystem::exists(name, ignored)) return read_config(name);
+  throw InputError(text + "; list all with `kvcache models`, or give the path of a config.json");
+}
+
+kvc_memory_estimate estimate_of(const kvc_memory_query& query) {
+  auto estimate = make<kvc_memory_estimate>();
+  const kvc_status status = kvc_estimate_memory(&query, &estimate);
+  if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(std::string("estimate: ") + kvc_last_error());
+  check(status);
+  return estimate;
+}
 
 uint64_t parse_bytes(const std::string& text) {
   const auto fail = [&] [[noreturn]] () {

@@ -2,6 +2,8 @@
 // `kvcache models` and `kvcache estimate`: the presets, and the memory of a model's KV cache.
 #pragma once
 
+#include <kvcache.h>
+
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -26,6 +28,12 @@ struct EstimateOptions {
 /// Parses "24GiB", "1.5 GB" or "4096": a number and a unit (B; KB, MB, GB, TB of 1000; KiB, ... of 1024;
 /// upper and lower case are equal). Throws InputError.
 uint64_t parse_bytes(const std::string& text);
+
+/// A preset, or the model of a config.json or its folder. Throws InputError.
+kvc_model find_model(const std::string& name);
+
+/// Throws InputError for a question that has no answer.
+kvc_memory_estimate estimate_of(const kvc_memory_query& query);
 
 /// Throws InputError if there is no such model or an option is out of range.
 void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& out);

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cli/advise_options.h"
 #include "cli/bench.h"
 #include "cli/bench_options.h"
 #include "cli/complete.h"
@@ -44,6 +45,7 @@ struct Arguments {
   std::string output = "-";
   ReplayOptions replay;
   EstimateOptions estimate;
+  AdviseOptions advise;
   BenchOptions bench;
   std::vector<std::string> backends;
 };
@@ -55,18 +57,23 @@ void add_info(CLI::App& app, Arguments& args) {
   info->add_flag("--json", args.json, "Print JSON");
 }
 
+/// Which requests a command replays.
+void add_trace(CLI::App& command, Arguments& args) {
+  command.footer("Give either TRACE or --generate.");
+  CLI::Option* trace = command.add_option("TRACE", args.trace, "Mooncake JSONL file; - is standard input");
+  CLI::Option* generate = command.add_flag("--generate", args.generate, "Replay a synthetic trace");
+  trace->excludes(generate);
+  command.add_option("--seed", args.seed, "Seed of the synthetic trace")
+      ->needs(generate)
+      ->capture_default_str();
+  add_number(command, "--requests", args.requests,
+             "Replay only the first N requests [all; 2000 with --generate]", UINT32_MAX);
+}
+
 void add_replay(CLI::App& app, Arguments& args) {
   CLI::App* replay =
       app.add_subcommand("replay", "Replay a trace as an engine would, and measure hits and time");
-  replay->footer("Give either TRACE or --generate.");
-  CLI::Option* trace = replay->add_option("TRACE", args.trace, "Mooncake JSONL file; - is standard input");
-  CLI::Option* generate = replay->add_flag("--generate", args.generate, "Replay a synthetic trace");
-  trace->excludes(generate);
-  replay->add_option("--seed", args.seed, "Seed of the synthetic trace")
-      ->needs(generate)
-      ->capture_default_str();
-  add_number(*replay, "--requests", args.requests,
-             "Replay only the first N requests [all; 2000 with --generate]", UINT32_MAX);
+  add_trace(*replay, args);
   add_number(*replay, "--block-size", args.replay.block_size, "Tokens per block", kMaxBlockSize)
       ->capture_default_str();
   add_number(*replay, "--num-blocks", args.replay.num_blocks, "Blocks of the pool", kMaxBlocks)
@@ -89,6 +96,14 @@ void add_replay(CLI::App& app, Arguments& args) {
                  "As --verify, but with keys and values that go through a storage")
       ->each([&args](const std::string&) { args.replay.verify = true; });
   replay->add_flag("--json", args.json, "Print JSON");
+}
+
+void add_advise(CLI::App& app, Arguments& args) {
+  CLI::App* advise =
+      app.add_subcommand("advise", "Replay a trace with many settings in equal memory, and choose one");
+  add_trace(*advise, args);
+  add_advise_options(*advise, args.advise);
+  advise->add_flag("--json", args.json, "Print JSON");
 }
 
 void add_generate(CLI::App& app, Arguments& args) {
@@ -144,9 +159,10 @@ void add_bench(CLI::App& app, Arguments& args) {
   bench->add_flag("--json", args.json, "Print JSON");
 }
 
-Trace load_trace(const Arguments& args) {
+Trace load_trace(const Arguments& args, const char* command) {
   if (!args.generate) {
-    if (args.trace.empty()) throw InputError("replay: no trace; give a trace file or --generate");
+    if (args.trace.empty())
+      throw InputError(std::string(command) + ": no trace; give a trace file or --generate");
     return read_trace(args.trace, args.requests);
   }
   const uint64_t requests = args.requests == 0 ? kDefaultRequests : args.requests;
@@ -159,7 +175,7 @@ Trace load_trace(const Arguments& args) {
 
 void check_policy(const ReplayOptions& options) {
   const double weight = options.policy_weight;
-  const double most = options.policy == "frequency" ? 1000 : options.policy == "fragmentation" ? 1 : 0;
+  const double most = most_policy_weight(options.policy);
   if (weight >= 0 && weight <= most) return;  // NaN is not.
   throw InputError("--policy-weight is " + number_text(weight) + "; with --policy " + options.policy +
                    " it is 0 to " + number_text(most) +
@@ -168,13 +184,18 @@ void check_policy(const ReplayOptions& options) {
 
 int run_replay(const Arguments& args) {
   check_policy(args.replay);
-  const Trace trace = load_trace(args);
+  const Trace trace = load_trace(args, "replay");
   const ReplayResult result = replay(trace, args.replay);
   (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);
   if (result.right()) return kExitOk;
   std::cerr << "kvcache: " << result.wrong_hits << " wrong hits and " << result.wrong_writes
             << " wrong writes: the library has a defect; please report it\n";
   return kExitFailure;
+}
+
+int run_advise(const Arguments& args) {
+  print_advice(args.advise, advise(load_trace(args, "advise"), args.advise), args.json, std::cout);
+  return kExitOk;
 }
 
 int run_generate(const Arguments& args) {
@@ -199,6 +220,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "kvcache " + version_text(kvc_version()), "Print the version and exit");
   add_info(app, args);
   add_replay(app, args);
+  add_advise(app, args);
   add_generate(app, args);
   add_models(app, args);
   add_estimate(app, args);
@@ -213,6 +235,7 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;  // Help ends here too, with 0.
   }
   if (app.got_subcommand("replay")) return run_replay(args);
+  if (app.got_subcommand("advise")) return run_advise(args);
   if (app.got_subcommand("generate")) return run_generate(args);
   if (app.got_subcommand("bench"))
     return print_bench(args.bench, args.json, std::cout) ? kExitOk : kExitFailure;

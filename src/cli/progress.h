@@ -26,7 +26,8 @@ inline std::string time_left(uint64_t done, uint64_t total, double passed) {
 
 class Progress {
  public:
-  explicit Progress(uint64_t total) : total_(total), visible_(isatty(STDERR_FILENO) != 0) {}
+  explicit Progress(uint64_t total, bool wanted = true)
+      : total_(total), visible_(wanted && isatty(STDERR_FILENO) != 0) {}
   ~Progress() {
     if (drawn_) std::fputs("\r\033[K", stderr);
   }

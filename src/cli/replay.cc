@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <optional>
 
 #include "cli/library.h"
@@ -37,10 +38,12 @@ struct Live {
   uint32_t index;
   uint32_t produced;
   uint32_t num_outputs;
-  uint32_t length;  // Known tokens.
-  int32_t row;      // Of the block tables.
+  uint32_t length;    // Known tokens.
+  int32_t row;        // Of the block tables.
+  uint32_t todo = 0;  // Tokens of its prompt that are not computed yet.
 
   bool finished() const { return produced == num_outputs; }
+  uint32_t computed() const { return length - todo; }
 };
 
 class Replay {
@@ -52,10 +55,13 @@ class Replay {
   Waiting* head();
   void admit_round();
   bool admit(Waiting& waiting);
+  bool prefill_round();
+  void compute_chunk(Live& request);
   void commit_prompt(const Live& request);
   void commit(const Live& request, Stopwatch& watch);
   void decode_round();
   void extend(std::span<const size_t> items);
+  uint64_t take_youngest();
   void preempt_youngest();
   void settle();
   void forget(const Live& request);
@@ -67,12 +73,15 @@ class Replay {
   uint64_t blocks_of(uint64_t tokens) const {
     return (tokens + options_.block_size - 1) / options_.block_size;
   }
+  bool fits(uint64_t tokens) const;
+  size_t num_groups() const { return std::max<size_t>(options_.groups.size(), 1); }
   kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, manager_.get()); }
   std::span<const int32_t> export_table(uint64_t request, uint64_t max_tokens);
 
   const Trace& trace_;
   const ReplayOptions options_;
-  uint64_t usable_blocks_ = 0;
+  std::vector<uint64_t> pool_blocks_;  // Usable ones.
+  uint64_t usable_blocks_ = 0;         // Their sum.
   Manager manager_;
   std::optional<StepCall> step_;
   std::optional<Oracle> oracle_;
@@ -98,7 +107,11 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
     longest = std::max<uint64_t>(longest, uint64_t{request.input_length} + request.num_outputs());
   }
   auto config = make<kvc_manager_config>();
-  config.num_blocks = options.num_blocks;
+  config.num_blocks = options.pools.empty() ? options.num_blocks : 0;
+  config.groups = options.groups.data();
+  config.num_groups = options.groups.size();
+  config.pools = options.pools.data();
+  config.num_pools = options.pools.size();
   config.block_size = options.block_size;
   config.max_requests = uint64_t{options.concurrency} + 1;  // Live ones, and one that waits.
   config.max_request_tokens = longest;
@@ -107,8 +120,10 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.policy_weight = options.policy_weight;
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
 
-  const auto pool = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), 0u);
-  usable_blocks_ = pool.num_blocks;
+  for (uint32_t p = 0; p < std::max<size_t>(options.pools.size(), 1); ++p) {
+    pool_blocks_.push_back(ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), p).num_blocks);
+    usable_blocks_ += pool_blocks_.back();
+  }
   result_.policy_weight = ask<kvc_properties>(kvc_manager_properties, manager_.get()).policy_weight;
 
   const uint64_t row_stride = options.maintain_tables ? std::min(blocks_of(longest), usable_blocks_) : 0;
@@ -119,11 +134,12 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
 }
 
 ReplayResult Replay::run() {
-  Progress progress(trace_.requests.size());
+  Progress progress(trace_.requests.size(), options_.progress);
   while (head() != nullptr || !live_.empty()) {
     const bool admitting = live_.size() < options_.concurrency && head() != nullptr;
     if (any_finished_ || (admitting && any_block_filled_)) settle();
-    admit_round();
+    const bool preempted = options_.chunk != 0 && prefill_round();
+    if (!preempted) admit_round();  // else the youngest would come back at once
     if (!live_.empty()) decode_round();
     progress.update(next_, live_.size());
   }
@@ -131,12 +147,26 @@ ReplayResult Replay::run() {
   return result_;
 }
 
+/// Whether a request of so many tokens, alone in the pools, always finds its blocks. A group with a window
+/// holds the blocks of kvc_memory_estimate.window_blocks.
+bool Replay::fits(uint64_t tokens) const {
+  std::vector<uint64_t> needed(pool_blocks_.size());
+  const uint64_t all = blocks_of(tokens);
+  if (options_.groups.empty()) needed[0] = all;
+  for (const kvc_group_config& group : options_.groups) {
+    const bool whole = group.kind == KVC_GROUP_FULL || options_.chunk == 0;
+    const uint64_t window = std::max<uint64_t>(group.window_tokens, 2);
+    needed[group.pool] += whole ? all : std::min(all, blocks_of(window + options_.chunk - 2) + 1);
+  }
+  return std::ranges::equal(needed, pool_blocks_, std::less_equal<>());
+}
+
 /// The next request to admit, or null. Skips requests that can never fit.
 Waiting* Replay::head() {
   while (queue_.empty() && next_ < trace_.requests.size()) {
     const auto index = static_cast<uint32_t>(next_++);
     const TraceRequest& request = trace_.requests[index];
-    if (blocks_of(uint64_t{request.input_length} + request.num_outputs()) > usable_blocks_) {
+    if (!fits(uint64_t{request.input_length} + request.num_outputs())) {
       ++result_.rejected;
       result_.rejected_tokens += request.input_length;
     } else {
@@ -166,6 +196,7 @@ bool Replay::admit(Waiting& waiting) {
 
   auto config = make<kvc_request_config>();
   config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
+  config.slots = std::min(options_.chunk, length);
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
@@ -186,6 +217,8 @@ bool Replay::admit(Waiting& waiting) {
   live_.push_back(
       {waiting.id, waiting.index, waiting.produced, request.num_outputs(), length, free_rows_.back()});
   free_rows_.pop_back();
+  live_.back().todo = length - static_cast<uint32_t>(cached);
+  compute_chunk(live_.back());
   if (!waiting.readmission) {
     result_.prompt_tokens += length;
     result_.cached_tokens += cached;
@@ -197,6 +230,43 @@ bool Replay::admit(Waiting& waiting) {
   return true;
 }
 
+/// Counts the next tokens of a prompt as computed.
+void Replay::compute_chunk(Live& request) {
+  const uint32_t count = options_.chunk == 0 ? request.todo : std::min(request.todo, options_.chunk);
+  request.todo -= count;
+  result_.computed_tokens += count;
+  ++result_.prompt_steps;
+}
+
+/// Computes one more chunk of each prompt that is not whole yet. Without space for it the youngest request
+/// goes; true if one did.
+bool Replay::prefill_round() {
+  const uint64_t before = result_.preemptions;
+  step_->retire(manager_.get());
+  for (size_t i = 0; i < live_.size(); ++i) {
+    while (i < live_.size() && live_[i].todo != 0) {
+      Live& request = live_[i];
+      const uint64_t capacity = request.computed() + std::min(request.todo, options_.chunk);
+      prompt_watch_.start();
+      kvc_status status = kvc_manager_reserve_tokens(manager_.get(), request.id, capacity);
+      prompt_watch_.stop();
+      if (status == KVC_OK) {
+        compute_chunk(request);
+        commit_prompt(request);
+        break;
+      }
+      if (status != KVC_ERROR_NO_SPACE) check(status);
+      ++result_.failed_allocations;
+      const uint64_t youngest = take_youngest();
+      release_watch_.start();
+      status = kvc_manager_free_request(manager_.get(), youngest);
+      release_watch_.stop();
+      check(status);
+    }
+  }
+  return result_.preemptions != before;
+}
+
 void Replay::commit_prompt(const Live& request) {
   if (oracle_) oracle_->write_uncached(request.index);
   commit(request, prompt_watch_);
@@ -204,28 +274,31 @@ void Replay::commit_prompt(const Live& request) {
 
 void Replay::commit(const Live& request, Stopwatch& watch) {
   watch.start();
-  const kvc_status status = kvc_manager_commit_tokens(manager_.get(), request.id, request.length);
+  const kvc_status status = kvc_manager_commit_tokens(manager_.get(), request.id, request.computed());
   watch.stop();
   check(status);
 }
 
-/// Decodes one token for every live request. The same call commits the token before it.
+/// Decodes one token for every live request with a whole prompt. The same call commits the token before it.
 void Replay::decode_round() {
   if (rounds_++ % sample_interval_ == 0) sample_occupancy();
   step_->clear();
-  all_items_.resize(live_.size());
-  for (size_t i = 0; i < live_.size(); ++i) all_items_[i] = i;
+  all_items_.clear();
+  for (size_t i = 0; i < live_.size(); ++i)
+    if (live_[i].todo == 0) all_items_.push_back(i);
+  if (all_items_.empty()) return;
   items_without_space_.clear();
   extend(all_items_);
   while (!items_without_space_.empty()) preempt_youngest();
 
   for (Live& request : live_) {
+    if (request.todo != 0) continue;
+    ++result_.output_tokens;
     ++request.produced;
     ++request.length;
     any_finished_ |= request.finished();
     any_block_filled_ |= request.length % options_.block_size == 0;
   }
-  result_.output_tokens += live_.size();
 }
 
 /// Extends these live requests in one step. Appends those without a slot to items_without_space_.
@@ -247,23 +320,28 @@ void Replay::extend(std::span<const size_t> items) {
   }
 }
 
-/// Puts the youngest request back at the head of the queue, without its token of this round, and extends the
-/// requests without space again.
-void Replay::preempt_youngest() {
+/// Puts the youngest request back at the head of the queue, without its token of this round. The caller frees
+/// it.
+uint64_t Replay::take_youngest() {
   if (live_.size() == 1)
-    throw LibraryError("kvc_manager_step: no space for a request that is alone in the pool");
+    throw LibraryError("no space for more tokens of a request that is alone in the pool");
   sample_peak();
   const Live victim = live_.back();
   forget(victim);
   live_.pop_back();
   queue_.push_front({.index = victim.index, .produced = victim.produced, .readmission = true});
   ++result_.preemptions;
+  return victim.id;
+}
 
+/// Preempts, and extends the requests without space again.
+void Replay::preempt_youngest() {
+  const uint64_t victim = take_youngest();
   if (items_without_space_.back() == live_.size()) items_without_space_.pop_back();
   const std::vector<size_t> again = std::move(items_without_space_);
   items_without_space_.clear();
   step_->clear();
-  step_->add_free(victim.id);
+  step_->add_free(victim);
   extend(again);
 }
 
@@ -274,7 +352,7 @@ void Replay::settle() {
   step_->clear();
   for (const Live& request : live_) {
     if (!request.finished()) {
-      step_->add(request.id, request.length, request.row);
+      step_->add(request.id, request.computed(), request.row);
       continue;
     }
     commit(request, release_watch_);
@@ -290,6 +368,7 @@ void Replay::settle() {
 /// Prepares for the free of a request.
 void Replay::forget(const Live& request) {
   free_rows_.push_back(request.row);
+  result_.table_blocks += blocks_of(request.computed()) * num_groups();
   if (oracle_) oracle_->release(request.index, export_table(request.id, request.length + 1));
 }
 
@@ -312,6 +391,11 @@ void Replay::sample_occupancy() {
   constexpr size_t kMostSamples = 512;
   std::vector<Occupancy>& samples = result_.occupancy;
   const kvc_stats now = stats();
+  for (const Live& request : live_) {
+    const uint64_t slots = blocks_of(request.computed()) * options_.block_size;
+    result_.sampled_slots += slots;
+    result_.sampled_empty_slots += slots - request.computed();
+  }
   samples.push_back({rounds_ - 1, now.blocks_live + now.blocks_reserved, now.blocks_cached});
   if (samples.size() < kMostSamples) return;
   for (size_t i = 0; i < kMostSamples / 2; ++i) samples[i] = samples[2 * i];
@@ -330,6 +414,7 @@ std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tok
 void Replay::finish() {
   const kvc_stats library = stats();
   result_.evictions = library.evictions;
+  result_.metadata_bytes = library.metadata_bytes;
   result_.prompt_seconds = prompt_watch_.seconds();
   result_.decode_seconds = decode_watch_.seconds();
   result_.release_seconds = release_watch_.seconds();
@@ -347,6 +432,10 @@ void Replay::finish() {
 const std::vector<std::string>& policy_names() {
   static const std::vector<std::string> names{"lru", "frequency", "fragmentation"};
   return names;
+}
+
+double most_policy_weight(const std::string& policy) {
+  return policy == "frequency" ? 1000 : policy == "fragmentation" ? 1 : 0;
 }
 
 ReplayResult replay(const Trace& trace, const ReplayOptions& options) {

@@ -3,8 +3,11 @@
 // hits and the time inside library calls.
 #pragma once
 
+#include <kvcache.h>
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/replay_result.h"
 #include "cli/trace.h"
@@ -22,9 +25,17 @@ struct ReplayOptions {
   bool maintain_tables = false;  // Each decode step also updates block tables and slots.
   bool verify = false;           // Check every hit and every write with an Oracle.
   bool data = false;             // With verify: bytes go through a kvc_storage.
+  // The fields below are not for verify, tables and commit_late.
+  uint32_t chunk = 0;                    // Most prompt tokens of a request that a round computes; 0 = all.
+  std::vector<kvc_group_config> groups;  // Empty = one with full attention.
+  std::vector<kvc_pool_config> pools;    // Empty = one of num_blocks blocks.
+  bool progress = true;                  // Show a line of progress on a terminal.
 };
 
 const std::vector<std::string>& policy_names();
+
+/// The largest weight of a policy: frequency 1000, fragmentation 1, lru 0.
+double most_policy_weight(const std::string& policy);
 
 /// Throws kvc::Error if a call fails, LibraryError if the statistics of the library and the engine differ.
 ReplayResult replay(const Trace& trace, const ReplayOptions& options);

@@ -35,6 +35,8 @@ double Latencies::percentile_us(double percent) const {
 double ReplayResult::hit_rate() const {
   return per(static_cast<double>(cached_tokens), prompt_tokens + rejected_tokens);
 }
+double ReplayResult::waste() const { return per(static_cast<double>(sampled_empty_slots), sampled_slots); }
+double ReplayResult::ns_per_request() const { return per(manager_seconds() * 1e9, requests - rejected); }
 double ReplayResult::ns_per_prompt_block() const { return per(prompt_seconds * 1e9, prompt_blocks); }
 double ReplayResult::ns_per_decode_step() const { return per(decode_seconds * 1e9, output_tokens); }
 double ReplayResult::ns_per_step_call() const { return per(decode_seconds * 1e9, step_calls); }

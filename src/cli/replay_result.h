@@ -46,9 +46,15 @@ struct ReplayResult {
   uint64_t failed_allocations = 0;  // Admissions and extensions that found no space.
   uint64_t wrong_hits = 0;
   uint64_t wrong_writes = 0;
-  uint64_t prompt_blocks = 0;  // Blocks of all prompts, partial ones included.
-  uint64_t step_calls = 0;     // Decode steps.
-  double prompt_seconds = 0;   // Creating, admitting and committing prompts.
+  uint64_t prompt_blocks = 0;        // Blocks of all prompts, partial ones included.
+  uint64_t step_calls = 0;           // Decode steps.
+  uint64_t computed_tokens = 0;      // Of prompts, those of readmissions included.
+  uint64_t prompt_steps = 0;         // Chunks in which they were computed.
+  uint64_t table_blocks = 0;         // Entries of block tables, in all groups, of requests that left.
+  uint64_t sampled_slots = 0;        // Of running requests, in one group, summed over samples.
+  uint64_t sampled_empty_slots = 0;  // Those of them without a token: of last blocks that are partly filled.
+  uint64_t metadata_bytes = 0;       // The manager's memory after the last request.
+  double prompt_seconds = 0;         // Creating, admitting and committing prompts.
   double decode_seconds = 0;
   double release_seconds = 0;
   Latencies prompt_calls;  // Creating and admitting one prompt.
@@ -60,6 +66,8 @@ struct ReplayResult {
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }
   double manager_seconds() const { return prompt_seconds + decode_seconds + release_seconds; }
   double hit_rate() const;  // Of all prompt tokens.
+  double waste() const;     // Slots without a token, of all slots of running requests.
+  double ns_per_request() const;
   double ns_per_prompt_block() const;
   double ns_per_decode_step() const;  // Per output token.
   double ns_per_step_call() const;

@@ -33,6 +33,12 @@ class StepCall {
   /// seconds inside the library.
   double extend(kvc_manager* manager, Stopwatch& watch) { return run(manager, watch, true); }
 
+  /// States that the kernels of the last step are done. For calls between two steps, which would else find
+  /// its released blocks fenced.
+  void retire(kvc_manager* manager) const {
+    if (step_.step_id != 0) check(kvc_manager_retire_step(manager, step_.step_id));
+  }
+
   bool has_space(size_t item) const { return status_[num_frees_ + item] == KVC_OK; }
   int64_t slot(size_t item) const { return slots_[item]; }
   std::span<const int32_t> table(int32_t row, size_t num_blocks) const {

@@ -187,6 +187,17 @@ class Blocks {
   void begin_entries(BlockId id) { pool_[id].fence = 0; }
   uint32_t count_entry(BlockId id) { return ++pool_[id].fence; }
 
+  // ---- taking over from another manager, for Rebuild: publish.cc
+
+  // A namespace with the identity of another manager's, open as often.
+  kvc_status carry_namespace(const Namespace& from, uint32_t* ns) { return namespaces_.open_like(from, ns); }
+  // Finds or makes a position and holds it until end_positions(); kNoNode if all nodes are in use.
+  NodeId carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
+                        size_t position, uint32_t ns);
+  // Publishes a free block at a position, used so often, as held by a request. There must be one.
+  BlockId carry_block(NodeId node, uint32_t group, uint32_t uses);
+  void end_positions();
+
   // ---- namespaces: namespaces.cc
 
   kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id);

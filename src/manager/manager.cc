@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <new>
 
+#include "manager/rebuild.h"
+
 namespace kvc {
 
 Manager::Manager(const Shape& shape, const Env& env)
@@ -122,8 +124,8 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
   return status;
 }
 
-kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count) {
-  const Guard lock(monitor_);
+// BUSY while blocks may still be read, written or copied for a call that is over.
+kvc_status Manager::check_quiet() const {
   if (stepper_.executing() != nullptr) return fail(KVC_ERROR_BUSY, "another thread is in kvc_manager_step");
   if (stepper_.assigned() > blocks_.retired()) {
     return fail(KVC_ERROR_BUSY, "step %llu is in flight; retire it first", ull(stepper_.assigned()));
@@ -132,10 +134,53 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
     return fail(KVC_ERROR_BUSY, "%zu copies are waiting; take them first", waiting);
   if (const size_t waiting = blocks_.zeroing().count(); waiting != 0)
     return fail(KVC_ERROR_BUSY, "%zu blocks are to be cleared; take them first", waiting);
+  return KVC_OK;
+}
+
+kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count) {
+  const Guard lock(monitor_);
+  KVC_TRY(check_quiet());
   *count = blocks_.compact(pool, moves, capacity);
   if (*count != 0) requests_.follow_moves(pool);
   blocks_.end_compaction(pool);
   return KVC_OK;
+}
+
+// BUSY unless all blocks are free or cached.
+kvc_status Manager::check_idle() const {
+  if (const uint64_t admitted = requests_.num_admitted(); admitted != 0)
+    return fail(KVC_ERROR_BUSY, "%llu requests are admitted; preempt or free them first", ull(admitted));
+  KVC_TRY(check_quiet());
+  uint64_t held = 0, pinned = 0;
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    held += blocks_.pool().counts(p).held();
+    pinned += blocks_.pool().counts(p).pinned;
+  }
+  if (held == 0) return KVC_OK;
+  return fail(KVC_ERROR_BUSY,
+              "%llu blocks are held, %llu of them by pins alone; end the pins and external holds first",
+              ull(held), ull(pinned));
+}
+
+kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
+  if (old.shape_.window_groups != 0 || shape_.window_groups != 0) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "a group has a window; only groups with full attention can be rebuilt: create a new manager");
+  }
+  if (old.shape_.num_groups != shape_.num_groups || old.shape_.num_pools != shape_.num_pools) {
+    return invalid("config has %u groups in %u pools, the old manager %u in %u; they must be equal",
+                   shape_.num_groups, shape_.num_pools, old.shape_.num_groups, old.shape_.num_pools);
+  }
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    if (shape_.groups[g].pool == old.shape_.groups[g].pool) continue;
+    return invalid("group %u takes from pool %u, in the old manager from pool %u; they must be equal", g,
+                   shape_.groups[g].pool, old.shape_.groups[g].pool);
+  }
+  const std::lock_guard lock(old.monitor_.mutex());
+  KVC_TRY(old.check_idle());
+  const Guard own(monitor_);  // of this manager nobody knows yet
+  Rebuild rebuild({old.shape_, old.blocks_}, shape_, blocks_, matcher_, hash_, memory_, arena_);
+  return rebuild.run(out);
 }
 
 kvc_status Manager::take_pending(kvc_pending_work* work) {

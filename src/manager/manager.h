@@ -74,6 +74,8 @@ class Manager {
   }
   kvc_status take_pending(kvc_pending_work* work);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
+  // A manager that was just made takes over what another one has cached. If that fails, destroy it.
+  kvc_status take_over(Manager& old, kvc_rebuild* out);
 
   kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
     return matcher_.probe(tokens, requests_.num_admitted(), info);
@@ -165,6 +167,8 @@ class Manager {
   uint64_t end_of_list() const { return blocks_.tree().max_places() * shape_.num_groups; }
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
+  kvc_status check_quiet() const;
+  kvc_status check_idle() const;
   kvc_status build();
   uint32_t last_generation();
   // A call that changes state; one that changes a request; one about a prompt, hashed before it takes the

@@ -69,6 +69,28 @@ void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_
   tree_.release(cursor);
 }
 
+NodeId Blocks::carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
+                              size_t position, uint32_t ns) {
+  const NodeId node =
+      tree_.publish_position(parent, key, tokens, extras, position, ns, namespaces_.epoch(ns));
+  if (is_node(node) && tree_[node].holds == 0) tree_.hold(node);
+  return node;
+}
+
+BlockId Blocks::carry_block(NodeId node, uint32_t group, uint32_t uses) {
+  const BlockId block = take_copy(group, tree_[node].ns, true);
+  tree_.attach(node, group, block);
+  for (uint32_t i = 0; tree_.counts_uses() && i < uses && tree_.uses().of(node) < uses; ++i) tree_.use(node);
+  return block;
+}
+
+void Blocks::end_positions() {
+  for (size_t i = 0; i < tree_.num_places(); ++i) {
+    const NodeId node{static_cast<int32_t>(i)};
+    if (tree_.alive(node) && tree_[node].holds != 0) tree_.release(node);
+  }
+}
+
 bool Blocks::is_alone(const GroupTable* groups, size_t position) {
   NodeId node = kNoNode;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {

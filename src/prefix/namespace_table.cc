@@ -140,6 +140,26 @@ kvc_status NamespaceTable::open(const kvc_namespace_config& config, uint32_t* in
   return KVC_OK;
 }
 
+kvc_status NamespaceTable::open_like(const Namespace& other, uint32_t* index) {
+  Part parts[3] = {};
+  const char* at = other.identity;
+  for (Part& part : parts) {  // as frame() writes them
+    uint64_t size;
+    const bool present = *at++ != 0;
+    std::memcpy(&size, at, sizeof size);
+    at += sizeof size;
+    if (present) part = {at, size};
+    at += size;
+  }
+  kvc_namespace_config config = {};
+  config.model = parts[0].data, config.model_size = parts[0].size;
+  config.adapter = parts[1].data, config.adapter_size = parts[1].size;
+  config.tenant = parts[2].data, config.tenant_size = parts[2].size;
+  KVC_TRY(open(config, index));
+  namespaces_[*index].opens = other.opens;
+  return KVC_OK;
+}
+
 void NamespaceTable::close(uint32_t index) {
   Namespace& ns = namespaces_[index];
   int32_t* link = bucket(ns.identity_hash);

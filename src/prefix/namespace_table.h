@@ -69,6 +69,8 @@ class NamespaceTable {
   }
 
   kvc_status open(const kvc_namespace_config& config, uint32_t* index);
+  // A new namespace with the identity of an open one of another table, open as often.
+  kvc_status open_like(const Namespace& other, uint32_t* index);
   // Makes the index unusable for callers; it is used again after free_if_unused.
   void close(uint32_t index);
   void free_if_unused(uint32_t index);

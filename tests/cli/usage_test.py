@@ -9,7 +9,7 @@ import unittest
 
 import command
 
-ALL = "info, replay, generate, models, estimate, bench"
+ALL = "info, replay, advise, generate, models, estimate, bench"
 CASES = (
     ("", f"no command; give one of {ALL}"),
     ("replya x", "no command replya; did you mean replay?"),

@@ -34,6 +34,12 @@ struct Objects {
     config.num_blocks = 64, config.block_size = 4, config.max_requests = 4, config.seed = 1;
     config.allocator = &kAllocator;
     FUZZ_REQUIRE(kvc_manager_create(&config, &m) == KVC_OK, kvc_last_error());
+    const int32_t tokens[30] = {};
+    uint64_t id = 0;
+    FUZZ_REQUIRE(
+        kvc_manager_allocate_request(m, PROMPT(0, tokens, 30, nullptr, 0), nullptr, &id, nullptr) == KVC_OK &&
+            kvc_manager_commit_tokens(m, id, 30) == KVC_OK && kvc_manager_free_request(m, id) == KVC_OK,
+        kvc_last_error());
     for (const uint32_t flags : {uint32_t{0}, uint32_t{KVC_STORAGE_CHANNEL_KEYS}}) {
       kvc_storage_config c = {};
       c.struct_size = sizeof c;
@@ -50,7 +56,8 @@ uint64_t digest(kvc_manager* m) {
   return value;
 }
 
-kvc_status manager_config(Claimed& s) {
+// A manager that stays as it is, rebuilt as well.
+kvc_status manager_config(Claimed& s, kvc_manager* old) {
   using C = kvc_manager_config;
   s.set(&C::log, decltype(C::log){nullptr});
   s.set(&C::allocator, &kAllocator);
@@ -59,6 +66,13 @@ kvc_status manager_config(Claimed& s) {
   s.cut(&C::num_groups, 40), s.cut(&C::num_pools, 40);
   kvc_manager* made = nullptr;
   const kvc_status status = kvc_manager_create(s.as<C>(), &made);
+  kvc_manager_destroy(made);
+  kvc_token_copy copies[64];
+  kvc_rebuild work = {};
+  work.struct_size = sizeof work, work.copies = copies, work.copy_capacity = 64;
+  made = nullptr;
+  if (kvc_manager_rebuild(old, s.as<C>(), &work, &made) != KVC_OK) return status;
+  FUZZ_REQUIRE(kvc_manager_check(made) == KVC_OK, kvc_last_error());
   kvc_manager_destroy(made);
   return status;
 }
@@ -223,7 +237,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kvc_storage* const storage = objects.storages[data[0] >> 6 & 1];
   switch ((data[0] & 63) % 11) {
     case 0:
-      status = manager_config(s);
+      status = manager_config(s, objects.m);
       break;
     case 1:
       status = identity(s, objects.m);

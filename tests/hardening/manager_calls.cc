@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of the manager, its requests, its step.
+#include "calls.h"
 #include "hardening/every_call.h"
 #include "hardening/prompt_calls.h"
 
@@ -122,6 +123,19 @@ void add_step(std::vector<Call>& calls) {
         return s.cache(20) && take_pending(s.m, s.copies.data(), s.copies.size(), s.row.data(), s.row.size(),
                                            &s.count) == KVC_OK;
       }));
+  // Of a manager that no other thread uses.
+  calls.push_back(
+      KVC_CALL(kvc_manager_rebuild, s.made_manager, &s.manager_config, &s.rebuild, &s.rebuilt_manager)
+          .allocating()
+          .after([](Scene& s) {
+            uint64_t id;
+            return kvc_manager_create(&s.manager_config, &s.made_manager) == KVC_OK &&
+                   kvc_manager_allocate_request(s.made_manager,
+                                                PROMPT(0, s.tokens.data(), 20, s.keys.data(), 5), nullptr,
+                                                &id, nullptr) == KVC_OK &&
+                   kvc_manager_commit_tokens(s.made_manager, id, 20) == KVC_OK &&
+                   kvc_manager_free_request(s.made_manager, id) == KVC_OK;
+          }));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ Scene::~Scene() {
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
             request_info, probe_info, quota_info, device_info, update, backend_info, storage_info,
-            key_metrics, value_metrics, attention_info, estimate, found);
+            key_metrics, value_metrics, attention_info, estimate, found, rebuild);
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);
@@ -79,7 +79,8 @@ void Scene::make_inputs() {
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
   limits.max_prompt_tokens = tokens.size(), limits.max_rows = 8, limits.row_stride = n;
   row.resize(kRoom), external.assign(kRoom, -1), slots.resize(kRoom), ids.resize(kRoom), copies.resize(kRoom);
-  events.resize(256), runs.resize(1024);
+  events.resize(256), runs.resize(1024), token_copies.resize(64);
+  rebuild.copies = token_copies.data(), rebuild.copy_capacity = token_copies.size();
 }
 
 void Scene::make_storage_inputs() {
@@ -157,13 +158,15 @@ void Scene::clean() {
   if (registered) kvc_device_unregister(nullptr, host_memory);
   kvc_manager_destroy(made_manager);
   kvc_stream_synchronize(stream);
+  kvc_manager_destroy(rebuilt_manager);
   kvc_storage_destroy(made_storage);
   kvc_stream_destroy(made_stream);
   kvc_stream_event_destroy(made_event);
   held.clear();
   request = child = pin = ns = number = cursor = step_id = 0;
   count = 0, tensor = made_memory = handle = nullptr, registered = false, step = nullptr;
-  made_manager = nullptr, made_storage = nullptr, made_stream = nullptr, made_event = nullptr;
+  made_manager = rebuilt_manager = nullptr, made_storage = nullptr, made_stream = nullptr,
+  made_event = nullptr;
 }
 
 uint64_t Scene::digest() {
@@ -182,8 +185,8 @@ uint64_t Scene::digest() {
 std::vector<uint64_t> Scene::outputs() const {
   std::vector<uint64_t> made = {request, child, pin, ns, number, cursor, count};
   for (const void* object :
-       {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(made_storage),
-        static_cast<void*>(made_stream), static_cast<void*>(made_event)})
+       {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(rebuilt_manager),
+        static_cast<void*>(made_storage), static_cast<void*>(made_stream), static_cast<void*>(made_event)})
     made.push_back(reinterpret_cast<uintptr_t>(object));
   return made;
 }

@@ -82,7 +82,7 @@ class Scene {
   alignas(16) char pages[8192] = {};
   alignas(16) char plan_memory[1 << 14] = {};
   bool registered = false;
-  kvc_manager* made_manager = nullptr;
+  kvc_manager *made_manager = nullptr, *rebuilt_manager = nullptr;
   kvc_storage* made_storage = nullptr;
   kvc_stream* made_stream = nullptr;
   kvc_stream_event* made_event = nullptr;
@@ -91,6 +91,9 @@ class Scene {
   std::vector<int64_t> slots;
   std::vector<uint64_t> ids;
   std::vector<kvc_block_copy> copies;
+  std::vector<kvc_token_copy> token_copies;
+  kvc_token_copy token_copy = {0, 1, 1, 0, 4, 2};
+  kvc_rebuild rebuild = {};
   std::vector<kvc_event> events;
   std::vector<kvc_run> runs;
   std::vector<float> out, lse;

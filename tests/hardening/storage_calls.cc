@@ -72,6 +72,10 @@ void add_whole_storages(std::vector<Call>& calls) {
       KVC_CALL(kvc_storage_set_attention, s.made_storage, nullptr, nullptr)
           .may_be_null({1, 2})
           .after([](Scene& s) { return kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK; }));
+  calls.push_back(
+      KVC_CALL(kvc_storage_copy_tokens, s.storage, s.made_storage, &s.token_copy, 1u)
+          .answering(device() == nullptr ? KVC_OK : KVC_ERROR_UNSUPPORTED)
+          .after([](Scene& s) { return kvc_storage_create(&s.small_config, &s.made_storage) == KVC_OK; }));
   calls.push_back(KVC_CALL(kvc_storage_properties, s.storage, &s.storage_info));
   calls.push_back(KVC_CALL(kvc_storage_size, &s.storage_config, &s.number, &s.cursor).may_be_null({1, 2}));
   calls.push_back(KVC_CALL(kvc_storage_view, s.storage, KVC_PLANE_K, 0u, &s.view));

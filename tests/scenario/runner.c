@@ -26,30 +26,22 @@ static void print_blocks(size_t count) {
 
 static int64_t policy[3], quotas;
 
-static kvc_status make_manager(size_t count) {
-  const kvc_group_config groups[2] = {{.struct_size = sizeof groups[0]},
-                                      {.struct_size = sizeof groups[0],
-                                       .kind = KVC_GROUP_SLIDING_WINDOW,
-                                       .window_tokens = (uint64_t)a[4],
-                                       .num_sink_tokens = (uint32_t)a[5]}};
+static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t num_groups) {
   const kvc_manager_config config = {.struct_size = sizeof config,
                                      .num_blocks = (uint64_t)a[0],
                                      .block_size = (uint32_t)a[1],
                                      .event_capacity = (uint64_t)a[2],
                                      .max_requests = (uint64_t)a[3],
                                      .groups = groups,
-                                     .num_groups = count > 4 ? 2 : 1,
+                                     .num_groups = num_groups,
                                      .policy = (uint32_t)policy[0],
                                      .policy_weight = (double)policy[1] / 100,
                                      .policy_history = (uint64_t)policy[2],
                                      .max_quotas = (uint32_t)quotas};
-  kvc_step_destroy(step);
-  kvc_manager_destroy(m);
-  m = NULL, step = NULL, cursor = 0;
-  memset(requests, 0, sizeof requests);
-  memset(namespaces, 0, sizeof namespaces);
-  const kvc_status status = kvc_manager_create(&config, &m);
-  if (status != KVC_OK) return status;
+  return config;
+}
+
+static kvc_status make_step(void) {
   const kvc_step_limits limits = {.struct_size = sizeof limits,
                                   .max_requests = 8,
                                   .max_tokens = 8,
@@ -58,6 +50,53 @@ static kvc_status make_manager(size_t count) {
                                   .max_admissions = 4,
                                   .max_prompt_tokens = 160};
   return kvc_step_create(m, &limits, &step);
+}
+
+static kvc_status make_manager(size_t count) {
+  const kvc_group_config groups[2] = {{.struct_size = sizeof groups[0]},
+                                      {.struct_size = sizeof groups[0],
+                                       .kind = KVC_GROUP_SLIDING_WINDOW,
+                                       .window_tokens = (uint64_t)a[4],
+                                       .num_sink_tokens = (uint32_t)a[5]}};
+  const kvc_manager_config config = config_of_line(groups, count > 4 ? 2 : 1);
+  kvc_step_destroy(step);
+  kvc_manager_destroy(m);
+  m = NULL, step = NULL, cursor = 0;
+  memset(requests, 0, sizeof requests);
+  memset(namespaces, 0, sizeof namespaces);
+  const kvc_status status = kvc_manager_create(&config, &m);
+  return status == KVC_OK ? make_step() : status;
+}
+
+/* The old manager goes; names of namespaces follow. */
+static kvc_status rebuild(void) {
+  kvc_token_copy copies[256];
+  kvc_namespace_pair pairs[kNames];
+  kvc_rebuild work = {.struct_size = sizeof work,
+                      .copies = copies,
+                      .copy_capacity = 256,
+                      .namespaces = pairs,
+                      .namespace_capacity = kNames};
+  const kvc_manager_config config = config_of_line(NULL, 0);
+  kvc_manager* made;
+  const kvc_status status = kvc_manager_rebuild(m, &config, &work, &made);
+  if (status != KVC_OK) return status;
+  printf(" 0");
+  for (size_t i = 0; i < work.num_copies; ++i) {
+    const kvc_token_copy* c = &copies[i];
+    printf(" %d+%u>%d+%u*%u", c->source, c->offset, c->destination, c->new_offset, c->num_tokens);
+  }
+  for (size_t name = 0; name < kNames; ++name) {
+    for (size_t i = 0; i < work.num_namespaces; ++i) {
+      if (pairs[i].old_id != namespaces[name]) continue;
+      namespaces[name] = pairs[i].new_id;
+      break;
+    }
+  }
+  kvc_step_destroy(step);
+  kvc_manager_destroy(m);
+  m = made, step = NULL, cursor = 0;
+  return make_step();
 }
 
 static uint64_t* array(int32_t which) {
@@ -224,6 +263,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("events")) return print_events();
   if (IS("stats")) return print_stats();
   if (IS("share")) return print_share();
+  if (IS("rebuild")) return rebuild();
   if (IS("slots")) {
     int64_t slots[kRoom];
     status =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executes a scenario (README.md) through kvcache.hpp and prints its trace.
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -42,6 +43,44 @@ class Runner {
   kvc_manager* c() const { return m_->get(); }
   uint64_t& id(int64_t name) { return requests_[name]; }
 
+  kvc_manager_config config_of(const Numbers& a) const {
+    auto config = kvc::make<kvc_manager_config>();
+    config.num_blocks = static_cast<uint64_t>(a[0]), config.block_size = static_cast<uint32_t>(a[1]);
+    config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
+    config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
+    config.policy_history = static_cast<uint64_t>(policy_[2]);
+    config.max_quotas = static_cast<uint32_t>(quotas_);
+    return config;
+  }
+
+  // The old manager goes; names of namespaces follow.
+  std::string rebuild(const Numbers& a) {
+    kvc::Rebuilt made = m_->rebuild(config_of(a));
+    std::string text;
+    for (const kvc_token_copy& c : made.copies) {
+      text += " " + std::to_string(c.source) + "+" + std::to_string(c.offset) + ">" +
+              std::to_string(c.destination) + "+" + std::to_string(c.new_offset) + "*" +
+              std::to_string(c.num_tokens);
+    }
+    for (auto& [name, ns] : namespaces_) {
+      const auto pair = std::find_if(made.namespaces.begin(), made.namespaces.end(),
+                                     [old = ns](const kvc_namespace_pair& p) { return p.old_id == old; });
+      if (pair != made.namespaces.end()) ns = pair->new_id;
+    }
+    step_.reset();
+    m_ = std::make_unique<kvc::Manager>(std::move(made.manager));
+    cursor_ = 0;
+    make_step();
+    return text;
+  }
+
+  void make_step() {
+    auto limits = kvc::make<kvc_step_limits>();
+    limits.max_requests = limits.max_tokens = limits.max_rows = 8, limits.row_stride = 16;
+    limits.max_admissions = 4, limits.max_prompt_tokens = 160;
+    step_ = std::make_unique<kvc::Step>(*m_, limits);
+  }
+
   std::string make_manager(const Numbers& a) {
     auto groups = std::vector<kvc_group_config>(a.size() > 4 ? 2 : 1, kvc::make<kvc_group_config>());
     if (a.size() > 4) {
@@ -49,21 +88,13 @@ class Runner {
       groups[1].window_tokens = static_cast<uint64_t>(a[4]);
       groups[1].num_sink_tokens = static_cast<uint32_t>(a[5]);
     }
-    auto config = kvc::make<kvc_manager_config>();
-    config.num_blocks = static_cast<uint64_t>(a[0]), config.block_size = static_cast<uint32_t>(a[1]);
-    config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
+    kvc_manager_config config = config_of(a);
     config.groups = groups.data(), config.num_groups = groups.size();
-    config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
-    config.policy_history = static_cast<uint64_t>(policy_[2]);
-    config.max_quotas = static_cast<uint32_t>(quotas_);
     step_.reset();
     m_.reset();
     requests_.clear(), namespaces_.clear(), cursor_ = 0;
     m_ = std::make_unique<kvc::Manager>(config);
-    auto limits = kvc::make<kvc_step_limits>();
-    limits.max_requests = limits.max_tokens = limits.max_rows = 8, limits.row_stride = 16;
-    limits.max_admissions = 4, limits.max_prompt_tokens = 160;
-    step_ = std::make_unique<kvc::Step>(*m_, limits);
+    make_step();
     return "";
   }
 
@@ -210,6 +241,7 @@ class Runner {
   std::map<std::string, std::function<std::string(const Numbers&)>> lines_ = {
       {"policy", [this](const Numbers& a) { return policy_ = a, ""; }},
       {"manager", [this](const Numbers& a) { return make_manager(a); }},
+      {"rebuild", [this](const Numbers& a) { return rebuild(a); }},
       {"open", [this](const Numbers& a) { return open(a); }},
       {"close",
        [this](const Numbers& a) { return done(kvc_manager_close_namespace(c(), namespaces_[a[0]])); }},

@@ -21,7 +21,7 @@ from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layo
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
                      LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
-from .manager import Group, Manager, PendingWork
+from .manager import Group, Manager, PendingWork, Rebuilt
 from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
 from .records import (AttentionInfo, BackendInfo, BlockInfo, DeviceInfo, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics, RequestInfo,

@@ -57,6 +57,21 @@ class PendingWork(NamedTuple):
     zero_blocks: numpy.ndarray
 
 
+@described
+class Rebuilt(NamedTuple):
+    """What Manager.rebuild() made.
+
+    manager: the new manager.
+    copies: int32 [n, 6] of (group, source, destination, offset, new_offset, num_tokens), by group, destination and new_offset: tokens to copy
+        from block `source` of the old memory to block `destination` of the new one (Storage.copy_tokens) before the new manager admits a request.
+    namespaces: the namespaces of the new manager, by their old ids.
+    """
+
+    manager: Manager
+    copies: numpy.ndarray
+    namespaces: dict[int, Namespace]
+
+
 _POLICIES = {"lru": _native.KVC_POLICY_LRU, "frequency": _native.KVC_POLICY_FREQUENCY, "fragmentation": _native.KVC_POLICY_FRAGMENTATION}
 _ZERO = {"never": 0, "cross_namespace": _native.KVC_MANAGER_ZERO_CROSS_NAMESPACE, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
 
@@ -127,13 +142,40 @@ class Manager:
             for i, group in enumerate(groups):
                 _native.kvc_group_configs_setitem(group_array, i, _group_config(i, group))
         try:
-            self._m: Any = _native.kvc_manager_create(config)
+            self._m: Any = self._create(config)
         finally:
             if pools:
                 _native.delete_kvc_pool_configs(pools)
             if group_array:
                 _native.delete_kvc_group_configs(group_array)
         self._dropped: collections.deque[Any] = collections.deque()
+
+    _create = staticmethod(_native.kvc_manager_create)
+
+    def rebuild(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, **options: Any) -> Rebuilt:
+        """Creates a manager of another configuration that has what this one has cached: the way to change block_size, the number of blocks or
+        the policy. Parameters as for Manager(); `groups` as this manager's. This manager stays as it is; close it when the copies are done. A
+        smaller pool keeps what would be evicted last. Raises BusyError while requests are admitted, blocks held or steps in flight, and
+        UnsupportedError for groups with a window."""
+        made: Manager = object.__new__(Manager)
+        found: list[Any] = []
+        made._create = lambda config: self._rebuild(config, found)  # type: ignore[method-assign]
+        made.__init__(num_blocks, block_size, **options)  # type: ignore[misc]
+        del made._create
+        copies, pairs = found
+        return Rebuilt(made, copies, {old: Namespace(made, new) for old, new in pairs.tolist()})
+
+    def _rebuild(self, config: _native.kvc_manager_config, found: list[Any]) -> Any:
+        size = 1024
+        while True:
+            copies, pairs = np.empty((size, 6), np.int32), np.empty((size, 2), np.uint64)
+            try:
+                m, num_copies, num_pairs = _native.kvc_manager_rebuild(self._m, config, copies, pairs)
+            except BufferTooSmallError:
+                size *= 4
+            else:
+                found += copies[:num_copies], pairs[:num_pairs]
+                return m
 
     def close(self) -> None:
         """Closes the manager. Later calls raise ValueError; closing again does nothing."""

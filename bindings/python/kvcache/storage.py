@@ -217,6 +217,11 @@ class Storage:
         """Copies blocks in all layers, in array order. copies: int32 [n, 2] of (source, destination), as Step.copies."""
         self._do(stream, None, _native.kvc_storage_copy_blocks, as_bytes(take("copies", copies)))
 
+    def copy_tokens(self, source: Storage, copies: Array) -> None:
+        """Copies tokens from another storage of the same layers, heads, types and scales, whose block_size may differ, bit by bit, in host
+        memory. copies: int32 [n, 6], as Rebuilt.copies. Raises UnsupportedError for memory of a device, tiled and channel keys."""
+        _native.kvc_storage_copy_tokens(source._s, self._s, as_bytes(take("copies", copies)))
+
     def swap_out(self, copies: Array, pages: Array, page_bytes: int = 0, *, stream: Optional[Stream] = None) -> None:
         """Copies blocks to pages of host memory. A page holds all layers of a block. copies: int32 [n, 2] of (block, page). Page p begins at
         byte p * page_bytes (0 = block_bytes) of `pages`, a C-contiguous array aligned to 16; for a storage on a GPU it is in pinned memory."""

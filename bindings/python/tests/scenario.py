@@ -16,8 +16,23 @@ class Runner:
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
         self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, max_quotas=self.quotas, **self.policy)
+        self.requests, self.namespaces, self.pins = {}, {}, {}
+        self.begin()
+
+    def begin(self):
         self.step = kvcache.Step(self.m, 8, 8, 16, max_rows=8, max_admissions=4, max_prompt_tokens=160)
-        self.requests, self.namespaces, self.pins, self.reader = {}, {}, {}, self.m.events()
+        self.reader = self.m.events()
+
+    def line_rebuild(self, blocks, block_size, events, max_requests):
+        made = self.m.rebuild(blocks, block_size, event_capacity=events, max_requests=max_requests, **self.policy)
+        for name, id in self.namespaces.items():
+            if id in made.namespaces:
+                self.namespaces[name] = made.namespaces[id].id
+        for namespace in made.namespaces.values():
+            namespace.forget()
+        self.m = made.manager
+        self.begin()
+        return [f"{source}+{offset}>{block}+{new_offset}*{count}" for _, source, block, offset, new_offset, count in made.copies.tolist()]
 
     def request(self, name):
         return self.m.request(self.requests.get(name, 0))

@@ -259,6 +259,14 @@ static kvc_status take_pending(kvc_manager *m, kvc_block_copy *copies, size_t ca
   return status;
 }
 
+static kvc_status rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_token_copy *copies, size_t capacity, kvc_namespace_pair *pairs,
+                          size_t pair_capacity, kvc_manager **manager, size_t *num_copies, size_t *num_pairs) {
+  kvc_rebuild work = {sizeof work, copies, capacity, 0, pairs, pair_capacity, 0, 0};
+  const kvc_status status = kvc_manager_rebuild(m, config, &work, manager);
+  *num_copies = work.num_copies, *num_pairs = work.num_namespaces;
+  return status;
+}
+
 /* `next` is the cursor to read from next. Without room for tokens, no tokens are wanted. */
 static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
                               uint64_t *next, size_t *count) {
@@ -413,7 +421,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_d8168829052486aa(void *_swig_go_0) {
+void _wrap_Swig_free_native_5dfe04893b72e4bc(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -423,7 +431,7 @@ void _wrap_Swig_free_native_d8168829052486aa(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_d8168829052486aa(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_5dfe04893b72e4bc(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -436,7 +444,7 @@ void *_wrap_Swig_malloc_native_d8168829052486aa(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -469,7 +477,7 @@ char *_wrap_kvc_manager_open_namespace_native_d8168829052486aa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -500,7 +508,7 @@ char *_wrap_kvc_manager_create_request_native_d8168829052486aa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -533,7 +541,7 @@ char *_wrap_kvc_manager_allocate_request_native_d8168829052486aa(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -562,7 +570,7 @@ char *_wrap_kvc_manager_probe_native_d8168829052486aa(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -593,7 +601,7 @@ char *_wrap_kvc_manager_pin_prefix_native_d8168829052486aa(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -622,7 +630,7 @@ char *_wrap_kvc_manager_drop_prefix_native_d8168829052486aa(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -659,7 +667,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_d8168829052486aa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -694,7 +702,7 @@ char *_wrap_kvc_manager_publish_blocks_native_d8168829052486aa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -723,7 +731,7 @@ char *_wrap_kvc_manager_export_tables_native_d8168829052486aa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -748,7 +756,7 @@ char *_wrap_kvc_manager_export_slots_native_d8168829052486aa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -777,7 +785,40 @@ char *_wrap_kvc_manager_take_pending_native_d8168829052486aa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_rebuild_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
+  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
+  size_t arg4 ;
+  kvc_namespace_pair *arg5 = (kvc_namespace_pair *) 0 ;
+  size_t arg6 ;
+  kvc_manager **arg7 = (kvc_manager **) 0 ;
+  size_t *arg8 = (size_t *) 0 ;
+  size_t *arg9 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_manager_config *)_swig_go_1;
+  
+  arg3 = (kvc_token_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
+  
+  
+  arg5 = (kvc_namespace_pair *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_namespace_pair);
+  
+  arg7 = (kvc_manager **)_swig_go_4;
+  arg8 = (size_t *)_swig_go_5;
+  arg9 = (size_t *)_swig_go_6;
+  
+  result = (kvc_status)rebuild(arg1,(struct kvc_manager_config const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_poll_events_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -808,7 +849,7 @@ char *_wrap_kvc_manager_poll_events_native_d8168829052486aa(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -841,7 +882,7 @@ char *_wrap_kvc_manager_list_prefixes_native_d8168829052486aa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_d8168829052486aa(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -876,7 +917,7 @@ char *_wrap_kvc_manager_step_native_d8168829052486aa(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_d8168829052486aa(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_5dfe04893b72e4bc(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -893,7 +934,7 @@ char *_wrap_kvc_step_use_native_d8168829052486aa(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_d8168829052486aa(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_5dfe04893b72e4bc(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -906,7 +947,7 @@ long long _wrap_kvc_step_num_failed_native_d8168829052486aa(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_d8168829052486aa(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -945,7 +986,7 @@ char *_wrap_kvc_storage_store_native_d8168829052486aa(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_d8168829052486aa(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -976,7 +1017,7 @@ char *_wrap_kvc_storage_gather_native_d8168829052486aa(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_d8168829052486aa(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1009,7 +1050,7 @@ char *_wrap_kvc_storage_measure_native_d8168829052486aa(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_d8168829052486aa(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1066,7 +1107,7 @@ char *_wrap_kvc_storage_attend_native_d8168829052486aa(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_d8168829052486aa(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1123,7 +1164,7 @@ char *_wrap_kvc_storage_explain_native_d8168829052486aa(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_d8168829052486aa(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1186,7 +1227,7 @@ char *_wrap_kvc_storage_select_blocks_native_d8168829052486aa(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_d8168829052486aa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1213,7 +1254,7 @@ char *_wrap_kvc_attention_merge_native_d8168829052486aa(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_d8168829052486aa(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_5dfe04893b72e4bc(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1230,7 +1271,7 @@ char *_wrap_kvc_estimate_memory_native_d8168829052486aa(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_d8168829052486aa(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1255,7 +1296,7 @@ char *_wrap_kvc_rope_apply_native_d8168829052486aa(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_d8168829052486aa(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1276,7 +1317,7 @@ char *_wrap_kvc_storage_adopt_native_d8168829052486aa(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_d8168829052486aa() {
+_gostring_ _wrap_kvc_last_error_native_5dfe04893b72e4bc() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1287,7 +1328,7 @@ _gostring_ _wrap_kvc_last_error_native_d8168829052486aa() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_d8168829052486aa(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_5dfe04893b72e4bc(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -1302,7 +1343,7 @@ char *_wrap_kvc_dtype_bits_native_d8168829052486aa(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_backend_open_native_d8168829052486aa(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1327,7 +1368,7 @@ char *_wrap_kvc_backend_open_native_d8168829052486aa(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_d8168829052486aa(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1347,7 +1388,7 @@ char *_wrap_kvc_backend_properties_native_d8168829052486aa(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_d8168829052486aa(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1367,7 +1408,7 @@ char *_wrap_kvc_device_properties_native_d8168829052486aa(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_d8168829052486aa(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_5dfe04893b72e4bc(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1382,7 +1423,7 @@ char *_wrap_kvc_storage_create_native_d8168829052486aa(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_d8168829052486aa(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1397,7 +1438,7 @@ char *_wrap_kvc_storage_properties_native_d8168829052486aa(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_d8168829052486aa(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_5dfe04893b72e4bc(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1414,7 +1455,7 @@ char *_wrap_kvc_storage_size_native_d8168829052486aa(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_d8168829052486aa(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1431,7 +1472,7 @@ char *_wrap_kvc_storage_trim_native_d8168829052486aa(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_d8168829052486aa(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1450,7 +1491,7 @@ char *_wrap_kvc_storage_view_native_d8168829052486aa(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_d8168829052486aa(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1475,7 +1516,7 @@ char *_wrap_kvc_storage_runs_native_d8168829052486aa(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_d8168829052486aa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1496,7 +1537,7 @@ char *_wrap_kvc_storage_copy_blocks_native_d8168829052486aa(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_d8168829052486aa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1517,7 +1558,7 @@ char *_wrap_kvc_storage_zero_blocks_native_d8168829052486aa(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_d8168829052486aa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1546,7 +1587,7 @@ char *_wrap_kvc_storage_swap_out_native_d8168829052486aa(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_d8168829052486aa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1575,7 +1616,7 @@ char *_wrap_kvc_storage_swap_in_native_d8168829052486aa(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_d8168829052486aa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1596,7 +1637,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_d8168829052486aa(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_d8168829052486aa(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1619,7 +1660,7 @@ char *_wrap_kvc_quantize_native_d8168829052486aa(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_d8168829052486aa(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1642,7 +1683,7 @@ char *_wrap_kvc_dequantize_native_d8168829052486aa(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_d8168829052486aa(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1667,7 +1708,7 @@ char *_wrap_kvc_storage_key_bounds_native_d8168829052486aa(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_d8168829052486aa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1690,7 +1731,7 @@ char *_wrap_kvc_tree_mask_native_d8168829052486aa(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_d8168829052486aa() {
+long long _wrap_kvc_model_count_native_5dfe04893b72e4bc() {
   size_t result;
   long long _swig_go_result;
   
@@ -1701,7 +1742,7 @@ long long _wrap_kvc_model_count_native_d8168829052486aa() {
 }
 
 
-char *_wrap_kvc_model_get_native_d8168829052486aa(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_5dfe04893b72e4bc(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1716,7 +1757,7 @@ char *_wrap_kvc_model_get_native_d8168829052486aa(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_d8168829052486aa(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1736,7 +1777,7 @@ char *_wrap_kvc_model_find_native_d8168829052486aa(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_d8168829052486aa(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_5dfe04893b72e4bc(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1749,7 +1790,7 @@ char *_wrap_kvc_model_register_native_d8168829052486aa(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_d8168829052486aa(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -1768,7 +1809,7 @@ char *_wrap_kvc_model_from_config_native_d8168829052486aa(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_d8168829052486aa(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_5dfe04893b72e4bc(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1795,7 +1836,7 @@ char *_wrap_kvc_model_rope_native_d8168829052486aa(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_d8168829052486aa(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1822,7 +1863,7 @@ char *_wrap_kvc_rope_table_native_d8168829052486aa(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1843,7 +1884,7 @@ char *_wrap_kvc_manager_set_quota_native_d8168829052486aa(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1862,7 +1903,7 @@ char *_wrap_kvc_manager_quota_info_native_d8168829052486aa(kvc_manager *_swig_go
 }
 
 
-int _wrap_kvc_version_native_d8168829052486aa() {
+int _wrap_kvc_version_native_5dfe04893b72e4bc() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1873,7 +1914,7 @@ int _wrap_kvc_version_native_d8168829052486aa() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_d8168829052486aa() {
+_gostring_ _wrap_kvc_build_info_native_5dfe04893b72e4bc() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1884,7 +1925,7 @@ _gostring_ _wrap_kvc_build_info_native_d8168829052486aa() {
 }
 
 
-char *_wrap_kvc_supports_native_d8168829052486aa(int _swig_go_0) {
+char *_wrap_kvc_supports_native_5dfe04893b72e4bc(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1897,7 +1938,7 @@ char *_wrap_kvc_supports_native_d8168829052486aa(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_d8168829052486aa(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1922,7 +1963,7 @@ char *_wrap_kvc_config_from_shortfin_native_d8168829052486aa(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_create_native_d8168829052486aa(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_5dfe04893b72e4bc(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1937,7 +1978,7 @@ char *_wrap_kvc_manager_create_native_d8168829052486aa(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_d8168829052486aa(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1952,7 +1993,7 @@ char *_wrap_kvc_manager_properties_native_d8168829052486aa(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -1967,7 +2008,7 @@ char *_wrap_kvc_manager_close_namespace_native_d8168829052486aa(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1988,7 +2029,7 @@ char *_wrap_kvc_manager_list_namespaces_native_d8168829052486aa(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2003,7 +2044,7 @@ char *_wrap_kvc_manager_reset_native_d8168829052486aa(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_d8168829052486aa(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -2018,7 +2059,7 @@ char *_wrap_kvc_manager_stats_native_d8168829052486aa(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_d8168829052486aa(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -2035,7 +2076,7 @@ char *_wrap_kvc_manager_pool_info_native_d8168829052486aa(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_d8168829052486aa(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -2052,7 +2093,7 @@ char *_wrap_kvc_manager_block_info_native_d8168829052486aa(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2069,7 +2110,7 @@ char *_wrap_kvc_manager_admit_request_native_d8168829052486aa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2086,7 +2127,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_d8168829052486aa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2107,7 +2148,7 @@ char *_wrap_kvc_manager_append_tokens_native_d8168829052486aa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2124,7 +2165,7 @@ char *_wrap_kvc_manager_commit_tokens_native_d8168829052486aa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2141,7 +2182,7 @@ char *_wrap_kvc_manager_truncate_request_native_d8168829052486aa(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2158,7 +2199,7 @@ char *_wrap_kvc_manager_fork_request_native_d8168829052486aa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2173,7 +2214,7 @@ char *_wrap_kvc_manager_preempt_request_native_d8168829052486aa(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2188,7 +2229,7 @@ char *_wrap_kvc_manager_free_request_native_d8168829052486aa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2205,7 +2246,7 @@ char *_wrap_kvc_manager_request_info_native_d8168829052486aa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2226,7 +2267,7 @@ char *_wrap_kvc_manager_list_requests_native_d8168829052486aa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_d8168829052486aa(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2249,7 +2290,7 @@ char *_wrap_kvc_manager_compact_native_d8168829052486aa(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -2266,7 +2307,7 @@ char *_wrap_kvc_manager_probe_request_native_d8168829052486aa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2281,7 +2322,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_d8168829052486aa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2302,7 +2343,7 @@ char *_wrap_kvc_manager_list_pins_native_d8168829052486aa(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_d8168829052486aa(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -2321,7 +2362,7 @@ char *_wrap_kvc_manager_evict_blocks_native_d8168829052486aa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_d8168829052486aa(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2342,7 +2383,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_d8168829052486aa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2361,7 +2402,7 @@ char *_wrap_kvc_manager_release_blocks_native_d8168829052486aa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_d8168829052486aa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2382,7 +2423,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_d8168829052486aa(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_d8168829052486aa(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2399,7 +2440,7 @@ char *_wrap_kvc_step_create_native_d8168829052486aa(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_d8168829052486aa(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_5dfe04893b72e4bc(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2416,7 +2457,7 @@ char *_wrap_kvc_step_view_native_d8168829052486aa(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_d8168829052486aa(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2431,7 +2472,7 @@ char *_wrap_kvc_manager_retire_step_native_d8168829052486aa(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_d8168829052486aa(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2444,7 +2485,7 @@ char *_wrap_kvc_manager_check_native_d8168829052486aa(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_d8168829052486aa(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -2454,6 +2495,27 @@ char *_wrap_kvc_manager_digest_native_d8168829052486aa(kvc_manager *_swig_go_0, 
   arg2 = (uint64_t *)_swig_go_1;
   
   result = (kvc_status)kvc_manager_digest(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_copy_tokens_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_storage *arg2 = (kvc_storage *) 0 ;
+  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_storage *)_swig_go_1;
+  
+  arg3 = (kvc_token_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
+  
+  
+  result = (kvc_status)kvc_storage_copy_tokens(arg1,arg2,(struct kvc_token_copy const *)arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }

@@ -34,9 +34,38 @@ func sequence(first, count int) []int32 {
 func (r *runner) request(name int) kvcache.Request     { return kvcache.Request(r.requests[name]) }
 func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
 
-func (r *runner) manager(a []int) (err error) {
-	config := kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
+func (r *runner) config(a []int) kvcache.Config {
+	return kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
 		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), MaxQuotas: r.quotas}
+}
+
+func (r *runner) newStep() (err error) {
+	r.step, err = r.m.NewStep(kvcache.StepLimits{MaxRequests: 8, MaxTokens: 8, MaxRows: 8, RowStride: 16, MaxAdmissions: 4, MaxPromptTokens: 160})
+	return err
+}
+
+// rebuild: the old manager goes; names of namespaces follow.
+func (r *runner) rebuild(a []int) (string, error) {
+	made, err := r.m.Rebuild(r.config(a))
+	if err != nil {
+		return "", err
+	}
+	text := ""
+	for _, c := range made.Copies {
+		text += fmt.Sprintf(" %d+%d>%d+%d*%d", c.Source, c.Offset, c.Destination, c.NewOffset, c.NumTokens)
+	}
+	for name, id := range r.namespaces {
+		if now, found := made.Namespaces[kvcache.Namespace(id)]; found {
+			r.namespaces[name] = uint64(now)
+		}
+	}
+	r.m.Close()
+	r.m, r.cursor = made.Manager, 0
+	return text, r.newStep()
+}
+
+func (r *runner) manager(a []int) (err error) {
+	config := r.config(a)
 	if len(a) > 4 {
 		config.Groups = []kvcache.Group{{}, {WindowTokens: uint64(a[4]), NumSinkTokens: uint32(a[5])}}
 	}
@@ -47,8 +76,7 @@ func (r *runner) manager(a []int) (err error) {
 	if r.m, err = kvcache.New(config); err != nil {
 		return err
 	}
-	r.step, err = r.m.NewStep(kvcache.StepLimits{MaxRequests: 8, MaxTokens: 8, MaxRows: 8, RowStride: 16, MaxAdmissions: 4, MaxPromptTokens: 160})
-	return err
+	return r.newStep()
 }
 
 func list[T any](values []T, err error) (string, error) {
@@ -164,6 +192,8 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		copy(r.policy[:], a)
 	case "manager":
 		err = r.manager(a)
+	case "rebuild":
+		return r.rebuild(a)
 	case "open":
 		id, failure := r.m.OpenNamespace(kvcache.Identity{Model: []byte{byte(a[1])}})
 		err = keep(r.namespaces, a[0], id, failure)

@@ -179,7 +179,15 @@ public final class Config {
     return this;
   }
 
+  interface Creating {
+    void create(kvc_manager_config config, long[] address) throws KvCacheException;
+  }
+
   long create() throws KvCacheException {
+    return create(Native::kvc_manager_create);
+  }
+
+  long create(Creating creating) throws KvCacheException {
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
     kvc_group_config groupArray = groups.isEmpty() ? null : Native.new_kvc_group_configs(groups.size());
@@ -210,7 +218,7 @@ public final class Config {
         config.set_memory(model.c, query);
       }
       long[] address = new long[1];
-      Native.kvc_manager_create(config, address);
+      creating.create(config, address);
       return address[0];
     } finally {
       config.delete();

@@ -7,7 +7,9 @@ import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Function;
 
 /**
@@ -24,7 +26,11 @@ public final class Manager implements AutoCloseable {
 
   /** Creates a manager. */
   public Manager(Config config) throws KvCacheException {
-    handle = new Handle("manager", config.create(), Native::kvc_manager_destroy);
+    this(null, config.create());
+  }
+
+  private Manager(Void unused, long address) {
+    handle = new Handle("manager", address, Native::kvc_manager_destroy);
     handle.ownedBy(this);
   }
 
@@ -137,6 +143,39 @@ public final class Manager implements AutoCloseable {
     Sizes.count("pool", pool);
     ByteBuffer room = Buffers.bytes(Math.multiplyExact(8, Sizes.count("maxMoves", maxMoves)));
     return read(room, ask((m, out) -> Native.kvc_manager_compact(m, pool, room, out)), Manager::pair);
+  }
+
+  /**
+   * Copy numTokens tokens of a group from offset on in block source of the old memory to newOffset on in block destination of the new one:
+   * kvc_token_copy.
+   */
+  public record TokenCopy(int group, int source, int destination, int offset, int newOffset, int numTokens) {}
+
+  /**
+   * What {@link #rebuild} made.
+   *
+   * @param copies to execute before the manager admits a request, by group, destination and new offset
+   * @param namespaces new ids by old ones
+   */
+  public record Rebuilt(Manager manager, List<TokenCopy> copies, Map<Long, Long> namespaces) {}
+
+  /**
+   * Creates a manager of another configuration that has what this one has cached: the way to change the block size, the number of blocks or the
+   * policy. The groups are those of this manager, which stays as it is; close it when the copies are done. A smaller pool keeps what would be
+   * evicted last. Not while requests are admitted, blocks held or steps in flight, and not with groups that have a window.
+   */
+  public Rebuilt rebuild(Config config) throws KvCacheException {
+    Map<Long, Long> namespaces = new HashMap<>();
+    long[] made = new long[1];
+    List<TokenCopy> copies = grown(24, (m, room, out) -> {
+      ByteBuffer pairs = Buffers.bytes(16 * (room.capacity() / 24));
+      long[] numPairs = new long[1];
+      made[0] = config.create((c, address) -> Native.kvc_manager_rebuild(m, c, room, pairs, address, out, numPairs));
+      for (long i = 0; i < numPairs[0]; ++i) {
+        namespaces.put(pairs.getLong(), pairs.getLong());
+      }
+    }, from -> new TokenCopy(from.getInt(), from.getInt(), from.getInt(), from.getInt(), from.getInt(), from.getInt()));
+    return new Rebuilt(new Manager(null, made[0]), copies, namespaces);
   }
 
   private interface Taking {

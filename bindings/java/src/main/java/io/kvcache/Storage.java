@@ -7,6 +7,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.util.List;
 
 /**
  * Memory for the keys and values of a manager's blocks: kvc_storage. Any thread may use it; the caller orders calls that touch the same bytes.
@@ -150,6 +151,19 @@ public final class Storage implements AutoCloseable {
     ByteBuffer copies = Buffers.bytes(Math.multiplyExact(4, pairs.remaining()));
     copies.asIntBuffer().put(pairs.duplicate());
     return copies;
+  }
+
+  /**
+   * Copies tokens from another storage of the same layers, heads, types and scales, whose block size may differ, bit by bit, in memory of the host.
+   * Not for memory of a device, tiled keys and channel keys.
+   */
+  public void copyTokens(Storage from, List<Manager.TokenCopy> copies) throws KvCacheException {
+    ByteBuffer records = Buffers.bytes(Math.multiplyExact(24, copies.size()));
+    for (Manager.TokenCopy c : copies) {
+      records.putInt(c.group()).putInt(c.source()).putInt(c.destination()).putInt(c.offset()).putInt(c.newOffset()).putInt(c.numTokens());
+    }
+    records.flip();
+    from.run(null, (source, unused) -> run(null, (s, q) -> Native.kvc_storage_copy_tokens(source, s, records)));
   }
 
   /** Copies blocks in all layers, in order: (source, destination) pairs, as in {@link Step#copies}. */

@@ -44,10 +44,31 @@ final class Scenario {
   private long[] policy = {0, 0, 0};
   private int quotas;
 
-  private void manager(long[] a) throws KvCacheException {
-    Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
+  private Config config(long[] a) {
+    return new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
         .policy(Config.Policy.values()[(int) policy[0]]).policyWeight(policy[1] / 100.0).policyHistory(policy[2])
         .maxQuotas(quotas);
+  }
+
+  /** The old manager goes; names of namespaces follow. */
+  private String rebuild(int[] a) throws KvCacheException {
+    Manager.Rebuilt made = m.rebuild(config(Arrays.stream(a).asLongStream().toArray()));
+    namespaces.replaceAll((name, id) -> made.namespaces().getOrDefault(id, id));
+    step.close();
+    m.close();
+    begin(made.manager());
+    return made.copies().stream().map(c -> " " + c.source() + "+" + c.offset() + ">" + c.destination() + "+" + c.newOffset() + "*" + c.numTokens())
+        .collect(Collectors.joining());
+  }
+
+  private void begin(Manager manager) throws KvCacheException {
+    stepId = cursor = 0;
+    m = manager;
+    step = new Step(m, new Step.Limits(8, 8, 8, 16, 0, 4, 160));
+  }
+
+  private void manager(long[] a) throws KvCacheException {
+    Config config = config(a);
     if (a.length > 4) {
       config.groups(new Config.Group(), new Config.Group(a[4], (int) a[5], 0, 0));
     }
@@ -57,9 +78,7 @@ final class Scenario {
     }
     requests.clear();
     namespaces.clear();
-    stepId = cursor = 0;
-    m = new Manager(config);
-    step = new Step(m, new Step.Limits(8, 8, 8, 16, 0, 4, 160));
+    begin(new Manager(config));
   }
 
   /** Without ids, each item is refused. */
@@ -176,6 +195,7 @@ final class Scenario {
       case "probe" -> " " + m.probe(namespace(a[0]), sequence(a[1], a[2]));
       case "drop" -> " " + m.drop(namespace(a[0]), sequence(a[1], a[2]));
       case "evict" -> " " + m.evict(a[0]);
+      case "rebuild" -> rebuild(a);
       case "take" -> take(a);
       case "step" -> decode(a, true);
       case "forget" -> decode(a, false);

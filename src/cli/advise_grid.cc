@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The combinations that `kvcache advise` tries. Each has pools of as many blocks as the budget pays for.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "cli/advise.h"
+#include "cli/dtype.h"
+#include "cli/estimate.h"
+#include "cli/library.h"
+#include "cli/table.h"
+
+namespace kvcli {
+namespace {
+
+constexpr uint64_t kMostBlocks = 2'147'483'582;  // The library's limit of all pools.
+constexpr uint32_t kBlockTokens = 16;            // Of --num-blocks.
+
+std::vector<std::string> split_list(const char* option, const std::string& text) {
+  std::vector<std::string> items;
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    items.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
+    if (items.back().empty())
+      throw InputError(std::string(option) + " is \"" + text + "\"; give values with one comma between them");
+  }
+  return items;
+}
+
+template <typename T>
+T parse_number(const std::string& option, const std::string& text, T least, T most) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number >= least && number <= most)
+    return number;
+  throw InputError(option + " has " + text + "; each value is from " + number_text(least) + " to " +
+                   number_text(most));
+}
+
+template <typename T>
+std::vector<T> number_list(const char* option, const std::string& text, T least, T most) {
+  std::vector<T> numbers;
+  for (const std::string& item : split_list(option, text))
+    numbers.push_back(parse_number<T>(option, item, least, most));
+  return numbers;
+}
+
+struct PolicyChoice {
+  std::string name;
+  double weight;
+};
+
+std::vector<PolicyChoice> policy_list(const std::string& text) {
+  std::vector<PolicyChoice> choices;
+  for (const std::string& item : split_list("--policies", text)) {
+    const size_t colon = std::min(item.find(':'), item.size());
+    const std::string name = item.substr(0, colon);
+    if (std::ranges::find(policy_names(), name) == policy_names().end())
+      throw InputError("--policies has " + item + "; give lru, frequency or fragmentation, or NAME:WEIGHT");
+    const double weight = colon == item.size()
+                              ? 0
+                              : parse_number<double>("--policies: the weight of " + name,
+                                                     item.substr(colon + 1), 0, most_policy_weight(name));
+    choices.push_back({name, weight});
+  }
+  return choices;
+}
+
+/// One way to divide the budget into pools; no pools if it has no room for a block of each group.
+struct Division {
+  double split = 0;
+  std::vector<kvc_group_config> groups;
+  std::vector<kvc_pool_config> pools;
+};
+
+kvc_pool_config pool_of(uint64_t blocks) {
+  auto pool = make<kvc_pool_config>();
+  pool.num_blocks = blocks;
+  return pool;
+}
+
+/// The memory to divide. Splits are multiples of the window pool's part in the estimate, which is made for
+/// the longest request alone.
+class Budget {
+ public:
+  Budget(const Trace& trace, const AdviseOptions& options) : options_(options) {
+    for (const TraceRequest& request : trace.requests)
+      longest_ = std::max<uint64_t>(longest_, uint64_t{request.input_length} + request.num_outputs());
+    splits_ = number_list<double>("--splits", options.splits, 0.001, 1000);
+    if (!options.model.empty()) {
+      if (options.budget.empty())
+        throw InputError("--model is given without --budget; give its memory, such as 24GiB");
+      model_ = find_model(options.model);
+      budget_ = parse_bytes(options.budget);
+    } else {
+      if (!options.budget.empty())
+        throw InputError("--budget is given without --model; give both, or --tokens");
+      budget_ = options.tokens != 0       ? options.tokens
+                : options.num_blocks != 0 ? options.num_blocks * kBlockTokens
+                                          : kDefaultAdviseTokens;
+    }
+  }
+  uint64_t amount() const { return budget_; }
+  std::string text() const { return grouped(budget_) + (options_.model.empty() ? " tokens" : " bytes"); }
+
+  std::vector<Division> divisions(uint32_t block_size, uint32_t chunk) const {
+    std::vector<Division> found =
+        options_.model.empty() ? one_pool(block_size) : pools_of_model(block_size, chunk);
+    for (const Division& division : found) {
+      uint64_t blocks = 0;
+      for (const kvc_pool_config& pool : division.pools) blocks += pool.num_blocks;
+      if (blocks > kMostBlocks) {
+        throw InputError("the budget is " + grouped(blocks) + " blocks of " + std::to_string(block_size) +
+                         " tokens; a manager has at most " + grouped(kMostBlocks) + ": lower the budget");
+      }
+    }
+    return found;
+  }
+
+ private:
+  std::vector<Division> one_pool(uint32_t block_size) const {
+    if (budget_ < block_size) return {{}};
+    return {{0, {}, {pool_of(budget_ / block_size)}}};
+  }
+
+  std::vector<Division> pools_of_model(uint32_t block_size, uint32_t chunk) const {
+    auto query = make<kvc_memory_query>();
+    query.model = &model_;
+    query.tokens = longest_;
+    query.budget_bytes = budget_;
+    query.chunk_tokens = chunk;
+    query.dtype = dtype_of(options_.dtype);
+    query.block_size = block_size;
+    const kvc_memory_estimate estimate = estimate_of(query);
+    if (estimate.pool_blocks == 0) return {{}};
+    std::vector<kvc_group_config> groups;
+    for (const bool window : {false, true}) {
+      if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
+      groups.push_back(make<kvc_group_config>());
+      groups.back().kind = window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
+      groups.back().window_tokens = window ? model_.window_tokens : 0;
+    }
+    if (estimate.window_pool_blocks == 0) return {{0, groups, {pool_of(estimate.pool_blocks)}}};
+    groups.back().pool = 1;
+    std::vector<Division> found;
+    for (const double split : splits_) {
+      const double wanted = std::round(static_cast<double>(estimate.window_pool_blocks) * split);
+      const double most = static_cast<double>(budget_ / estimate.window_block_bytes);
+      const auto windows = static_cast<uint64_t>(std::clamp(wanted, 1.0, most + 1));
+      const uint64_t bytes = windows * estimate.window_block_bytes;
+      const uint64_t full = bytes < budget_ ? (budget_ - bytes) / estimate.full_block_bytes : 0;
+      found.push_back(full == 0 ? Division{} : Division{split, groups, {pool_of(full), pool_of(windows)}});
+    }
+    return found;
+  }
+
+  const AdviseOptions& options_;
+  std::vector<double> splits_;
+  kvc_model model_ = make<kvc_model>();
+  uint64_t budget_ = 0;
+  uint64_t longest_ = 1;
+};
+
+}  // namespace
+
+Advice plan_trials(const Trace& trace, const AdviseOptions& options) {
+  const Budget budget(trace, options);
+  const auto policies = policy_list(options.policies);
+  const auto block_sizes = number_list<uint32_t>("--block-sizes", options.block_sizes, 1, 1024);
+  const auto chunks = number_list<uint32_t>("--chunks", options.chunks, 1, 1u << 24);
+  Advice advice;
+  advice.requests = trace.requests.size();
+  advice.budget = budget.amount();
+  for (const uint32_t block_size : block_sizes) {
+    for (const uint32_t chunk : chunks) {
+      for (const Division& division : budget.divisions(block_size, chunk)) {
+        if (division.pools.empty()) {
+          advice.left_out += policies.size();
+          continue;
+        }
+        for (const PolicyChoice& policy : policies) {
+          Trial trial;
+          trial.split = division.split;
+          trial.replay.block_size = block_size;
+          trial.replay.chunk = chunk;
+          trial.replay.groups = division.groups;
+          trial.replay.pools = division.pools;
+          trial.replay.policy = policy.name;
+          trial.replay.policy_weight = policy.weight;
+          trial.replay.concurrency = options.concurrency;
+          trial.replay.progress = false;
+          advice.trials.push_back(trial);
+        }
+      }
+    }
+  }
+  if (advice.trials.empty()) {
+    throw InputError("the budget is " + budget.text() +
+                     ", less than one block of each group in every combination; raise it, or lower "
+                     "--block-sizes");
+  }
+  return advice;
+}
+
+}  // namespace kvcli

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/rebuild.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+kvc_status Rebuild::run(kvc_rebuild* out) {
+  out_ = out;
+  out->num_copies = out->num_namespaces = 0;
+  out->num_blocks = 0;
+  if (!seen_.create(memory_, old_tree_.num_places() + 1) ||
+      !new_ns_.create(memory_, from_.blocks.namespaces().size()) ||
+      !keys_.create(memory_, shape_.block_size) || !taken_.create(memory_, shape_.num_blocks)) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.num_places());
+  }
+  KVC_TRY(carry_namespaces());
+  size_t begin[kMaxPools + 1] = {};
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    if (shape_.caches()) KVC_TRY(carry_pool(p));
+    begin[p + 1] = num_taken_;
+  }
+  blocks_.end_positions();
+  for (size_t p = 0; p < shape_.num_pools; ++p) release(begin[p], begin[p + 1]);
+  return finish();
+}
+
+kvc_status Rebuild::carry_namespaces() {
+  const NamespaceTable& old = from_.blocks.namespaces();
+  for (uint32_t i = 1; i < old.size(); ++i) {
+    if (old[i].opens == 0) continue;
+    KVC_TRY(blocks_.carry_namespace(old[i], &new_ns_[i]));
+    if (out_->num_namespaces < out_->namespace_capacity)
+      out_->namespaces[out_->num_namespaces] = {old.id(i), blocks_.namespaces().id(new_ns_[i])};
+    ++out_->num_namespaces;
+  }
+  return KVC_OK;
+}
+
+kvc_status Rebuild::carry_pool(size_t pool) {
+  Array<Leaving> line;
+  const PoolCounts& counts = from_.blocks.pool().counts(pool);
+  if (counts.lru == 0) return KVC_OK;
+  if (!line.create(memory_, counts.lru))
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to order %llu blocks", ull(counts.lru));
+  for (size_t i = line_up(pool, &line); i-- > 0;) {
+    const Block& block = from_.blocks.pool()[line[i].block];
+    if (old_tree_.stale(old_tree_[block.node]) || !reachable(block.node)) continue;
+    const bool carried = make_ancestors(block.node) && carry(block.node, block.group, line[i].came);
+    if (out_of_memory_) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for extra keys of a position");
+    if (!carried) break;  // the pool is full, or all nodes are in use
+  }
+  return KVC_OK;
+}
+
+// The cached blocks of a pool in the order in which they would leave.
+size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
+  const BlockPool& old = from_.blocks.pool();
+  const Shape& shape = from_.shape;
+  size_t count = 0;
+  for (uint32_t list = 0; list < old.num_lists(); ++list) {
+    const uint32_t shelf = old.place_of(list).shelf;
+    const uint64_t bonus = shape.policy->bonus(shelf, shape.policy_weight, old.counts(pool).size);
+    for (BlockId id = old.lru_head(pool, list); !old.at_end(id); id = old[id].next) {
+      const uint64_t came = old.has_shelves() ? UINT64_MAX / 4 - old.age(id) : count;
+      (*line)[count++] = {came + bonus, came, id};
+    }
+  }
+  if (old.has_shelves()) {  // of equal ones that of the lowest shelf leaves first; ages differ in a list
+    std::sort(line->data(), line->data() + count, [](const Leaving& a, const Leaving& b) {
+      return a.at != b.at ? a.at < b.at : a.came > b.came;
+    });
+  }
+  return count;
+}
+
+// Whether a hit may go as far as to this position: it and all before it have a block in each group.
+bool Rebuild::reachable(NodeId old) {
+  const uint32_t all = from_.shape.all_groups();
+  NodeId at = old;
+  while (is_node(at) && seen(at).reach == Reach::kUnknown && old_tree_[at].resident == all)
+    at = old_tree_[at].parent;
+  const bool yes = !is_node(at) || seen(at).reach == Reach::kYes;
+  const Reach reach = yes ? Reach::kYes : Reach::kNo;
+  for (NodeId id = old; id != at; id = old_tree_[id].parent) seen(id).reach = reach;
+  if (is_node(at)) seen(at).reach = reach;
+  return yes;
+}
+
+// Makes the new positions that end before this old one. False if all nodes are in use.
+bool Rebuild::make_ancestors(NodeId old) {
+  NodeId at = old;
+  for (NodeId parent = old_tree_[at].parent; is_node(parent) && !seen(parent).made;
+       parent = old_tree_[at].parent) {
+    seen(parent).down = at;
+    at = parent;
+  }
+  for (; at != old; at = seen(at).down) {
+    if (!carry(at, kNoGroup, 0)) return false;
+  }
+  return true;
+}
+
+// Makes the new positions that end in an old one, and gives them blocks of the group. False if there is no
+// node or block left.
+bool Rebuild::carry(NodeId old, uint32_t group, uint64_t came) {
+  const uint32_t size = shape_.block_size;
+  const NodeId before = old_tree_[old].parent;
+  NodeId tip = is_node(before) ? seen(before).tip : root_of(new_ns_[old_tree_[old].ns]);
+  for (uint64_t position = begin_of(old) / size; (position + 1) * size <= end_of(old); ++position) {
+    gather(old, position * size);
+    tip = make_position(tip, old, position);
+    if (!is_node(tip)) return false;
+    if (group != kNoGroup && !attach(tip, old, group, position * size, came)) return false;
+  }
+  seen(old).tip = tip;
+  seen(old).made = true;
+  return true;
+}
+
+// Gives a position a block of the group, unless an equal one has brought it.
+bool Rebuild::attach(NodeId node, NodeId old, uint32_t group, uint64_t first, uint64_t came) {
+  if (is_block(blocks_.tree().block_of(node, group))) return true;
+  if (blocks_.pool().counts(shape_.groups[group].pool).free == 0) return false;
+  const uint32_t uses = old_tree_.counts_uses() ? old_tree_.uses().of(old) : 1;
+  const BlockId block = blocks_.carry_block(node, group, uses);
+  taken_[num_taken_++] = {came, block, static_cast<uint32_t>(blocks_.tree()[node].ns)};
+  list_copies(group, first, block);
+  return true;
+}
+
+NodeId Rebuild::make_position(NodeId parent, NodeId old, uint64_t position) {
+  const uint32_t ns = new_ns_[old_tree_[old].ns];
+  uint64_t key = is_node(parent) ? blocks_.tree()[parent].key : matcher_.root(ns);
+  hash_.blocks(key, tokens_, shape_.block_size, 1, &key);
+  key = ExtraView(keys_.data(), num_keys_, position * shape_.block_size, shape_.block_size).hash(hash_, key);
+  ExtraRecords extras(arena_, keys_.data(), num_keys_, position, position + 1, shape_.block_size);
+  out_of_memory_ = out_of_memory_ || !extras.ok();
+  if (out_of_memory_) return kNoNode;
+  return blocks_.carry_position(parent, key, tokens_, extras, position, ns);
+}
+
+// Reads the new position that begins at token `first` and ends in an old one.
+void Rebuild::gather(NodeId old, uint64_t first) {
+  path_length_ = 0;
+  for (NodeId at = old;; at = old_tree_[at].parent) {
+    path_[path_length_++] = at;
+    if (begin_of(at) <= first) break;
+  }
+  num_keys_ = 0;
+  const uint64_t end = first + shape_.block_size;
+  for (size_t i = path_length_; i-- > 0;) {
+    const uint64_t from = std::max(first, begin_of(path_[i])), to = std::min(end, end_of(path_[i]));
+    std::copy_n(old_tree_.tokens(path_[i]) + (from - begin_of(path_[i])), to - from,
+                tokens_ + (from - first));
+    gather_keys(path_[i], first);
+  }
+}
+
+// A span over several old blocks is known to each of them.
+void Rebuild::gather_keys(NodeId old, uint64_t first) {
+  const ExtraRecord* record = old_tree_[old].extra;
+  for (uint64_t i = 0; record != nullptr && i < record->count; ++i) {
+    const ExtraSpan& span = record->spans()[i];
+    kvc_extra_key key = {begin_of(old) + static_cast<uint64_t>(span.offset), span.length, {}};
+    std::memcpy(key.digest, span.digest, sizeof key.digest);
+    const bool inside =
+        key.first_token < first + shape_.block_size && key.first_token + key.num_tokens > first;
+    const bool known = num_keys_ != 0 && keys_[num_keys_ - 1].first_token == key.first_token;
+    if (inside && !known) keys_[num_keys_++] = key;
+  }
+}
+
+void Rebuild::list_copies(uint32_t group, uint64_t first, BlockId to) {
+  const uint64_t end = first + shape_.block_size;
+  for (size_t i = path_length_; i-- > 0; ++out_->num_copies) {
+    if (out_->num_copies >= out_->copy_capacity) continue;
+    const uint64_t begin = begin_of(path_[i]);
+    const uint64_t from = std::max(first, begin), until = std::min(end, end_of(path_[i]));
+    out_->copies[out_->num_copies] = {group,
+                                      raw(old_tree_.block_of(path_[i], group)),
+                                      raw(to),
+                                      static_cast<uint32_t>(from - begin),
+                                      static_cast<uint32_t>(from - first),
+                                      static_cast<uint32_t>(until - from)};
+  }
+}
+
+// The block that leaves first comes first. With uses, which count beside the time of release, that time
+// counts alone.
+void Rebuild::release(size_t begin, size_t end) {
+  Taken* const taken = taken_.data() + begin;
+  std::reverse(taken, taken + (end - begin));
+  if (old_tree_.counts_uses() && blocks_.tree().counts_uses()) {
+    std::sort(taken, taken + (end - begin), [](const Taken& a, const Taken& b) {
+      return a.came != b.came ? a.came < b.came : raw(a.block) > raw(b.block);
+    });
+  }
+  for (size_t i = begin; i < end; ++i) blocks_.release(taken_[i].block, true, taken_[i].ns, false);
+}
+
+kvc_status Rebuild::finish() {
+  out_->num_blocks = num_taken_;
+  if (out_->num_copies > out_->copy_capacity || out_->num_namespaces > out_->namespace_capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "%zu copies and %zu namespaces; the arrays have room for %zu and %zu", out_->num_copies,
+                out_->num_namespaces, out_->copy_capacity, out_->namespace_capacity);
+  }
+  std::sort(
+      out_->copies, out_->copies + out_->num_copies, [](const kvc_token_copy& a, const kvc_token_copy& b) {
+        if (a.group != b.group) return a.group < b.group;
+        return a.destination != b.destination ? a.destination < b.destination : a.new_offset < b.new_offset;
+      });
+  return KVC_OK;
+}
+
+}  // namespace kvc

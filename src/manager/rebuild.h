@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries what one manager has cached into a new one of another block size. Runs under both locks; the old
+// manager is only read.
+//
+// The old blocks are taken in the reverse order of eviction. Each brings the new positions that end inside
+// it; those get blocks until the new pool is full. So what is left out is what the old manager would evict
+// first. Positions before them that no block was brought for yet are made without one; the others' turn comes
+// later, or they die at the end. Equal beginnings of several old blocks are one new position, which the tree
+// finds.
+//
+// Invariants: `made` is set once all new positions that end in an old one exist, down from the root; `tip` is
+// then the last new position that ends in it or before it.
+#pragma once
+#include "manager/blocks.h"
+#include "manager/matcher.h"
+
+namespace kvc {
+
+class Rebuild {
+ public:
+  struct Side {
+    const Shape& shape;
+    const Blocks& blocks;
+  };
+  Rebuild(const Side& from, const Shape& shape, Blocks& blocks, const Matcher& matcher, const TableHash& hash,
+          Memory& memory, Arena& arena)
+      : from_(from),
+        old_tree_(from.blocks.tree()),
+        shape_(shape),
+        blocks_(blocks),
+        matcher_(matcher),
+        hash_(hash),
+        memory_(memory),
+        arena_(arena) {}
+
+  // BUFFER_TOO_SMALL, with counts, leaves a manager that the caller destroys, as OUT_OF_MEMORY does.
+  kvc_status run(kvc_rebuild* out);
+
+ private:
+  enum class Reach : uint8_t { kUnknown, kYes, kNo };
+  struct Seen {  // of an old position
+    NodeId tip, down;
+    Reach reach;
+    bool made;
+  };
+  struct Leaving {      // an old block of the cached ones
+    uint64_t at, came;  // when it leaves and when it came, to compare
+    BlockId block;
+  };
+  struct Taken {  // a new block
+    uint64_t came;
+    BlockId block;
+    uint32_t ns;
+  };
+  static constexpr uint32_t kNoGroup = UINT32_MAX;
+  static constexpr size_t kMostTokens = 1024;
+
+  Seen& seen(NodeId old) { return seen_[static_cast<size_t>(raw(old))]; }
+  uint64_t begin_of(NodeId old) const { return uint64_t{old_tree_[old].depth} * from_.shape.block_size; }
+  uint64_t end_of(NodeId old) const { return begin_of(old) + from_.shape.block_size; }
+
+  kvc_status carry_namespaces();
+  kvc_status carry_pool(size_t pool);
+  size_t line_up(size_t pool, Array<Leaving>* line) const;
+  bool reachable(NodeId old);
+  bool make_ancestors(NodeId old);
+  bool carry(NodeId old, uint32_t group, uint64_t came);
+  bool attach(NodeId node, NodeId old, uint32_t group, uint64_t first, uint64_t came);
+  NodeId make_position(NodeId parent, NodeId old, uint64_t position);
+  void gather(NodeId old, uint64_t first);
+  void gather_keys(NodeId old, uint64_t first);
+  void list_copies(uint32_t group, uint64_t first, BlockId to);
+  void release(size_t begin, size_t end);
+  kvc_status finish();
+
+  const Side from_;
+  const PrefixTree& old_tree_;
+  const Shape& shape_;
+  Blocks& blocks_;
+  const Matcher& matcher_;
+  const TableHash& hash_;
+  Memory& memory_;
+  Arena& arena_;
+  kvc_rebuild* out_ = nullptr;
+
+  Array<Seen> seen_;        // by place of the old node
+  Array<uint32_t> new_ns_;  // by index of the old namespace
+  Array<Taken> taken_;      // in the reverse order of eviction
+  size_t num_taken_ = 0;
+  bool out_of_memory_ = false;
+
+  // The new position at hand: its tokens and keys, and the old positions that have them.
+  int32_t tokens_[kMostTokens];
+  NodeId path_[kMostTokens + 1];  // last first
+  size_t path_length_ = 0;
+  Array<kvc_extra_key> keys_;
+  size_t num_keys_ = 0;
+};
+
+}  // namespace kvc
