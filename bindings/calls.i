@@ -15,6 +15,10 @@ KVC_INSTEAD(kvc_manager_probe, probe)
 KVC_INSTEAD(kvc_manager_pin_prefix, pin_prefix)
 KVC_INSTEAD(kvc_manager_drop_prefix, drop_prefix)
 KVC_INSTEAD(kvc_manager_acquire_prefix, acquire_prefix)
+KVC_INSTEAD(kvc_manager_set_prefix_priority, set_prefix_priority)
+KVC_INSTEAD(kvc_manager_demote_prefix, demote_prefix)
+KVC_INSTEAD(kvc_manager_register_prompt, register_prompt)
+KVC_INSTEAD(kvc_manager_list_prompts, list_prompts)
 KVC_INSTEAD(kvc_manager_publish_blocks, publish_blocks)
 KVC_INSTEAD(kvc_manager_export_tables, export_tables)
 KVC_INSTEAD(kvc_manager_export_slots, export_slots)
@@ -60,6 +64,20 @@ static kvc_status pin_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *pin, uint64_t
 }
 static kvc_status drop_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *num_dropped) {
   return kvc_manager_drop_prefix(m, KVC_THE_PROMPT, num_dropped);
+}
+static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
+                                      uint64_t *num_hinted) {
+  return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
+}
+static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
+  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
+}
+static kvc_status register_prompt(kvc_manager *m, const char *name, KVC_PROMPT, uint64_t *num_pinned) {
+  return kvc_manager_register_prompt(m, name, KVC_THE_PROMPT, num_pinned);
+}
+/* `count` is in bytes. */
+static kvc_status list_prompts(kvc_manager *m, char *names, size_t capacity, size_t *count) {
+  return kvc_manager_list_prompts(m, names, capacity, count);
 }
 static kvc_status acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int32_t *blocks, size_t capacity, size_t *count) {
   return kvc_manager_acquire_prefix(m, KVC_THE_PROMPT, group, blocks, capacity, count);

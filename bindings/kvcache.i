@@ -67,6 +67,7 @@ KVC_IN_RECORDS(char, tenant, tenant_size)
 KVC_IN_RECORDS(void, pages, pages_size)
 KVC_OUT_RECORDS(void, pages, pages_size)
 KVC_OUT_RECORDS(char, memory, memory_bytes)
+KVC_OUT_RECORDS(char, names, capacity)
 KVC_OUT_RECORDS(char, plan, plan_bytes)
 KVC_OUT_RECORDS(char, workspace, workspace_bytes)
 KVC_IN_RECORDS(double, frequencies, num_frequencies)
@@ -115,6 +116,8 @@ KVC_RESULT(uint64_t, num_cached)
 KVC_RESULT(uint64_t, child)
 KVC_RESULT(uint64_t, pin)
 KVC_RESULT(uint64_t, num_pinned)
+KVC_RESULT(uint64_t, num_hinted)
+KVC_RESULT(uint64_t, num_demoted)
 KVC_RESULT(uint64_t, num_dropped)
 KVC_RESULT(uint64_t, num_unpublished)
 KVC_RESULT(uint64_t, namespace_id)
@@ -314,3 +317,4 @@ KVC_STRUCT(kvc_memory_estimate)
 %include <kvcache/quota.h>
 %include <kvcache.h>
 %include <kvcache/rebuild.h>
+%include <kvcache/retention.h>

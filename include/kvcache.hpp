@@ -22,6 +22,7 @@
 #include <kvcache.h>
 
 #include <kvcache/types.hpp>
+#include <string>
 #include <vector>
 
 namespace kvc {
@@ -108,6 +109,12 @@ class Request : public Handle<kvc_manager_free_request> {
   void truncate(uint64_t num_tokens) { check(kvc_manager_truncate_request(manager_, id_, num_tokens)); }
   void preempt() { check(kvc_manager_preempt_request(manager_, id_)); }
   Request fork() { return Request(manager_, ask<uint64_t>(kvc_manager_fork_request, manager_, id_)); }
+  void set_priority(uint64_t first_token, uint64_t num_tokens, uint32_t priority, uint64_t until_ns = 0) {
+    check(kvc_manager_set_priority(manager_, id_, first_token, num_tokens, priority, until_ns));
+  }
+  void end_session(uint64_t shared_tokens = 0) {
+    check(kvc_manager_end_session(manager_, id_, shared_tokens));
+  }
   kvc_probe_info probe() const { return ask<kvc_probe_info>(kvc_manager_probe_request, manager_, id_); }
   kvc_request_info info() const { return ask<kvc_request_info>(kvc_manager_request_info, manager_, id_); }
   ///@}
@@ -183,6 +190,43 @@ class Manager {
   /// Evicts up to `max_blocks` cached blocks of pool `p`; -1 = of all. Returns their number.
   size_t evict(size_t max_blocks, int32_t p = -1) {
     return ask<size_t>(kvc_manager_evict_blocks, get(), p, max_blocks);
+  }
+  /// Tells the time of a monotonic clock, which ends hints.
+  void set_time(uint64_t now_ns) { check(kvc_manager_set_time(get(), now_ns)); }
+  /// Hints the cached part of a prompt from `first_token` on. Returns the tokens that took the hint.
+  uint64_t set_prefix_priority(const Prompt& p, uint32_t priority, uint64_t until_ns = 0,
+                               uint64_t first_token = 0) {
+    return ask<uint64_t>(kvc_manager_set_prefix_priority, get(), p.get(), first_token, priority, until_ns);
+  }
+  /// Demotes the end of a prompt, down to `first_token`. Returns the tokens that were demoted.
+  uint64_t demote(const Prompt& p, uint64_t first_token = 0) {
+    return ask<uint64_t>(kvc_manager_demote_prefix, get(), p.get(), first_token);
+  }
+  /// Registers a prompt and pins what is cached of it. Returns the tokens pinned.
+  uint64_t register_prompt(const char* name, const Prompt& p) {
+    return ask<uint64_t>(kvc_manager_register_prompt, get(), name, p.get());
+  }
+  /// Creates and admits a request with a registered prompt and a tail. It is empty if there is no space.
+  [[nodiscard]] Request acquire_prompt(const char* name, Tokens tail, const kvc_request_config* c = nullptr) {
+    uint64_t id = 0;
+    if (!Fit(kvc_manager_acquire_prompt(get(), name, tail.data(), tail.size(), c, &id, nullptr))) return {};
+    return {get(), id};
+  }
+  /// Ends a registration and its pin.
+  void unregister_prompt(const char* name) { check(kvc_manager_unregister_prompt(get(), name)); }
+  /// The names of the registered prompts.
+  std::vector<std::string> prompts() const {
+    std::string text;
+    size_t size = 0;
+    kvc_status status = kvc_manager_list_prompts(get(), nullptr, 0, &size);
+    while (status == KVC_ERROR_BUFFER_TOO_SMALL) {  // another thread may register more meanwhile
+      text.resize(size);
+      status = kvc_manager_list_prompts(get(), &text[0], text.size(), &size);
+    }
+    check(status);
+    std::vector<std::string> names;
+    for (size_t at = 0; at < size; at += names.back().size() + 1) names.emplace_back(text.c_str() + at);
+    return names;
   }
   /// Takes the pending work. Execute the copies first. Returns the used parts of both arrays.
   Pending take_pending(Span<kvc_block_copy> copies, Span<int32_t> zero_blocks = {}) {

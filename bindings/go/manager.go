@@ -51,6 +51,7 @@ type Config struct {
 	// TakePending lists the blocks to clear: those that move from one namespace to another, or all that are handed out.
 	ZeroCrossNamespace, ZeroAlways bool
 	TouchMemory                    bool // Take all memory from the system now, not when it is first used.
+	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority, DemotePrefix.
 
 	Policy Policy // Which cached block is evicted first.
 	// PolicyWeight is what a doubling of the uses is worth, in pools (PolicyFrequency; 0 .. 1000, 0 = 1), or how much longer whole positions
@@ -109,6 +110,9 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	}
 	if config.TouchMemory {
 		c.flags |= C.KVC_MANAGER_TOUCH_MEMORY
+	}
+	if config.Hints {
+		c.flags |= C.KVC_MANAGER_HINTS
 	}
 	if config.ZeroAlways {
 		c.flags |= C.KVC_MANAGER_ZERO_ALWAYS

@@ -48,6 +48,7 @@ type Step struct {
 	Flags                                                           uint32 // StepWholeRows, StepAdmitPastRefusal.
 	FillID                                                          int32  // Written where a table has no block; -1 at first.
 	RetiredStep                                                     uint64 // Newest step whose kernels have finished: StepID if none is in flight; 0 = nothing new.
+	NowNS                                                           uint64 // Time of a monotonic clock, as SetTime takes it; 0 = unchanged.
 	NoCommits, NoExtensions, SlotsOnly                              bool   // Without Committed; without ExtendOffsets; slots only, whose ids come later.
 	UseCommitTokens, UseRows                                        bool   // With CommitOffsets and CommitTokens; with Rows.
 
@@ -190,6 +191,7 @@ func (s *Step) Run() error {
 		s.c.num_frees, s.c.num_preempts, s.c.num_truncates = C.size_t(s.NumFrees), C.size_t(s.NumPreempts), C.size_t(s.NumTruncates)
 		s.c.num_requests, s.c.num_admissions = C.size_t(s.NumRequests), C.size_t(s.NumAdmissions)
 		s.c.flags, s.c.fill_id, s.c.retired_step = C.uint32_t(s.Flags), C.int32_t(s.FillID), C.uint64_t(s.RetiredStep)
+		s.c.now_ns = C.uint64_t(s.NowNS)
 		namespaces, configs, keys, keyOffsets, err := s.admitArrays()
 		if err != nil {
 			return err

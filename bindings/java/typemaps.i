@@ -215,6 +215,7 @@ static long long kvc_longs_address(const int64_t *array, size_t num_longs) {
 KVC_OFFSET(flags)
 KVC_OFFSET(fill_id)
 KVC_OFFSET(retired_step)
+KVC_OFFSET(now_ns)
 KVC_OFFSET(step_id)
 KVC_OFFSET(num_frees)
 KVC_OFFSET(num_preempts)

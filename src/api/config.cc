@@ -17,7 +17,7 @@ constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
-                                   KVC_MANAGER_TOUCH_MEMORY;
+                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
 
@@ -242,7 +242,7 @@ kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
   }
   shape->policy_number = config.policy;
   shape->policy = policy;
-  shape->num_levels = 1;
+  shape->num_levels = (config.flags & KVC_MANAGER_HINTS) != 0 ? kNumLevels : 1;
   shape->policy_weight = weight != 0 ? weight : policy->default_weight;
   shape->policy_history = config.policy_history;
   return KVC_OK;

@@ -119,7 +119,7 @@ KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
 KVC_FIRST_SIZE(kvc_stats, 240);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
-KVC_FIRST_SIZE(kvc_step, 368);
+KVC_FIRST_SIZE(kvc_step, 376);
 KVC_FIRST_SIZE(kvc_device_info, 72);
 KVC_FIRST_SIZE(kvc_backend_info, 40);
 KVC_FIRST_SIZE(kvc_table_update, 136);

@@ -22,6 +22,7 @@
 #include "cli/options.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/session_oracle.h"
 #include "cli/table.h"
 #include "cli/trace.h"
 #include "cli/usage.h"
@@ -85,6 +86,8 @@ void add_replay(CLI::App& app, Arguments& args) {
   replay->add_option(
       "--policy-weight", args.replay.policy_weight,
       "How far the policy departs from lru: frequency 0 to 1000 [1], fragmentation 0 to 1 [0]");
+  replay->add_option("--hints", args.replay.hints,
+                     "oracle:X ends sessions as one who is right with probability X, 0 to 1");
   replay->add_flag("--optimal", args.replay.optimal,
                    "Also compute the hit rate with perfect knowledge of the future");
   replay->add_flag("--commit-late", args.replay.commit_late,
@@ -184,6 +187,7 @@ void check_policy(const ReplayOptions& options) {
 
 int run_replay(const Arguments& args) {
   check_policy(args.replay);
+  if (!args.replay.hints.empty()) parse_hints(args.replay.hints);
   const Trace trace = load_trace(args, "replay");
   const ReplayResult result = replay(trace, args.replay);
   (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);

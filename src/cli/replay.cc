@@ -14,6 +14,7 @@
 #include "cli/optimal.h"
 #include "cli/oracle.h"
 #include "cli/progress.h"
+#include "cli/session_oracle.h"
 #include "cli/step_call.h"
 
 namespace kvcli {
@@ -64,6 +65,7 @@ class Replay {
   uint64_t take_youngest();
   void preempt_youngest();
   void settle();
+  void end_session(const Live& request);
   void forget(const Live& request);
   void check_table(const Live& request);
   void sample_peak();
@@ -85,6 +87,7 @@ class Replay {
   Manager manager_;
   std::optional<StepCall> step_;
   std::optional<Oracle> oracle_;
+  std::optional<SessionOracle> sessions_;
 
   size_t next_ = 0;            // Next request of the trace.
   std::deque<Waiting> queue_;  // Filled by head().
@@ -118,6 +121,10 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.vocab_size = kVocabSize;
   config.policy = policy_number(options.policy);
   config.policy_weight = options.policy_weight;
+  if (!options.hints.empty()) {
+    config.flags = KVC_MANAGER_HINTS;
+    sessions_.emplace(trace, parse_hints(options.hints));
+  }
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
 
   for (uint32_t p = 0; p < std::max<size_t>(options.pools.size(), 1); ++p) {
@@ -357,12 +364,22 @@ void Replay::settle() {
     }
     commit(request, release_watch_);
     check_table(request);
+    end_session(request);
     forget(request);
     step_->add_free(request.id);
   }
   step_->commit(manager_.get(), release_watch_);
   std::erase_if(live_, [](const Live& request) { return request.finished(); });
   any_finished_ = any_block_filled_ = false;
+}
+
+void Replay::end_session(const Live& request) {
+  if (!sessions_ || !sessions_->says_over(request.index)) return;
+  release_watch_.start();
+  const kvc_status status = kvc_manager_end_session(manager_.get(), request.id, 0);
+  release_watch_.stop();
+  check(status);
+  ++result_.ended_sessions;
 }
 
 /// Prepares for the free of a request.
@@ -440,6 +457,12 @@ double most_policy_weight(const std::string& policy) {
 
 ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
   ReplayResult result = Replay(trace, options).run();
+  if (!options.hints.empty()) {
+    ReplayOptions plain = options;
+    plain.hints.clear();
+    plain.verify = plain.data = false;
+    result.hit_rate_without_hints = Replay(trace, plain).run().hit_rate();
+  }
   if (options.optimal)
     result.optimal_hit_rate = optimal_hit_rate(trace, options.num_blocks, options.block_size);
   return result;

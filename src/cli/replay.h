@@ -20,6 +20,7 @@ struct ReplayOptions {
   uint32_t concurrency = 16;     // Most live requests.
   std::string policy = "lru";    // One of policy_names().
   double policy_weight = 0;      // 0 = the policy's default.
+  std::string hints;             // "" or "oracle:X": end sessions as a SessionOracle says.
   bool optimal = false;          // Also compute optimal_hit_rate().
   bool commit_late = false;      // Commit prompts after all admissions of a round.
   bool maintain_tables = false;  // Each decode step also updates block tables and slots.

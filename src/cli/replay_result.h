@@ -62,6 +62,8 @@ struct ReplayResult {
   std::vector<Occupancy> occupancy;
   double policy_weight = 0;     // With the default filled in.
   double optimal_hit_rate = 0;  // If the options ask for it.
+  uint64_t ended_sessions = 0;  // Requests whose session the hints ended.
+  double hit_rate_without_hints = 0;
 
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }
   double manager_seconds() const { return prompt_seconds + decode_seconds + release_seconds; }

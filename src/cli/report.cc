@@ -55,6 +55,7 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
   row(out, "rejected prompts", grouped(result.rejected_tokens));
   row(out, "cached", grouped(result.cached_tokens),
       "hit rate " + fixed(result.hit_rate(), 4) + ", of prompt and rejected prompts" +
+          (options.hints.empty() ? "" : ", without hints " + fixed(result.hit_rate_without_hints, 4)) +
           (options.optimal ? ", with perfect eviction " + fixed(result.optimal_hit_rate, 4) : ""));
   row(out, "output", grouped(result.output_tokens));
   out << "Blocks\n";
@@ -88,6 +89,7 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["block_queries"] = result.block_queries;
   json["block_hits"] = result.block_hits;
   json["hit_rate"] = result.hit_rate();
+  if (!options.hints.empty()) json["hit_rate_without_hints"] = result.hit_rate_without_hints;
   if (options.optimal) json["optimal_hit_rate"] = result.optimal_hit_rate;
   json["evictions"] = result.evictions;
   json["peak_live_blocks"] = result.peak_live_blocks;
@@ -109,6 +111,10 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["concurrency"] = options.concurrency;
   json["policy"] = options.policy;
   json["policy_weight"] = result.policy_weight;
+  if (!options.hints.empty()) {
+    json["hints"] = options.hints;
+    json["ended_sessions"] = result.ended_sessions;
+  }
   json["commit_late"] = options.commit_late;
   json["tables"] = options.maintain_tables;
   json["verified"] = options.verify;

@@ -4,7 +4,8 @@
 // namespaces. Used under the manager's lock.
 //
 // blocks.cc takes, holds and releases blocks, publish.cc attaches them to positions and detaches them,
-// namespaces.cc opens and resets namespaces, shares.cc keeps their quotas, compact.cc moves contents.
+// namespaces.cc opens and resets namespaces, shares.cc keeps their quotas, shelves.cc and levels.cc say where
+// cached blocks wait, compact.cc moves contents.
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"
@@ -68,6 +69,12 @@ class Blocks {
   kvc_status check_hold(const Demand& demand, uint32_t ns, const char* who) const {
     return quotas_.on() ? check_share(demand, ns, 0, who) : KVC_OK;
   }
+  bool may_hold(const Demand& demand, uint32_t ns) const {
+    for (size_t p = 0; p < shape_.num_pools; ++p) {
+      if (demand.blocks[p] > room(ns, p)) return false;
+    }
+    return true;
+  }
   // Blocks of a pool that a namespace may take.
   uint64_t room(uint32_t ns, size_t pool) const {
     const uint64_t available = pool_.counts(pool).available();
@@ -92,10 +99,10 @@ class Blocks {
     hit(id);
     pool_.add_ref(pool_[id]);
   }
-  // The positions of a hit, from the first on, were used once more.
+  // The positions of a hit, or of what a request publishes, from the first on, were used once more.
   void use(const NodeId* path, size_t length) {
-    if (!tree_.counts_uses()) return;
-    for (size_t j = 0; j < length; ++j) tree_.use(path[j]);
+    if (tree_.annotates()) [[unlikely]]
+      use_annotated(path, length);
   }
   void hold_external(BlockId id) {
     hit(id);
@@ -197,6 +204,17 @@ class Blocks {
   // Publishes a free block at a position, used so often, as held by a request. There must be one.
   BlockId carry_block(NodeId node, uint32_t group, uint32_t uses);
   void end_positions();
+  // ---- hints: levels.cc
+
+  uint64_t now() const { return tree_.retention().deadlines().now(); }
+  kvc_status check_time(uint64_t now_ns) const;
+  // Ends the hints whose time has passed; the time is right.
+  void pass_time(uint64_t now_ns);
+  // A position takes a hint, unless it has no block.
+  void hint(NodeId node, uint32_t priority, uint64_t until);
+  // Demotes positions from `last` upwards to position `first`, as long as they lead to nothing else and
+  // nobody holds a block or, but for `own_cursors` at `last`, is there. Returns how many.
+  size_t demote(NodeId last, size_t first, uint32_t own_cursors);
 
   // ---- namespaces: namespaces.cc
 
@@ -278,6 +296,19 @@ class Blocks {
   BlockId victim(uint32_t pool, uint64_t classes = BlockPool::kAllClasses);
   BlockId stale_head(uint32_t pool, uint64_t classes);
   Place place_of(NodeId node) const;
+  uint32_t level_of(NodeId node) const { return tree_.retention().on() ? tree_.retention().level(node) : 0; }
+  [[gnu::noinline]] void use_annotated(const NodeId* path, size_t length);
+  void set_level(NodeId node, uint32_t level, uint64_t until);
+  bool anyone_holds(NodeId node) const;
+  // visit(id): the blocks of a position that are in LRU, at most one of each group.
+  template <typename Visit>
+  void each_cached(NodeId node, Visit&& visit) {
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      BlockId id = tree_.block_of(node, g);
+      if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
+      if (is_block(id)) visit(id);
+    }
+  }
   void shelve(BlockId id);
   void push_cached(BlockId id);
   uint32_t num_missing(NodeId node) const;

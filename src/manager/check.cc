@@ -168,6 +168,13 @@ class Checker {
         if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
       }
     });
+    s_.prompts.each([&](size_t, const RegisteredPrompt& prompt) {
+      ++users_[prompt.ns];
+      for (size_t j = 0; j < size_t{prompt.num_pinned} * shape_.num_groups; ++j) {
+        const BlockId id = prompt.blocks.data[j];
+        if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
+      }
+    });
   }
 
   // The blocks of one list; `visit` looks at what is particular to it.
@@ -192,6 +199,11 @@ class Checker {
                 "list %u of pool %zu: block %d came %llu blocks ago, the one before it %llu", list, p,
                 raw(id), ull(age), ull(before));
       before = age;
+      const NodeId node = pool_[id].node;
+      const Retention& retention = tree_.retention();
+      KVC_CHECK(
+          !retention.on() || tree_.stale(tree_[node]) || retention.level(node) == pool_.place_of(list).level,
+          "block %d of level %u waits in list %u of pool %zu", raw(id), retention.level(node), list, p);
       return KVC_OK;
     });
   }
@@ -286,6 +298,7 @@ class Checker {
       ++nodes_of_[tree_[id].ns];
       KVC_CHECK(alive <= tree_.num_places(), "the orphans go in circles");
     }
+    KVC_CHECK(tree_.retention().deadlines().intact(), "the deadlines of hints are broken");
     KVC_CHECK(!tree_.counts_uses() || tree_.uses().intact(), "the uses of evicted positions are broken");
     KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
               ull(s_.counters.nodes_used));
@@ -302,6 +315,9 @@ class Checker {
         !is_node(node.parent) || (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
                                   tree_[node.parent].ns == node.ns && tree_[node.parent].epoch == node.epoch),
         "node %zu hangs on a wrong parent", i);
+    KVC_CHECK(!tree_.retention().on() || node.resident != 0 ||
+                  (tree_.retention().level(id) == kDefaultLevel && tree_.retention().deadlines().of(id) == 0),
+              "node %zu has a hint and no block", i);
     uint32_t resident = 0;
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const BlockId block = tree_.block_of(id, g);

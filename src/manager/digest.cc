@@ -31,6 +31,7 @@ void add_namespace(const StateReader& state, uint32_t ns, DigestHash& out) {
       out.add(count);
     }
     if (state.tree().counts_uses()) out.add(state.tree().uses().of(id));
+    if (state.tree().retention().on()) out.add(state.tree().retention().level(id));
   });
 }
 
@@ -90,6 +91,29 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
   }
 }
 
+void add_hints(const RequestHints& hints, DigestHash& out) {
+  out.add(hints.count | uint64_t{hints.session_over} << 32);
+  if (hints.session_over) out.add(hints.shared_positions);
+  for (uint32_t i = 0; i < hints.count; ++i) {
+    const HintRange& range = hints.ranges[i];
+    out.add(range.begin | uint64_t{range.end} << 32);
+    out.add(range.until);
+    out.add(range.priority);
+  }
+}
+
+// The order counts: of equal deadlines the one set first ends first. A position with a hint has a block.
+void add_deadlines(const StateReader& state, DigestHash& out) {
+  const Deadlines& deadlines = state.tree().retention().deadlines();
+  if (deadlines.now() != 0) out.add(deadlines.now());
+  deadlines.each([&](NodeId node, uint64_t deadline) {
+    out.add(deadline);
+    size_t group = 0;
+    while (!is_block(state.tree().block_of(node, group))) ++group;
+    out.add(static_cast<uint64_t>(raw(state.tree().block_of(node, group))));
+  });
+}
+
 }  // namespace
 
 uint64_t StateReader::digest() const {
@@ -106,6 +130,17 @@ uint64_t StateReader::digest() const {
     if (request.building) return;
     out.add(i);
     add_request(*this, request, out);
+    if (shape.has_hints()) add_hints(requests.hints(i), out);
+    if (prompts.count() != 0) out.add(prompts.bound(i));
+  });
+  add_deadlines(*this, out);
+  prompts.each([&](size_t i, const RegisteredPrompt& prompt) {
+    out.add(i);
+    out.add(prompt.ns);
+    out.add_bytes(prompt.name.data, prompt.name_size);
+    out.add_bytes(prompt.tokens.data, prompt.num_tokens * sizeof(int32_t));
+    out.add_bytes(prompt.keys.data, prompt.num_keys * sizeof(kvc_extra_key));
+    out.add_bytes(prompt.blocks.data, prompt.num_pinned * shape.num_groups * sizeof(BlockId));
   });
   each_pin([&](size_t i, const Pin& pin) {
     out.add(i);

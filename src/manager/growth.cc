@@ -176,7 +176,10 @@ kvc_status Requests::publish_full(Request& request, size_t full) {
         done, end);
   }
   blocks_.move_cursor(&request.cursor, cursor);
+  const size_t before = request.published;
   request.set_published(done);
+  if (shape_.has_hints()) [[unlikely]]
+    apply_hints(request, before, done);
   if (done < full) {
     counters_.unpublished_blocks += full - done;
     stop_publishing(request);

@@ -42,6 +42,9 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
   ++count_;
   blocks_.add_user(ns);
   request->begin(ns, shape_.block_size, shape_.max_request_tokens);
+  prompts_.unbind(table_.index_of(*request));
+  if (shape_.has_hints()) [[unlikely]]
+    hints_[table_.index_of(*request)] = {};
   *out = request;
   return KVC_OK;
 }
@@ -200,6 +203,8 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
   request.begin_admission({length, positions, admission.capacity, admission.epoch,
                            admission.lost * shape_.block_size, publishes});
+  if (shape_.has_hints()) [[unlikely]]
+    apply_hints(request, 0, length);
   ++num_admitted_;
   blocks_.count_admitted(request.ns, 1);
   count_admission(request);

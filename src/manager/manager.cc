@@ -16,9 +16,10 @@ Manager::Manager(const Shape& shape, const Env& env)
       blocks_(shape_, arena_, events_, counters_),
       rows_(shape_),
       matcher_(shape_, blocks_, hash_, arena_, mutex_),
-      requests_(shape_, blocks_, matcher_, rows_, hash_, arena_, counters_),
-      monitor_(mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)),
       pins_(shape_, blocks_, matcher_, arena_),
+      prompts_(shape_, blocks_, matcher_, pins_, arena_),
+      requests_(shape_, blocks_, matcher_, prompts_, rows_, hash_, arena_, counters_),
+      monitor_(mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)),
       external_(shape_, blocks_, matcher_, arena_),
       stepper_(shape_, view(), rows_, memory_) {}
 
@@ -74,8 +75,8 @@ kvc_status Manager::build() {
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
   if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
-      !pins_.create(memory_, id_tag_) || !rows_.create(memory_) || !stepper_.create() ||
-      !arena_.reserve(reserve)) {
+      !pins_.create(memory_, id_tag_) || !prompts_.create(memory_) || !rows_.create(memory_) ||
+      !stepper_.create() || !arena_.reserve(reserve)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY,
                 "no memory for %llu blocks, %llu nodes, %llu requests (%llu bytes taken before); use fewer",
                 ull(shape_.num_blocks), ull(shape_.max_nodes), ull(shape_.max_requests),

@@ -7,6 +7,7 @@
 //   TableRows      table_rows.h      the rows of block tables that steps keep up to date
 //   Stepper        stepper.h         carries out a batch of these; sees the manager through SchedulerView
 //   Pins, ExternalBlocks             what is held without a request
+//   Prompts          prompts.h       prompts by name, with their pins
 //   StateReader    state_reader.h    reports, check and digest
 //   Monitor        monitor.h         the lock and the counters that readers see
 #pragma once
@@ -35,9 +36,7 @@ class Manager {
   kvc_status close_namespace(uint64_t id) {
     return change([&] { return blocks_.close_namespace(id); });
   }
-  kvc_status reset(uint64_t namespace_id) {
-    return change([&] { return blocks_.reset(namespace_id); });
-  }
+  kvc_status reset(uint64_t namespace_id);
 
   kvc_status set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max);
 
@@ -93,6 +92,28 @@ class Manager {
     return change([&] { return *num_evicted = blocks_.evict_oldest(first, end, max_blocks), KVC_OK; });
   }
 
+  // Hints (retention.cc), for managers that have them; the time, for all.
+  kvc_status set_time(uint64_t now_ns);
+  kvc_status set_priority(uint64_t id, const HintRange& range) {
+    return change(id, false, [&](Request& request) { return requests_.set_priority(request, range); });
+  }
+  kvc_status end_session(uint64_t id, uint64_t shared_tokens) {
+    return change(id, false, [&](Request& request) { return requests_.end_session(request, shared_tokens); });
+  }
+  kvc_status set_prefix_priority(const TokenSpan& tokens, const HintRange& range, uint64_t* num_tokens);
+  kvc_status demote_prefix(const TokenSpan& tokens, uint64_t first_token, uint64_t* num_tokens);
+
+  // Prompts by name: 1 to Prompts::kLongestName bytes.
+  kvc_status register_prompt(const char* name, const TokenSpan& prompt, uint64_t* num_pinned) {
+    return look_up(prompt, [&](auto& scratch) { return prompts_.add(name, prompt, scratch, num_pinned); });
+  }
+  // `tokens` may be anything; they are checked here.
+  kvc_status acquire_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
+                            const kvc_request_config& config, uint64_t* id, uint64_t* num_cached);
+  kvc_status unregister_prompt(const char* name) {
+    return change([&] { return prompts_.remove(name); });
+  }
+
   kvc_status acquire_blocks(uint32_t group, int32_t* blocks, size_t num_blocks) {
     return change([&] { return external_.acquire(group, blocks, num_blocks); });
   }
@@ -118,7 +139,7 @@ class Manager {
   template <typename Function, typename... Arguments>
   auto read(Function function, Arguments... arguments) {
     const std::lock_guard lock(monitor_.mutex());
-    const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), stepper_, counters_};
+    const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
     return std::invoke(function, state, arguments...);
   }
   kvc_status request_info(uint64_t id, kvc_request_info* info) {
@@ -129,6 +150,9 @@ class Manager {
   }
   kvc_status list_pins(uint64_t* ids, size_t capacity, size_t* count) {
     return read(&StateReader::list_pins, ids, capacity, count);
+  }
+  kvc_status list_prompts(char* names, size_t capacity, size_t* size) {
+    return read(&StateReader::list_prompts, names, capacity, size);
   }
   kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) {
     return read(&StateReader::list_namespaces, ids, capacity, count);
@@ -206,9 +230,10 @@ class Manager {
   Blocks blocks_;
   TableRows rows_;
   Matcher matcher_;
+  Pins pins_;
+  Prompts prompts_;
   Requests requests_;
   Monitor monitor_;
-  Pins pins_;
   ExternalBlocks external_;
   Stepper stepper_;
 };

@@ -29,7 +29,8 @@ kvc_status Blocks::close_namespace(uint64_t id) {
     return KVC_OK;
   }
   if (entry.users != 0) {
-    return fail(KVC_ERROR_BUSY, "namespace %llu has %u requests and pins; free them first", ull(id),
+    return fail(KVC_ERROR_BUSY,
+                "namespace %llu has %u requests, pins and registered prompts; free them first", ull(id),
                 entry.users);
   }
   forget(ns);

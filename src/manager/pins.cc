@@ -3,6 +3,66 @@
 
 namespace kvc {
 
+size_t Pins::first_full(const NodeId* path, size_t length) const {
+  for (size_t j = 0; j < length; ++j) {
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      if (matcher_.needs_position(g, j, length) &&
+          blocks_.pool()[blocks_.tree().block_of(path[j], g)].pins == UINT16_MAX) {
+        return j;
+      }
+    }
+  }
+  return length;
+}
+
+Demand Pins::demand(const NodeId* path, size_t length) const {
+  Demand demand(shape_.num_pools);
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (size_t j = 0; j < length; ++j) {
+      if (matcher_.needs_position(g, j, length))
+        demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path[j], g)]);
+    }
+  }
+  return demand;
+}
+
+bool Pins::may_hold(const NodeId* path, size_t length, uint32_t ns) const {
+  return first_full(path, length) == length &&
+         (!blocks_.quotas().on() || blocks_.may_hold(demand(path, length), ns));
+}
+
+kvc_status Pins::check(const NodeId* path, size_t length, uint32_t ns) const {
+  const size_t full = first_full(path, length);
+  if (full == length)
+    return blocks_.quotas().on() ? blocks_.check_hold(demand(path, length), ns, "the pin") : KVC_OK;
+  return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", full,
+              UINT16_MAX);
+}
+
+void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (size_t j = 0; j < length; ++j) {
+      BlockId block = kNoBlock;
+      if (matcher_.needs_position(g, j, length)) {
+        block = blocks_.tree().block_of(path[j], g);
+        blocks_.pin(block);
+      }
+      blocks[g * length + j] = block;
+    }
+  }
+}
+
+void Pins::release(const BlockId* blocks, size_t length) {
+  for (const uint32_t kind : {shape_.window_groups, shape_.full_groups}) {
+    for (size_t j = length; j-- > 0;) {
+      for (uint32_t groups = kind; groups != 0; groups &= groups - 1) {
+        const BlockId block = blocks[static_cast<size_t>(__builtin_ctz(groups)) * length + j];
+        if (is_block(block)) blocks_.unpin(block);
+      }
+    }
+  }
+}
+
 kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned) {
   Prompt prompt;
   KVC_TRY(scratch.look(&prompt));
@@ -12,19 +72,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());
   }
-  Demand demand(shape_.num_pools);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    for (size_t j = 0; j < length; ++j) {
-      if (!matcher_.needs_position(g, j, length)) continue;
-      const Block& block = blocks_.pool()[blocks_.tree().block_of(scratch.path()[j], g)];
-      if (block.pins == UINT16_MAX) {
-        return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", j,
-                    UINT16_MAX);
-      }
-      demand.add_hit(block);
-    }
-  }
-  KVC_TRY(blocks_.check_hold(demand, prompt.ns, "the pin"));
+  KVC_TRY(check(scratch.path(), length, prompt.ns));
   Pin* pin = table_.take();
   if (pin == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %zu pins are in use; unpin some or raise max_requests", table_.size());
@@ -36,16 +84,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   pin->ns = prompt.ns;
   pin->length = static_cast<uint32_t>(length);
   blocks_.add_user(pin->ns);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    for (size_t j = 0; j < length; ++j) {
-      BlockId block = kNoBlock;
-      if (matcher_.needs_position(g, j, length)) {
-        block = blocks_.tree().block_of(scratch.path()[j], g);
-        blocks_.pin(block);
-      }
-      pin->blocks.data[g * length + j] = block;
-    }
-  }
+  hold(scratch.path(), length, pin->blocks.data);
   table_.publish(*pin);
   *id = pin->id;
   *num_pinned = length * shape_.block_size;
@@ -57,14 +96,7 @@ kvc_status Pins::unpin(uint64_t id) {
   if (pin == nullptr) {
     return fail(KVC_ERROR_NOT_FOUND, "no pin %llu: it ended, or is of another manager", ull(id));
   }
-  for (const uint32_t kind : {shape_.window_groups, shape_.full_groups}) {
-    for (size_t j = pin->length; j-- > 0;) {
-      for (uint32_t groups = kind; groups != 0; groups &= groups - 1) {
-        const BlockId block = pin->blocks.data[static_cast<size_t>(__builtin_ctz(groups)) * pin->length + j];
-        if (is_block(block)) blocks_.unpin(block);
-      }
-    }
-  }
+  release(pin->blocks.data, pin->length);
   pin->blocks.clear(arena_);
   blocks_.drop_user(pin->ns);
   table_.give_back(*pin);

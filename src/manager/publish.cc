@@ -30,8 +30,7 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
       pool_.mark_written(pool_[block]);
       tree_.attach(node, g, block);
     }
-    if (tree_.counts_uses()) [[unlikely]]
-      tree_.use(node);
+    use(&node, 1);
     ++i;
   }
   return i;
@@ -64,7 +63,7 @@ void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_
     block.group = static_cast<uint8_t>(group);
     pool_.mark_written(block);
     tree_.attach(node, group, id);
-    if (tree_.counts_uses()) tree_.use(node);
+    use(&node, 1);
   }
   tree_.release(cursor);
 }
@@ -134,13 +133,10 @@ bool Blocks::unpublish(BlockId id) {
 
 size_t Blocks::drop_idle(NodeId node) {
   size_t dropped = 0;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    BlockId id = tree_.block_of(node, g);
-    if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
-    if (!is_block(id)) continue;
+  each_cached(node, [&](BlockId id) {
     free_cached(id);
     ++dropped;
-  }
+  });
   return dropped;
 }
 

@@ -70,6 +70,23 @@ kvc_status StateReader::list_namespaces(uint64_t* ids, size_t capacity, size_t* 
   return list("namespaces", each, ids, capacity, count);
 }
 
+kvc_status StateReader::list_prompts(char* names, size_t capacity, size_t* size) const {
+  size_t needed = 0;
+  prompts.each([&](size_t, const RegisteredPrompt& prompt) { needed += prompt.name_size + 1; });
+  *size = needed;
+  if (needed > capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "the names of %zu prompts take %zu bytes, the array has room for %zu", prompts.count(),
+                needed, capacity);
+  }
+  prompts.each([&](size_t, const RegisteredPrompt& prompt) {
+    std::memcpy(names, prompt.name.data, prompt.name_size);
+    names += prompt.name_size;
+    *names++ = 0;
+  });
+  return KVC_OK;
+}
+
 kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
   const PoolCounts& counts = pool().counts(p);
   const bool null_block = p == 0 && (shape.flags & KVC_MANAGER_NULL_BLOCK) != 0;

@@ -2,11 +2,14 @@
 // Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
 // changes state. All but fill() are used under the manager's lock.
 //
-// lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks.
+// lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks,
+// hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/blocks.h"
 #include "manager/matcher.h"
+#include "manager/prompts.h"
 #include "manager/table_rows.h"
+#include "request/hints.h"
 
 namespace kvc {
 
@@ -20,17 +23,19 @@ struct CopyList {
 
 class Requests {
  public:
-  Requests(const Shape& shape, Blocks& blocks, Matcher& matcher, TableRows& rows, const TableHash& hash,
-           Arena& arena, Counters& counters)
+  Requests(const Shape& shape, Blocks& blocks, Matcher& matcher, Prompts& prompts, TableRows& rows,
+           const TableHash& hash, Arena& arena, Counters& counters)
       : shape_(shape),
         blocks_(blocks),
         matcher_(matcher),
+        prompts_(prompts),
         rows_(rows),
         hash_(hash),
         arena_(arena),
         counters_(counters) {}
   [[nodiscard]] bool create(Memory& memory, IdTag tag) {
-    return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation);
+    return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation) &&
+           (!shape_.has_hints() || hints_.create(memory, shape_.max_requests));
   }
 
   const Shape& shape() const { return shape_; }
@@ -85,6 +90,12 @@ class Requests {
   kvc_status fork(Request& parent, uint64_t* child);
   kvc_status preempt(Request& request);
   kvc_status end(Request& request);  // never fails
+
+  // Hints, if the manager has them.
+  kvc_status check_hint(uint32_t priority, uint64_t until) const;
+  kvc_status set_priority(Request& request, const HintRange& range);
+  kvc_status end_session(Request& request, uint64_t shared_tokens);
+  const RequestHints& hints(size_t index) const { return hints_[index]; }
 
   // The lane of a request: see Request.
   void open_lane(Request& request);
@@ -157,19 +168,25 @@ class Requests {
   void release_windows(Request& request, size_t begin, size_t end, bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
   size_t boundary_below(const Request& request, size_t position) const;
-  void end_admission(Request& request);
+  void end_admission(Request& request, bool ends);
   bool gather_tokens(Request& request, size_t first_position);
   void cut_blocks(Request& request, uint64_t tokens, size_t kept);
+
+  // hints.cc
+  void apply_hints(const Request& request, size_t begin, size_t end);
+  void demote_tail(const Request& request);
 
   const Shape& shape_;
   Blocks& blocks_;
   Matcher& matcher_;
+  Prompts& prompts_;
   TableRows& rows_;
   const TableHash& hash_;
   Arena& arena_;
   Counters& counters_;
   RequestTable table_;
-  CopyList copies_;  // of single calls
+  Array<RequestHints> hints_;  // by index of the request; empty without hints
+  CopyList copies_;            // of single calls
   Buffer<kvc_block_copy> copy_buffer_ = {};
   uint64_t count_ = 0;
   uint64_t num_admitted_ = 0;

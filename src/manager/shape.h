@@ -66,6 +66,10 @@ struct Shape {
     return uint64_t{num_classes} * num_levels * policy->num_shelves(policy_weight);
   }
   size_t positions_of(uint64_t tokens) const { return by_block.divide_up(static_cast<uint32_t>(tokens)); }
+  // Positions that end within so many tokens; those within all tokens are without end.
+  uint32_t positions_within(uint64_t tokens) const {
+    return tokens >= UINT32_MAX ? UINT32_MAX : by_block.divide(static_cast<uint32_t>(tokens));
+  }
   // Whether a window block that leaves a table can serve a later hit at a boundary: the end of the prompt's
   // full blocks, or a multiple of the group's retention.
   bool serves_boundary(uint32_t group, uint32_t prompt_len, size_t position) const {
@@ -83,6 +87,7 @@ struct Shape {
     return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))
                                     : 0;
   }
+  bool has_hints() const { return num_levels != 1; }
   bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }
 };
 

@@ -28,9 +28,10 @@ BlockId Blocks::stale_head(uint32_t pool, uint64_t classes) {
 }
 
 Place Blocks::place_of(NodeId node) const {
-  const uint32_t cls = class_of(tree_[node].ns);
-  if (pool_.num_shelves() == 1) return {cls, 0, 0};
-  return {cls, 0, shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
+  const uint32_t cls = class_of(tree_[node].ns), level = level_of(node);
+  if (pool_.num_shelves() == 1) return {cls, level, 0};
+  return {cls, level,
+          shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
 }
 
 void Blocks::shelve(BlockId id) { pool_.push_shelf(id, place_of(pool_[id].node)); }
@@ -53,11 +54,7 @@ void Blocks::find_fragments(NodeId node, uint32_t group) {
   if ((shape_.full_groups & bit) == 0) return;
   if (!tree_.alive(node) || tree_.stale(tree_[node])) return;
   if ((tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    BlockId id = tree_.block_of(node, g);
-    if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
-    if (is_block(id)) pool_.reshelve(id, place_of(node));
-  }
+  each_cached(node, [&](BlockId id) { pool_.reshelve(id, place_of(node)); });
 }
 
 }  // namespace kvc

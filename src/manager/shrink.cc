@@ -65,8 +65,11 @@ void Requests::release_blocks_of(Request& request) {
   }
 }
 
-void Requests::end_admission(Request& request) {
+void Requests::end_admission(Request& request, bool ends) {
+  prompts_.keep(table_.index_of(request));
   release_blocks_of(request);
+  if (ends && shape_.has_hints()) [[unlikely]]
+    demote_tail(request);
   blocks_.move_cursor(&request.cursor, kNoNode);
   request.end_admission();
   rows_.forget(request);
@@ -75,7 +78,11 @@ void Requests::end_admission(Request& request) {
 }
 
 kvc_status Requests::end(Request& request) {
-  if (request.admitted) end_admission(request);
+  if (request.admitted) {
+    end_admission(request, true);
+  } else if (shape_.has_hints()) [[unlikely]] {
+    demote_tail(request);
+  }
   discard(request);
   return KVC_OK;
 }
@@ -112,7 +119,7 @@ kvc_status Requests::preempt(Request& request) {
       !request.hashes.reserve(arena_, request.known / shape_.block_size, request.num_hashes)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %u tokens of a waiting request", request.known);
   }
-  end_admission(request);
+  end_admission(request, false);
   request.set_chain(matcher_.root(request.ns), 0);
   hash_known(request);
   ++counters_.preemptions;
@@ -210,6 +217,11 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   if (unpublished != 0) std::memcpy(child.tail.data, parent.token(first), unpublished * sizeof(int32_t));
   if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(kvc_extra_key));
   child.fork_from(parent, positions, num_keys);
+  if (shape_.has_hints()) {
+    RequestHints& hints = hints_[table_.index_of(child)];
+    hints = hints_[table_.index_of(parent)];
+    hints.session_over = false;
+  }
   blocks_.move_cursor(&child.cursor, parent.cursor);
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);

@@ -2,7 +2,7 @@
 // All of a manager's state, to be read under its lock: the check, the digest and the reports walk it through
 // this alone. A visitor returns nothing, or a status: the first that is not KVC_OK ends the walk.
 #pragma once
-#include "manager/pins.h"
+#include "manager/prompts.h"
 #include "manager/stepper.h"
 
 namespace kvc {
@@ -13,6 +13,7 @@ struct StateReader {
   const Requests& requests;
   const TableRows& rows;
   const PinTable& pins;
+  const Prompts& prompts;
   const Stepper& steps;
   const Counters& counters;
 
@@ -124,6 +125,7 @@ struct StateReader {
   kvc_status request_info(uint64_t id, kvc_request_info* info) const;
   kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count) const;
   kvc_status list_pins(uint64_t* ids, size_t capacity, size_t* count) const;
+  kvc_status list_prompts(char* names, size_t capacity, size_t* size) const;
   kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const;
   kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
   kvc_status block_info(int32_t id, kvc_block_info* info) const;

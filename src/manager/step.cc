@@ -37,6 +37,7 @@ inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
   step.shortage_blocks = 0;
   step.num_slots =
       step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
+  if (step.now_ns != 0) view_.pass_time(step.now_ns);
   view_.retire(step.retired_step);
   close_lanes(step.frees, step.num_frees);  // so that decode_items() leaves them to their phase
   close_lanes(step.preempts, step.num_preempts);

@@ -149,6 +149,7 @@ kvc_status Stepper::check(const StepPlan& plan) {
     return invalid("retired_step %llu was not issued; the newest is %llu", ull(step.retired_step),
                    ull(assigned_));
   }
+  if (step.now_ns != 0) KVC_TRY(view_.check_time(step.now_ns));
   KVC_TRY(check_rows(plan));
   if (step.copy_capacity < shape_.num_groups * step.num_requests) {
     const size_t needed = bound_copies(plan);

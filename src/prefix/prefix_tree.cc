@@ -30,7 +30,7 @@ PrefixTree::Bulk::~Bulk() {
 }
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                        uint64_t hash_mask, uint64_t secret, size_t history) {
+                        uint64_t hash_mask, uint64_t secret, size_t history, bool hints) {
   block_size_ = block_size;
   num_groups_ = num_groups;
   max_nodes_ = max_nodes;
@@ -49,7 +49,9 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   if (num_groups > 1 && !more_.create(memory, places * (num_groups - 1))) return false;
   if (events_.enabled() && (!identities_.create(memory, places, block_size) || !dead_.create(memory, places)))
     return false;
-  if (!uses_.create(memory, places, history, secret)) return false;
+  if (!uses_.create(memory, places, history, secret) || (hints && !retention_.create(memory, places)))
+    return false;
+  annotates_ = uses_.on() || retention_.on();
   // This touches the whole table. It would be touched soon, at random. And a huge page that is read before it
   // is written falls apart into small ones (Linux before 6.13), which each look-up would pay for.
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
@@ -107,6 +109,17 @@ size_t PrefixTree::walk(const Prompt& prompt, NodeId parent, size_t begin, size_
     path[i] = parent = id;
   }
   return limit;
+}
+
+NodeId PrefixTree::last_known(const Prompt& prompt, size_t limit) const {
+  NodeId last = root_of(prompt.ns);
+  for (size_t i = 0; i < limit; ++i) {
+    const ExtraView extra(prompt.keys, prompt.num_keys, i * block_size_, block_size_);
+    const NodeId id = look_up(last, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
+    if (!is_node(id)) break;
+    last = id;
+  }
+  return last;
 }
 
 // Most rows are overwritten before they are read, so many at once go past the caches.
@@ -239,11 +252,12 @@ void PrefixTree::use(NodeId id) {
   uses_.add(id, nested ? uses_.of(node.parent) : Uses::kMost);
 }
 
-// What is stale never comes back. The tag says where the position was; its tokens would cost a cache miss.
-void PrefixTree::end_uses(NodeId id) {
+void PrefixTree::end_residence(NodeId id) {
+  if (retention_.on()) retention_.end(id);
+  if (!uses_.on()) return;
   const Node& node = (*this)[id];
-  if (stale(node)) return uses_.end_stale(id);
-  DigestHash tag;
+  if (stale(node)) return uses_.end_stale(id);  // what is stale never comes back
+  DigestHash tag;                               // where the position was; its tokens would cost a cache miss
   tag.add(node.depth);
   tag.add(node.ns);
   uses_.end(id, use_key(node), static_cast<uint32_t>(tag.value()));

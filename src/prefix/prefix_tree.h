@@ -22,6 +22,7 @@
 #include "prefix/extra_keys.h"
 #include "prefix/identities.h"
 #include "prefix/namespace_table.h"
+#include "prefix/retention.h"
 #include "prefix/uses.h"
 
 namespace kvc {
@@ -76,9 +77,10 @@ class PrefixTree {
   PrefixTree(BlockPool& pool, NamespaceTable& namespaces, Arena& arena, EventRing& events, Counters& counters)
       : pool_(pool), namespaces_(namespaces), arena_(arena), events_(events), counters_(counters) {}
 
-  // `history`: positions without blocks whose uses are remembered; 0 = uses are not counted.
+  // `history`: positions without blocks whose uses are remembered; 0 = uses are not counted. `hints`: whether
+  // positions have levels.
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                            uint64_t hash_mask, uint64_t secret, size_t history = 0);
+                            uint64_t hash_mask, uint64_t secret, size_t history = 0, bool hints = false);
 
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
@@ -109,6 +111,8 @@ class PrefixTree {
   // The same from position `begin`, whose parent is given.
   size_t walk(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed,
               NodeId* path) const;
+  // The last known position of a prompt within `limit`; the root if none is. Needs no path.
+  NodeId last_known(const Prompt& prompt, size_t limit) const;
 
   // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
   NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
@@ -169,8 +173,8 @@ class PrefixTree {
     if (!stale(node)) tell(KVC_EVENT_REMOVED, position, group, id);
     set_block(position, group, kNoBlock);
     node.resident &= ~(1u << group);
-    if (node.resident == 0 && uses_.on()) [[unlikely]]
-      end_uses(position);
+    if (node.resident == 0 && annotates_) [[unlikely]]
+      end_residence(position);
     if (unused(node)) bury(position);
   }
   // `to`, which is not published, takes the place of a published block; the caller moves the
@@ -190,6 +194,12 @@ class PrefixTree {
   bool counts_uses() const { return uses_.on(); }
   void use(NodeId id);
 
+  // Levels of positions with blocks, if the manager has hints.
+  Retention& retention() { return retention_; }
+  // Whether uses are counted or positions have levels.
+  bool annotates() const { return annotates_; }
+  const Retention& retention() const { return retention_; }
+
   void hold(NodeId id) {
     if (is_node(id)) ++(*this)[id].holds;
   }
@@ -204,6 +214,16 @@ class PrefixTree {
   bool has_children(NodeId id) {
     while (is_node((*this)[id].first_child) && is_node(orphans_)) reclaim();
     return is_node((*this)[id].first_child);
+  }
+
+  // Whether no longer prefix is known than those through the child `below`, which may be none.
+  bool leads_only_to(NodeId id, NodeId below) {
+    const auto only = [&] {
+      const NodeId first = (*this)[id].first_child;
+      return is_node(below) ? first == below && !is_node((*this)[below].sibling_next) : !is_node(first);
+    };
+    while (!only() && is_node(orphans_)) reclaim();
+    return only();
   }
 
   // For loops over many positions: each call reads what an earlier one has fetched.
@@ -242,8 +262,8 @@ class PrefixTree {
   static uint64_t use_key(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
   // Blocks that publish_chain has attached.
   void begin_uses(const BlockId* blocks, size_t count);
-  void end_uses(NodeId id);
-  void bury(NodeId id);  // an unused node; its ancestors may follow
+  void end_residence(NodeId id);  // of a position that lost its last block
+  void bury(NodeId id);           // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
   // Also reclaims orphans: doing so once for each new node keeps up with them. Takes places into use.
   bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
@@ -286,7 +306,9 @@ class PrefixTree {
   Array<NodeId> dead_;  // the dead that wait: num_dead_ from first_dead_ on, in a ring
   size_t first_dead_ = 0, num_dead_ = 0;
   Uses uses_;
-  uint64_t spread_ = 1;  // odd
+  Retention retention_;
+  bool annotates_ = false;  // whether one of these keeps something for positions with blocks
+  uint64_t spread_ = 1;     // odd
   int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
   uint32_t block_size_ = 0;

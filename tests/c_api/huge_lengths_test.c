@@ -48,6 +48,7 @@ static void test_tokens(kvc_manager* m, const int32_t* tokens, uint64_t admitted
     REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_append_tokens(m, waiting, tokens, n));
     REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_probe(m, PROMPT(0, tokens, n, NULL, 0), &probe));
     REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_pin_prefix(m, PROMPT(0, tokens, n, NULL, 0), &id, &number));
+    REFUSED(m, KVC_ERROR_LIMIT, kvc_manager_register_prompt(m, "p", PROMPT(0, tokens, n, NULL, 0), &number));
     const uint64_t before = digest(m);
     too_long(m, kvc_manager_drop_prefix(m, PROMPT(0, tokens, n, NULL, 0), &number), before);
     too_long(m, kvc_manager_acquire_prefix(m, PROMPT(0, tokens, n, NULL, 0), 0, blocks, 4, &count), before);

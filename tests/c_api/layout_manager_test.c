@@ -253,7 +253,7 @@ AT(kvc_step_limits, max_rows, 48);
 AT(kvc_step_limits, row_stride, 56);
 AT(kvc_step_limits, max_changes, 64);
 
-SIZE(kvc_step, 368);
+SIZE(kvc_step, 376);
 AT(kvc_step, struct_size, 0);
 AT(kvc_step, flags, 8);
 AT(kvc_step, fill_id, 12);
@@ -301,6 +301,7 @@ AT(kvc_step, num_changes, 336);
 AT(kvc_step, num_refused, 344);
 AT(kvc_step, shortage_blocks, 352);
 AT(kvc_step, internal, 360);
+AT(kvc_step, now_ns, 368);
 
 int main(void) {
   puts("the layout is as frozen");

@@ -2,6 +2,7 @@
 #include "hardening/abuser.h"
 
 #include <algorithm>
+#include <string>
 
 #include "calls.h"
 
@@ -174,8 +175,72 @@ kvc_status Abuser::call(int kind) {
           return kvc_manager_block_info(m_, static_cast<int32_t>(random_.below(40)) - 8, &info);
         }
       }
+    case 26:
+      return call_hint();
+    case 27:
+      return call_prompt();
     default:
       return call_step();
+  }
+}
+
+kvc_status Abuser::call_hint() {
+  size_t n = 0, k = 0;
+  const uint64_t until = random_.chance(40) ? 0 : time_ + random_.below(6) - (random_.chance(5) ? 3 : 0);
+  const auto priority = static_cast<uint32_t>(random_.chance(95) ? random_.below(101) : random_.next());
+  switch (random_.below(5)) {
+    case 0: {
+      const uint64_t now = random_.chance(90) ? time_ + random_.below(3) : time_ - random_.below(4);
+      const kvc_status status = kvc_manager_set_time(m_, now);
+      if (status == KVC_OK) time_ = now;
+      return status;
+    }
+    case 1:
+      return kvc_manager_set_priority(m_, any(live_), number(), number(), priority, until);
+    case 2:
+      return kvc_manager_end_session(m_, any(live_), number());
+    case 3: {
+      const int32_t* const prompt = tokens(&n);
+      const kvc_extra_key* const spans = keys(&k);
+      return kvc_manager_set_prefix_priority(
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), number(), priority,
+          until, id_out());
+    }
+    default: {
+      const int32_t* const prompt = tokens(&n);
+      const kvc_extra_key* const spans = keys(&k);
+      return kvc_manager_demote_prefix(
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), number(), id_out());
+    }
+  }
+}
+
+kvc_status Abuser::call_prompt() {
+  static const std::string names[] = {"a",    "a prompt", std::string(255, 'n'),
+                                      "\xff", "",         std::string(256, 'n')};
+  const std::string& name = names[random_.below(random_.chance(90) ? 4 : 6)];
+  const char* const text = static_cast<const char*>(maybe(const_cast<char*>(name.c_str())));
+  size_t n = 0, k = 0;
+  switch (random_.below(5)) {
+    case 0: {
+      const int32_t* const prompt = tokens(&n);
+      const kvc_extra_key* const spans = keys(&k);
+      return kvc_manager_register_prompt(
+          m_, text, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), id_out());
+    }
+    case 1:
+    case 2: {
+      const int32_t* const more = tokens(&n);
+      const kvc_status status = kvc_manager_acquire_prompt(m_, text, more, n, config(), id_out(), &number_);
+      if (status == KVC_OK) learn(live_, id_);
+      return status;
+    }
+    case 3:
+      return kvc_manager_unregister_prompt(m_, text);
+    default: {
+      char room[kRoom];
+      return kvc_manager_list_prompts(m_, room, random_.chance(90) ? kRoom : random_.below(8), count_out());
+    }
   }
 }
 
@@ -209,6 +274,7 @@ kvc_status Abuser::call_step() {
   step.block_tables = random_.chance(70) ? blocks_ : nullptr, step.num_rows = 4, step.row_stride = kRoom / 8;
   step.rows = rows, step.slots = random_.chance(70) ? slots_ : nullptr, step.slot_capacity = kRoom / 2;
   step.copies = copies_, step.copy_capacity = random_.chance(95) ? kRoom : 0;
+  step.now_ns = random_.chance(80) ? 0 : random_.chance(80) ? time_ : time_ - 1;
   step.retired_step = random_.chance(95) ? 0 : random_.next();
   const kvc_status whole = kvc_manager_step(m_, static_cast<kvc_step*>(maybe(&step)));
   if (whole != KVC_OK) return whole;

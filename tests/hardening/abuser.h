@@ -26,7 +26,7 @@ class Abuser : private BadArguments {
     config.num_blocks = kBlocks, config.block_size = 4, config.max_quotas = 2,
     config.max_requests = kRequests, config.seed = 1;
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
-    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE;
+    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS;
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
     expect_ok(kvc_manager_create(&config, &m_));
     expect_ok(kvc_manager_create(&config, &other_));
@@ -73,7 +73,7 @@ class Abuser : private BadArguments {
     ASSERT_EQ(kvc_manager_check(other_), KVC_OK) << kvc_last_error();
   }
 
-  static constexpr int kKinds = 27;
+  static constexpr int kKinds = 29;
   uint64_t done[kKinds] = {}, refused[kKinds] = {};
 
  private:
@@ -85,9 +85,11 @@ class Abuser : private BadArguments {
   }
   kvc_status call(int kind);  // abuser.cc
   kvc_status call_step();
+  kvc_status call_hint();
+  kvc_status call_prompt();
 
   kvc_manager *m_ = nullptr, *other_ = nullptr;
-  uint64_t digest_ = 0, number_ = 0, cursor_ = 0;
+  uint64_t digest_ = 0, number_ = 0, cursor_ = 0, time_ = 10;
   int64_t slots_[kRoom] = {};
   uint64_t ids_[kRoom] = {};
   kvc_block_copy copies_[kRoom] = {};

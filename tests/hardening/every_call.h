@@ -59,6 +59,7 @@ std::vector<std::string> functions_of_the_header();
 // By kind of object; every_call() joins them.
 void add_manager_calls(std::vector<Call>& calls);
 void add_prefix_calls(std::vector<Call>& calls);
+void add_retention_calls(std::vector<Call>& calls);
 void add_storage_calls(std::vector<Call>& calls);
 void add_other_calls(std::vector<Call>& calls);
 

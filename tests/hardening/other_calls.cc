@@ -54,6 +54,7 @@ const std::vector<Call>& every_call() {
     add_other_calls(calls);
     add_manager_calls(calls);
     add_prefix_calls(calls);
+    add_retention_calls(calls);
     add_storage_calls(calls);
     return calls;
   }();

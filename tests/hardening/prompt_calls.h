@@ -48,6 +48,22 @@ inline kvc_status publish_blocks(kvc_manager* m, uint64_t ns, uint32_t group, co
   return kvc_manager_publish_blocks(m, PROMPT(ns, tokens, n, keys, num_keys), group, blocks, num_blocks);
 }
 
+inline kvc_status set_prefix_priority(kvc_manager* m, uint64_t ns, const int32_t* tokens, size_t n,
+                                      const kvc_extra_key* keys, size_t num_keys, uint64_t first_token,
+                                      uint64_t* num_tokens) {
+  return kvc_manager_set_prefix_priority(m, PROMPT(ns, tokens, n, keys, num_keys), first_token, 90,
+                                         UINT64_MAX, num_tokens);
+}
+inline kvc_status demote_prefix(kvc_manager* m, uint64_t ns, const int32_t* tokens, size_t n,
+                                const kvc_extra_key* keys, size_t num_keys, uint64_t first_token,
+                                uint64_t* num_tokens) {
+  return kvc_manager_demote_prefix(m, PROMPT(ns, tokens, n, keys, num_keys), first_token, num_tokens);
+}
+inline kvc_status register_prompt(kvc_manager* m, const char* name, const int32_t* tokens, size_t n,
+                                  const kvc_extra_key* keys, size_t num_keys, uint64_t* num_pinned) {
+  return kvc_manager_register_prompt(m, name, PROMPT(0, tokens, n, keys, num_keys), num_pinned);
+}
+
 inline kvc_status take_pending(kvc_manager* m, kvc_block_copy* copies, size_t copy_capacity,
                                int32_t* zero_blocks, size_t zero_capacity, size_t* count) {
   kvc_pending_work work = {sizeof work, copies, copy_capacity, 0, zero_blocks, zero_capacity, 0};

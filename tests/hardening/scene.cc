@@ -74,7 +74,8 @@ void Scene::make_inputs() {
   manager_config.num_blocks = n / 2 + 256, manager_config.block_size = 2, manager_config.max_requests = 128;
   manager_config.max_request_tokens = 4 * n + 512, manager_config.event_capacity = 64,
   manager_config.seed = 1;
-  manager_config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE;
+  manager_config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS;
+  prompt_name = "prompt of lane " + std::to_string(lane_);
   identity.tenant = tokens.data(), identity.tenant_size = std::min<size_t>(65536, 4 * tokens.size());
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
   limits.max_prompt_tokens = tokens.size(), limits.max_rows = 8, limits.row_stride = n;
@@ -143,6 +144,7 @@ void Scene::clean() {
   if (request != 0) kvc_manager_free_request(m, request);
   if (child != 0) kvc_manager_free_request(m, child);
   if (pin != 0) kvc_manager_unpin_prefix(m, pin);
+  kvc_manager_unregister_prompt(m, prompt_name.c_str());
   if (!held.empty()) kvc_manager_release_blocks(m, held.data(), held.size());
   if (step != nullptr) {
     for (size_t i = 0; step->step_id != 0 && i < step->num_admissions; ++i)
@@ -217,6 +219,11 @@ bool Scene::cache(size_t known) {
   require(kvc_manager_free_request(m, request), "freeing");
   request = 0;
   return true;
+}
+
+bool Scene::name(size_t known) {
+  return kvc_manager_register_prompt(m, prompt_name.c_str(), PROMPT(0, tokens.data(), known, nullptr, 0),
+                                     nullptr) == KVC_OK;
 }
 
 bool Scene::fork() {

@@ -7,6 +7,7 @@
 #include <kvcache.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace kvc::test {
@@ -34,6 +35,7 @@ class Scene {
   bool cache(size_t known);  // committed and freed
   bool fork();               // of an admitted request; pending copies come with it
   bool hold(size_t count);   // external blocks
+  bool name(size_t known);   // a registered prompt
   bool step_of(size_t num_requests, size_t num_admissions);  // with valid contents but for its ids
   kvc_step* step_with_ids();                                 // a step takes its ids, so each run sets them
 
@@ -47,6 +49,7 @@ class Scene {
   std::vector<int32_t> tokens, external, blocks_in, table, parents;
   std::vector<kvc_extra_key> keys;
   std::vector<int64_t> slots_in, positions, rope_rows;
+  std::string prompt_name;
   const int32_t unpublished[3] = {1, -1, 2};
   std::vector<float> k, v, q, lses;
   std::vector<double> frequencies;
@@ -88,6 +91,7 @@ class Scene {
   kvc_stream_event* made_event = nullptr;
   kvc_step* step = nullptr;
   std::vector<int32_t> row, held, depths;
+  char names[4096] = {};
   std::vector<int64_t> slots;
   std::vector<uint64_t> ids;
   std::vector<kvc_block_copy> copies;

@@ -81,7 +81,8 @@ Setup random_setup(Random& random) {
                                              : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
-  if (random.chance(30)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
+  if (random.chance(20)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
+  c.hints = random.chance(60);
   return setup;
 }
 
@@ -248,9 +249,21 @@ void Generator::external(const World& world, Op& op) {
   if (random_.chance(4)) op.blocks.push_back(static_cast<int>(m.num_blocks()) - 1);
 }
 
+void Generator::hint(const World& world, Op& op) {
+  const uint64_t now = world.model().now();
+  op.priority = static_cast<uint32_t>(random_.chance(3)    ? 101
+                                      : random_.chance(50) ? 35 + random_.below(2)
+                                                           : random_.below(101));
+  if (random_.chance(60)) op.until = now + random_.between(1, 6);
+  if (random_.chance(4)) op.until = now - random_.below(std::min<uint64_t>(now, 2) + 1);
+  if (random_.chance(4)) op.until = UINT64_MAX - random_.below(2);
+}
+
 void Generator::step(const World& world, Op& op) {
   StepOp& s = op.step;
   s.in.retired = retired();
+  if (random_.chance(30)) s.in.now = world.model().now() + random_.below(3);
+  if (random_.chance(1) && world.model().now() > 1) s.in.now = world.model().now() - 1;
   s.in.past_refusal = random_.chance(20);
   s.whole_rows = random_.chance(5), s.move_rows = random_.chance(5);
   s.commits = random_.chance(85), s.extends = random_.chance(85), s.with_ids = random_.chance(75);
@@ -323,31 +336,35 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75, 140, 40, 72, 90, 42, 116, 44, 110, 18, 30, 36, 100, 36,
-                                       28, 46, 62,  45, 27, 20, 22, 14,  44, 80,  50, 36, 48, 200};
+  static const int kWeights[kKinds] = {42,  75, 160, 40, 72, 94, 42, 116, 44, 110, 18,  30, 37,
+                                       136, 46, 28,  50, 62, 46, 31, 22,  22, 18,  120, 80, 52,
+                                       36,  52, 220, 40, 66, 34, 40, 46,  16, 36,  30};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
   int sum = 0, pick = 0;
-  for (int weight : kWeights) sum += weight;
+  const bool quotas = setup_.config.max_quotas != 0 || random_.chance(3);
+  const auto weight = [&](int kind) {
+    return static_cast<Kind>(kind) == Kind::kSetQuota && !quotas ? 0 : kWeights[kind];
+  };
+  for (int kind = 0; kind < kKinds; ++kind) sum += weight(kind);
   int at = static_cast<int>(random_.below(static_cast<uint64_t>(sum)));
-  while (at >= kWeights[pick]) at -= kWeights[pick++];
+  while (at >= weight(pick)) at -= weight(pick++);
   op.kind = static_cast<Kind>(pick);
   uint64_t target =
       0;  // what naturally comes next, often enough for commits, copies on write and their fetching
   if (last_kind_ == Kind::kFork && random_.chance(90))
     op.kind = Kind::kAppend, target = random_.chance(80) ? last_tag_ - 1 : last_target_;
   if (last_kind_ == Kind::kTruncate && random_.chance(40)) op.kind = Kind::kAppend, target = last_target_;
-  if ((last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAdmit) && random_.chance(65)) {
-    op.kind = Kind::kCommit, target = last_kind_ == Kind::kAllocate ? last_tag_ - 1 : last_target_;
-  }
-  const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork;
+  const bool allocated = last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAcquirePrompt;
+  if ((allocated || last_kind_ == Kind::kAdmit) && random_.chance(65))
+    op.kind = Kind::kCommit, target = allocated ? last_tag_ - 1 : last_target_;
+  const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork ||
+                     op.kind == Kind::kAcquirePrompt;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
   if (!world.model().pending.empty() && random_.chance(90))
     op.kind = random_.chance(75) ? Kind::kTakeCopies : Kind::kTakeZeros;
-  if (op.kind == Kind::kSetQuota && setup_.config.max_quotas == 0 && random_.chance(97))
-    op.kind = Kind::kAllocate;
   if (op.kind == Kind::kCompact && !world.model().zeros.empty() && random_.chance(80))
     op.kind = Kind::kTakeZeros;
   switch (op.kind) {
@@ -449,8 +466,8 @@ Op Generator::next(const World& world) {
       op.ns = namespaces_.empty() || random_.chance(30) ? 0 : namespaces_[random_.below(namespaces_.size())];
       op.group = random_.below(setup_.config.pools.size());
       const uint64_t size = world.model().pools[op.group].count;
-      op.number = random_.chance(25) ? 0 : random_.below(random_.chance(10) ? size + 2 : size / 3 + 1);
-      op.most = random_.chance(40) ? 0 : random_.between(std::max(op.number, size / 2), size);
+      op.number = random_.chance(25) ? 0 : random_.below(random_.chance(10) ? size + 2 : size / 4 + 1);
+      op.most = random_.chance(60) ? 0 : random_.between(std::max(op.number, size / 2), size);
       if (random_.chance(15)) op.most = op.number;  // a static split, or none if it is 0
       if (random_.chance(3)) op.most = random_.below(size + 2);
       break;
@@ -468,6 +485,44 @@ Op Generator::next(const World& world) {
       break;
     case Kind::kStep:
       step(world, op);
+      break;
+    case Kind::kSetTime:
+      op.until = world.model().now() + random_.below(4);
+      if (random_.chance(4)) op.until -= std::min<uint64_t>(op.until, 2);
+      if (random_.chance(2)) op.until += uint64_t{1} << random_.below(20);
+      break;
+    case Kind::kSetPriority:
+      op.target = request(world, -1);
+      op.number = random_.below(8 * B_);
+      op.count = random_.chance(30) ? UINT64_MAX - random_.below(2) : random_.below(8 * B_);
+      hint(world, op);
+      break;
+    case Kind::kEndSession:
+      op.target = request(world, -1);
+      op.number = random_.chance(60) ? 0 : random_.below(6 * B_);
+      break;
+    case Kind::kPrefixPriority:
+    case Kind::kDemotePrefix:
+      op.text = sound_prompt();
+      op.ns = any_namespace();
+      op.number = random_.chance(50) ? 0 : random_.below(6 * B_);
+      hint(world, op);
+      break;
+    case Kind::kRegister:
+      op.text = sound_prompt();
+      op.ns = any_namespace();
+      op.number = random_.between(1, 4);
+      break;
+    case Kind::kAcquirePrompt:
+      op.text.tokens = tokens(random_.below(3 * B_));
+      if (random_.chance(2)) op.text.tokens.push_back(-1);
+      if (random_.chance(2)) op.text.tokens = tokens(setup_.config.max_tokens);
+      op.options = options(world), op.options.ns = 0;
+      op.number = random_.between(1, 4);
+      requests_.push_back(op.tag);
+      break;
+    case Kind::kUnregister:
+      op.number = random_.between(1, 4);
       break;
     case Kind::kCount:
       break;

@@ -29,6 +29,7 @@ class Generator {
   uint64_t commit_length(const World& world, uint64_t tag, uint64_t more_known);
   uint64_t cut_length(const World& world, uint64_t tag);
   void external(const World& world, Op& op);
+  void hint(const World& world, Op& op);
   void step(const World& world, Op& op);
   uint64_t retired();
   void learn(const World& world);

@@ -7,13 +7,13 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_H_
 
-#include "property/model_rules.h"
+#include "property/model_hints.h"
 
 namespace model {
 
-class Model : public Rules {
+class Model : public HintRules {
  public:
-  using Rules::Rules;
+  using HintRules::HintRules;
 
   // ---- requests
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
@@ -48,6 +48,7 @@ class Model : public Rules {
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(table, &Block::requests);
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
+    recall(o.ns, r->text, 0, hit.blocks);
     for (size_t g = 0; g < table.size(); ++g)
       while (table[g].size() < up(capacity))
         table[g].push_back({take(g, int64_t(o.ns)), true}), ++blocks_[table[g].back().block].requests;
@@ -63,12 +64,24 @@ class Model : public Rules {
     r->epoch = epochs[o.ns], r->lost = hit.lost, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
+    apply(*r, 0, hit.blocks);
     return changed();
   }
   kvc_status allocate(const Text& text, const Options& o, uint64_t* id, uint64_t* cached) {
     const uint64_t before = version;
     kvc_status status = create(text, o, id);
     if (status == KVC_OK && (status = admit(*id, cached)) != KVC_OK) requests.erase(*id), version = before;
+    return status;
+  }
+  kvc_status acquire_prompt(int name, const std::vector<int32_t>& tail, Options o, uint64_t* id,
+                            uint64_t* cached) {
+    if (!prompts.count(name)) return KVC_ERROR_NOT_FOUND;
+    Text text = prompts[name].text;
+    if (text.tokens.size() + tail.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
+    text.tokens.insert(text.tokens.end(), tail.begin(), tail.end());
+    o.ns = prompts[name].ns;
+    const kvc_status status = allocate(text, o, id, cached);
+    if (status == KVC_OK) requests[*id].prompt_name = name;
     return status;
   }
   kvc_status reserve(uint64_t id, uint64_t capacity, std::vector<Copy>& copies) {
@@ -105,12 +118,14 @@ class Model : public Rules {
         if (r->table[g][j].block >= 0 && c > r->committed) blocks_[r->table[g][j].block].written = true;
     const bool writes =
         !(r->options.flags & KVC_REQUEST_NO_WRITE) && r->epoch == epochs[r->options.ns] && !config_.no_cache;
+    const uint64_t published = r->published;
     for (uint64_t j = r->committed / B; writes && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (r->table[g][j].block >= 0) stats.duplicates += attach(r->table[g][j].block, g, k);
-      policies_.use(positions, k);
+      policies_.use(positions, k), recall(r->options.ns, r->text, j, j + 1);
     }
+    apply(*r, published, r->published);
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
       for (uint64_t j = sinks(g); config_.groups[g].window && j < lo(g, c); ++j)
@@ -154,6 +169,7 @@ class Model : public Rules {
     Request c = *r;
     c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
     c.options.slots = c.options.external = 0;
+    c.over = false, c.shared = 0, c.prompt_name = 0;
     c.text.tokens.resize(c.committed);
     std::erase_if(c.text.spans, [&](const Span& s) { return s.first >= c.committed; });
     for (auto& row : c.table) {
@@ -168,6 +184,7 @@ class Model : public Rules {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
     if (!r->admitted) return KVC_ERROR_BUSY;
+    keep_prompt(*r);
     release(*r);
     r->admitted = false, r->committed = r->capacity = r->published = 0, r->table.clear();
     ++stats.preemptions;
@@ -176,7 +193,10 @@ class Model : public Rules {
   kvc_status free(uint64_t id) {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
-    if (r->admitted) release(*r);
+    if (r->admitted) keep_prompt(*r), release(*r);
+    const bool stale = r->admitted && r->epoch != epochs[r->options.ns];
+    if (r->over && !stale)
+      demote(r->options.ns, r->text, r->admitted ? r->published : r->text.tokens.size() / B, r->shared, r);
     requests.erase(id);
     return changed();
   }
@@ -225,12 +245,7 @@ class Model : public Rules {
   }
   kvc_status unpin(uint64_t id) {
     if (!pins.count(id)) return KVC_ERROR_NOT_FOUND;
-    const Table table = pins[id].table;
-    for (bool window : {true, false})
-      for (uint64_t j = table[0].size(); j-- > 0;)
-        for (size_t g = 0; g < table.size(); ++g)
-          if (config_.groups[g].window == window && table[g][j].block >= 0)
-            drop(table[g][j].block, &Block::pins);
+    drop_pins(Table(pins[id].table));
     pins.erase(id);
     return changed();
   }
@@ -296,6 +311,7 @@ class Model : public Rules {
     for (const Cell& cell : hit.table[group]) out.push_back(cell.block), version += cell.block >= 0;
     hold(hit.table, &Block::external);
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(ns, text, j)), changed();
+    recall(ns, text, 0, hit.blocks);
     return KVC_OK;
   }
   kvc_status publish(uint64_t ns, size_t group, const Text& text, const std::vector<int>& ids) {
@@ -324,6 +340,8 @@ class Model : public Rules {
         if (quota(ns).cls) keep_to(int64_t(ns), blocks_[id].pool, quota(ns).most(blocks_[id].pool));
         stats.duplicates += attach(id, group, wanted[id]), changed();
         policies_.use(positions, wanted[id]);
+        const uint64_t blocks = wanted[id].prefix.size() / B;
+        recall(ns, text, blocks - 1, blocks);
       }
     return KVC_OK;
   }
@@ -418,6 +436,8 @@ class Model : public Rules {
         if (r.options.ns == ns) return KVC_ERROR_BUSY;
       for (auto& [id, p] : pins)
         if (p.ns == ns) return KVC_ERROR_BUSY;
+      for (auto& [name, p] : prompts)
+        if (p.ns == ns) return KVC_ERROR_BUSY;
       namespaces_.erase(ns), epochs.erase(ns);
       if (shares_.has(int64_t(ns))) end_share(int64_t(ns));
       clear(ns);
@@ -429,7 +449,7 @@ class Model : public Rules {
   kvc_status reset(uint64_t ns) {
     if (ns != KVC_DEFAULT_NAMESPACE && !epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     for (auto& [id, epoch] : epochs) epoch += ns == 0 || id == (ns == KVC_DEFAULT_NAMESPACE ? 0 : ns);
-    clear(ns), ++stats.epoch;
+    clear(ns), end_stale_pins(), ++stats.epoch;
     return changed();
   }
   std::vector<Copy> take_copies() {
@@ -453,6 +473,8 @@ class Model : public Rules {
     return KVC_OK;
   }
   kvc_status step(const StepIn& in, StepOut& out) {
+    if (in.retired > issued || (in.now && in.now < now())) return KVC_ERROR_INVALID_ARGUMENT;
+    if (in.now) set_time(in.now);
     if (kvc_status status = retire(in.retired)) return status;
     std::vector<kvc_status> commits;
     std::set<uint64_t> named;

@@ -277,10 +277,10 @@ class Rules {
     const int cls = shares_.cls(ns);
     shares_.end(ns);
     for (Pool& pool : pools)
-      for (int shelf = 0; shelf < 16; ++shelf)
+      for (int list = 0; list < 102 * 16; ++list)  // level by level, shelf by shelf
         for (const int id : std::vector<int>(pool.lru)) {
           Block& b = blocks_[id];
-          if (b.cls != cls || b.shelf != shelf) continue;
+          if (b.cls != cls || b.level != list / 16 || b.shelf != list % 16) continue;
           remove(pool.lru, id), b.cls = 0;
           if (findable(id))
             pool.lru.push_back(id), b.came = pool.clock++;
@@ -339,9 +339,21 @@ class Rules {
     } else if (copies.front() != id) {
       remove(copies, id), copies.insert(copies.begin() + 1, id);
     }
-    pool.lru.push_back(keep), blocks_[keep].came = pool.clock++,
-                              blocks_[keep].cls = shares_.cls(blocks_[keep].payer);
-    blocks_[keep].shelf = policies_.shelf(blocks_[keep].at->first, missing(blocks_[keep].at) > 0);
+    come(pool, keep);
+  }
+  void come(Pool& pool, int id) {  // to the end of its list
+    Block& b = blocks_[id];
+    pool.lru.push_back(id), b.came = pool.clock++;
+    b.shelf = policies_.shelf(b.at->first, missing(b.at) > 0), b.level = hint_of(b.at->first).level,
+    b.cls = shares_.cls(b.payer);
+  }
+  Hint hint_of(const Key& k) const { return hints_.count(k) ? hints_.at(k) : Hint{}; }
+  void drop_pins(const Table& table) {
+    for (bool window : {true, false})
+      for (uint64_t j = table[0].size(); j-- > 0;)
+        for (size_t g = 0; g < table.size(); ++g)
+          if (config_.groups[g].window == window && table[g][j].block >= 0)
+            drop(table[g][j].block, &Block::pins);
   }
   int missing(Positions::const_iterator at) const {  // full groups without a block there
     int count = 0;
@@ -387,6 +399,7 @@ class Rules {
             lru.push_back(other), blocks_[other].shelf = policies_.shelf(b.at->first, true);
     if (std::all_of(b.at->second.begin(), b.at->second.end(), [](auto& copies) { return copies.empty(); })) {
       policies_.end(b.at->first, !current(b.at->first));
+      hints_.erase(b.at->first);
       positions.erase(b.at);
     }
   }
@@ -450,7 +463,8 @@ class Rules {
   const uint64_t B;
   Policies policies_;
   Shares shares_;
-  size_t short_pool_ = 0;  // of the last refusal
+  size_t short_pool_ = 0;      // of the last refusal
+  std::map<Key, Hint> hints_;  // of positions with blocks; the others have none
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0;

@@ -27,7 +27,7 @@ struct Config {
   double weight = 0;     // with the default filled in
   uint64_t history = 0;  // FREQUENCY: positions that are remembered
   uint32_t max_quotas = 0;
-  bool null_block = false, no_cache = false, zero_cross_namespace = false, zero_always = false;
+  bool hints = false, null_block = false, no_cache = false, zero_cross_namespace = false, zero_always = false;
   std::vector<uint64_t> pools;
   std::vector<Group> groups;
 };
@@ -68,6 +68,7 @@ struct Block {
   int shelf = 0;            // of the policy, in lru
   int64_t payer = kNobody;  // unless it is free: the namespace that it counts for, or kExternal
   int cls = 0;              // of the share, in lru
+  int level = 0;            // likewise, of the hints
 };
 struct Pool {
   int first = 0;
@@ -81,6 +82,15 @@ struct Cell {
   bool own = true;
 };                                             // own: not got as a hit or by fork
 using Table = std::vector<std::vector<Cell>>;  // [group][position]
+struct Hint {                                  // of a position
+  int level = 36;
+  uint64_t until = 0, order = 0;
+};
+struct HintRange {  // of positions of a request
+  uint64_t begin = 0, end = 0;
+  int priority = 0;
+  uint64_t until = 0;
+};
 struct Request {
   Options options;
   Text text;
@@ -88,6 +98,15 @@ struct Request {
            epoch = 0;  // published: positions
   bool admitted = false, was_admitted = false;
   Table table;
+  std::vector<HintRange> ranges;  // the latest last
+  bool over = false;              // its session
+  uint64_t shared = 0;            // positions
+  int prompt_name = 0;            // of a registered prompt; 0 = none
+};
+struct Prompt {  // registered
+  uint64_t ns = 0, epoch = 0;
+  Text text;
+  Table table;  // what is pinned
 };
 struct Pin {
   uint64_t ns = 0;
@@ -127,7 +146,7 @@ struct StepAdmission {
   Options options;
 };
 struct StepIn {
-  uint64_t retired = 0;
+  uint64_t retired = 0, now = 0;
   bool past_refusal = false;
   std::vector<uint64_t> frees, preempts;
   std::vector<std::pair<uint64_t, uint64_t>> truncates;

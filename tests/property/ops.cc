@@ -41,8 +41,9 @@ std::string retired_of(uint64_t back) {
 
 std::string step_of(const StepOp& step) {
   std::ostringstream out;
-  out << "step: retired_step = " << retired_of(step.in.retired)
-      << (step.in.past_refusal ? ", ADMIT_PAST_REFUSAL" : "") << (step.whole_rows ? ", WHOLE_ROWS" : "")
+  out << "step: retired_step = " << retired_of(step.in.retired);
+  if (step.in.now) out << ", now_ns = " << step.in.now;
+  out << (step.in.past_refusal ? ", ADMIT_PAST_REFUSAL" : "") << (step.whole_rows ? ", WHOLE_ROWS" : "")
       << (step.move_rows ? ", rows moved" : "") << "\n";
   if (!step.in.frees.empty()) out << "    frees r" << list(step.in.frees) << "\n";
   if (!step.in.preempts.empty()) out << "    preempts r" << list(step.in.preempts) << "\n";
@@ -93,7 +94,15 @@ const char* kind_name(Kind kind) {
                                              "take_zero_blocks",
                                              "compact",
                                              "retire_step",
-                                             "step"};
+                                             "step",
+                                             "set_time",
+                                             "set_priority",
+                                             "end_session",
+                                             "set_prefix_priority",
+                                             "demote_prefix",
+                                             "register_prompt",
+                                             "acquire_prompt",
+                                             "unregister_prompt"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -104,8 +113,9 @@ std::string to_text(const Setup& setup) {
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
       << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas
-      << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "")
-      << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "") << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
+      << (c.hints ? ", HINTS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
+      << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
     if (g.window)
@@ -190,6 +200,32 @@ std::string to_text(const Op& op) {
       break;
     case Kind::kStep:
       return step_of(op.step);
+    case Kind::kSetTime:
+      out << op.until << ")";
+      break;
+    case Kind::kSetPriority:
+      out << "r" << op.target << ", tokens " << op.number << " + " << op.count << ", priority " << op.priority
+          << ", until " << op.until << ")";
+      break;
+    case Kind::kEndSession:
+      out << "r" << op.target << ", shared " << op.number << ")";
+      break;
+    case Kind::kPrefixPriority:
+      out << ns << ", " << text_of(op.text) << ", from " << op.number << ", priority " << op.priority
+          << ", until " << op.until << ")";
+      break;
+    case Kind::kDemotePrefix:
+      out << ns << ", " << text_of(op.text) << ", from " << op.number << ")";
+      break;
+    case Kind::kRegister:
+      out << "name " << op.number << ", " << ns << ", " << text_of(op.text) << ")";
+      break;
+    case Kind::kAcquirePrompt:
+      out << "name " << op.number << ", " << text_of(op.text) << options_of(op.options) << ") -> r" << op.tag;
+      break;
+    case Kind::kUnregister:
+      out << "name " << op.number << ")";
+      break;
     case Kind::kCount:
       break;
   }

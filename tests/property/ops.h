@@ -41,6 +41,14 @@ enum class Kind : int {
   kCompact,
   kRetire,
   kStep,
+  kSetTime,
+  kSetPriority,
+  kEndSession,
+  kPrefixPriority,
+  kDemotePrefix,
+  kRegister,
+  kAcquirePrompt,
+  kUnregister,
   kCount
 };
 constexpr int kKinds = static_cast<int>(Kind::kCount);
@@ -64,6 +72,8 @@ struct Op {
   size_t group = 0;     // or pool
   model::Text text;
   model::Options options;
+  uint64_t count = 0, until = 0;  // of a hint; until: also the time of set_time
+  uint32_t priority = 0;
   std::vector<int> blocks;
   StepOp step;  // retire and step: step.in.retired counts back from the newest step; kFuture = one not issued
 };

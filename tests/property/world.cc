@@ -28,6 +28,8 @@ std::vector<kvc_extra_key> to_keys(const model::Text& text) {
   return keys;
 }
 
+std::string prompt_name(uint64_t number) { return "prompt " + std::to_string(number); }
+
 kvc_request_config to_config(const model::Options& o) {
   kvc_request_config c{};
   c.struct_size = sizeof c;
@@ -70,7 +72,8 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.max_quotas = c.max_quotas;
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
-  config.flags = (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
+  config.flags = (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) |
+                 (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
                  (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |
                  (c.zero_cross_namespace ? uint32_t{KVC_MANAGER_ZERO_CROSS_NAMESPACE} : 0u) |
                  (c.zero_always ? uint32_t{KVC_MANAGER_ZERO_ALWAYS} : 0u);

@@ -101,6 +101,7 @@ class World {
 
 // Requests and keys as the C API wants them.
 std::vector<kvc_extra_key> to_keys(const model::Text& text);
+std::string prompt_name(uint64_t number);
 kvc_request_config to_config(const model::Options& options);
 kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask);
 

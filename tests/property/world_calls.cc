@@ -187,6 +187,30 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kRetire:
       out.status = model_.retire(step_number(op.step.in.retired));
       break;
+    case Kind::kSetTime:
+      out.status = model_.set_time(op.until);
+      break;
+    case Kind::kSetPriority:
+      out.status = model_.set_priority(target, op.number, op.count, op.priority, op.until);
+      break;
+    case Kind::kEndSession:
+      out.status = model_.end_session(target, op.number);
+      break;
+    case Kind::kPrefixPriority:
+      out.status = model_.set_prefix_priority(ns, op.text, op.number, op.priority, op.until, &number);
+      break;
+    case Kind::kDemotePrefix:
+      out.status = model_.demote_prefix(ns, op.text, op.number, &number);
+      break;
+    case Kind::kRegister:
+      out.status = model_.register_prompt(int(op.number), ns, op.text, &number);
+      break;
+    case Kind::kAcquirePrompt:
+      out.status = model_.acquire_prompt(int(op.number), op.text.tokens, options, &id, &number);
+      break;
+    case Kind::kUnregister:
+      out.status = model_.unregister_prompt(int(op.number));
+      break;
     case Kind::kStep:
     case Kind::kCount:
       break;
@@ -200,6 +224,10 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kEvict:
     case Kind::kAcquirePrefix:
     case Kind::kUnpublish:
+    case Kind::kPrefixPriority:
+    case Kind::kDemotePrefix:
+    case Kind::kRegister:
+    case Kind::kAcquirePrompt:
       value(number);
       break;
     default:
@@ -207,7 +235,9 @@ Outcome World::ask_model(const Op& op) {
   }
   for (int block : blocks) value(block);
   if (op.tag && (id || op.kind == Kind::kOpen)) handles_[op.tag].model = id;
-  if (op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork) tag_of_[id] = op.tag;
+  if (op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork ||
+      op.kind == Kind::kAcquirePrompt)
+    tag_of_[id] = op.tag;
   return out;
 }
 
@@ -405,6 +435,42 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_retire_step(m, step);
       break;
     }
+    case Kind::kSetTime:
+      out.status = kvc_manager_set_time(m, op.until);
+      break;
+    case Kind::kSetPriority:
+      out.status = kvc_manager_set_priority(m, target, op.number, op.count, op.priority, op.until);
+      break;
+    case Kind::kEndSession:
+      out.status = kvc_manager_end_session(m, target, op.number);
+      break;
+    case Kind::kPrefixPriority: {
+      const kvc_status status = kvc_manager_set_prefix_priority(
+          m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, op.priority, op.until, &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kDemotePrefix: {
+      const kvc_status status =
+          kvc_manager_demote_prefix(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kRegister: {
+      const kvc_status status = kvc_manager_register_prompt(
+          m, prompt_name(op.number).c_str(), PROMPT(ns, tokens, n, keys.data(), keys.size()), &number);
+      out = collect(status, {number}, {true});
+      break;
+    }
+    case Kind::kAcquirePrompt: {
+      const kvc_status status =
+          kvc_manager_acquire_prompt(m, prompt_name(op.number).c_str(), tokens, n, &config, &id, &number);
+      out = collect(status, {id, number}, {false, true});
+      break;
+    }
+    case Kind::kUnregister:
+      out.status = kvc_manager_unregister_prompt(m, prompt_name(op.number).c_str());
+      break;
     case Kind::kStep:
     case Kind::kCount:
       break;

@@ -339,5 +339,15 @@ std::string World::compare_lists(Side& side, int index) {
     if (model_.pins.count(handle.model)) diff.check("pin " + name, listed(pins), true);
     if (model_.epochs.count(handle.model)) diff.check("namespace " + name, listed(spaces), true);
   }
+  std::vector<char> names(model_.prompts.size() * 64);
+  size_t size = 0;
+  diff.check("list_prompts",
+             uint64_t(kvc_manager_list_prompts(side.manager, names.data(), names.size(), &size)), KVC_OK);
+  std::set<std::string> listed;
+  for (const char* name = names.data(); name < names.data() + size; name += std::strlen(name) + 1)
+    listed.insert(name);
+  diff.check("number of prompts", listed.size(), model_.prompts.size());
+  for (auto& [name, prompt] : model_.prompts)
+    diff.check("prompt " + std::to_string(name), listed.count(prompt_name(uint64_t(name))), 1);
   return diff.text();
 }

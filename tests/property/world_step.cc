@@ -153,6 +153,7 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   // The model has already counted this step, unless it refused it.
   if (in.in.retired != kFuture)
     step.retired_step = model_.issued - 1 - std::min(in.in.retired, model_.issued - 1);
+  step.now_ns = in.in.now;
   step.num_frees = frees.size(), step.frees = frees.data();
   step.num_preempts = preempts.size(), step.preempts = preempts.data();
   step.num_truncates = truncates.size(), step.truncates = truncates.data(),

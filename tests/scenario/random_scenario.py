@@ -16,9 +16,11 @@ def scenario(seed, operations):
     rng = random.Random(seed)
     window = rng.choice([(), (), (8, 2), (5, 0), (1, 0), (1, 5), (3, 1), (1 << 40, 0)])
     yield rng.choice([("policy", 0, 0, 0), ("policy", 1, rng.choice([0, 10, 100, 300]), rng.choice([0, 3, 20])), ("policy", 2, rng.choice([0, 50, 100]), 0)])
+    yield ("hints", rng.choice([0, 1, 1]))
     yield ("manager", rng.choice([24, 40]), 4, 64, 8, *window)
     yield ("open", 1, 65)
     yield ("open", 2, 66)
+    time = 0
     known = {}  # live requests and the tokens that they are thought to have
     for _ in range(operations):
         name = rng.randrange(8)
@@ -26,6 +28,7 @@ def scenario(seed, operations):
         span = (rng.choice([0, 0, 100, 100, 104, 200]), rng.choice([1, 3, 4, 5, 8, 9, 13, 20, 40]))
         space = rng.choice([0, 0, 0, 1, 2, 3])
         n = known.get(live, 5)
+        hint = (rng.choice([0, 4, 9]), rng.choice([0, 20, 35, 60, 100, 101]), rng.choice([0, 0, time + 1, time + 3, time]))
         line = rng.choices(
             [("allocate", name, space, *span), ("create", name, space, *span), ("admit", live), ("append", live, *span), ("commit", live, n),
              ("commit", live, rng.randrange(n + 3)), ("reserve", live, n + rng.randrange(6)), ("truncate", live, rng.randrange(n + 2)), ("fork", live, name),
@@ -34,13 +37,18 @@ def scenario(seed, operations):
              ("reset", space), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
              ("arrive", *arrivals(rng)),
              ("step", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))),
-             ("forget", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",)],
-            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 2, 8, 1, 2, 1])[0]
+             ("forget", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",),
+             ("time", max(0, time + rng.randrange(4) - 1)), ("now", time + rng.randrange(4)), ("priority", live, hint[0], rng.choice([4, 9, -1]), *hint[1:]),
+             ("over", live, rng.choice([0, 0, 6])), ("keep", space, *span, *hint), ("demote", space, *span, hint[0]),
+             ("register", rng.randrange(3), space, *span), ("acquire", name, rng.randrange(3), *span), ("unregister", rng.randrange(3)), ("prompts",)],
+            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 2, 8, 1, 2, 1, 1, 0.5, 3, 2, 2, 1, 0.6, 2, 1, 0.5])[0]
         word = line[0]
-        if word in ("allocate", "create", "fork") and name in known:
+        if word in ("allocate", "create", "fork", "acquire") and name in known:
             yield ("free", name)
             known.pop(name, None)
-        if word in ("allocate", "create"):
+        if word in ("time", "now"):
+            time = max(time, line[1])
+        if word in ("allocate", "create", "acquire"):
             known[name] = span[1]
         elif word == "arrive":
             for at in range(1, len(line), 5):

@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], quotas;
+static int64_t policy[3], hints, quotas;
 
 static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t num_groups) {
   const kvc_manager_config config = {.struct_size = sizeof config,
@@ -34,6 +34,7 @@ static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t 
                                      .max_requests = (uint64_t)a[3],
                                      .groups = groups,
                                      .num_groups = num_groups,
+                                     .flags = hints ? KVC_MANAGER_HINTS : 0,
                                      .policy = (uint32_t)policy[0],
                                      .policy_weight = (double)policy[1] / 100,
                                      .policy_history = (uint64_t)policy[2],
@@ -208,6 +209,43 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   *printed = 0;
   const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
   if (IS("policy")) return memcpy(policy, a, sizeof policy), KVC_OK;
+  if (IS("hints")) return hints = a[0], KVC_OK;
+  if (IS("now")) return step->now_ns = (uint64_t)a[0], KVC_OK;
+  if (IS("time")) return kvc_manager_set_time(m, (uint64_t)a[0]);
+  if (IS("priority")) {
+    return kvc_manager_set_priority(m, requests[a[0]], (uint64_t)a[1], (uint64_t)a[2], (uint32_t)a[3],
+                                    (uint64_t)a[4]);
+  }
+  if (IS("over")) return kvc_manager_end_session(m, requests[a[0]], (uint64_t)a[1]);
+  char name[32];
+  snprintf(name, sizeof name, "p%" PRId64, a[IS("acquire") ? 1 : 0]);
+  if (IS("keep") || IS("demote")) {
+    sequence(a[1], a[2]);
+    const kvc_prompt prompt = {sizeof prompt, namespaces[a[0]], tokens, (size_t)a[2], NULL, 0};
+    status = IS("demote") ? kvc_manager_demote_prefix(m, &prompt, (uint64_t)a[3], &value)
+                          : kvc_manager_set_prefix_priority(m, &prompt, (uint64_t)a[3], (uint32_t)a[4],
+                                                            (uint64_t)a[5], &value);
+    *printed = 1;
+  }
+  if (IS("register")) {
+    status =
+        kvc_manager_register_prompt(m, name, PROMPT(ns, sequence(a[2], a[3]), (size_t)a[3], NULL, 0), &value);
+    *printed = 1;
+  }
+  if (IS("acquire")) {
+    status = kvc_manager_acquire_prompt(m, name, sequence(a[2], a[3]), (size_t)a[3], NULL, &requests[a[0]],
+                                        &value);
+    *printed = 1;
+  }
+  if (IS("unregister")) return kvc_manager_unregister_prompt(m, name);
+  if (IS("prompts")) {
+    char names[kRoom];
+    status = kvc_manager_list_prompts(m, names, sizeof names, &size);
+    if (status == KVC_OK) printf(" 0");
+    for (size_t at = 0; status == KVC_OK && at < size; at += strlen(names + at) + 1)
+      printf(" %s", names + at);
+    return *printed = 1, status;
+  }
   if (IS("manager")) return make_manager(count);
   if (IS("open")) {
     const char model = (char)a[1];

@@ -47,6 +47,7 @@ class Runner {
     auto config = kvc::make<kvc_manager_config>();
     config.num_blocks = static_cast<uint64_t>(a[0]), config.block_size = static_cast<uint32_t>(a[1]);
     config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
+    config.flags = hints_ ? KVC_MANAGER_HINTS : 0;
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
     config.policy_history = static_cast<uint64_t>(policy_[2]);
     config.max_quotas = static_cast<uint32_t>(quotas_);
@@ -224,6 +225,20 @@ class Runner {
     return "";
   }
 
+  static std::string name(int64_t number) { return "p" + std::to_string(number); }
+  std::string acquire(const Numbers& a) {
+    const auto tokens = sequence(a[2], a[3]);
+    uint64_t cached = 0;  // Manager::acquire_prompt does not tell NO_SPACE from AGAIN
+    kvc::check(kvc_manager_acquire_prompt(c(), name(a[1]).c_str(), tokens.data(), tokens.size(), nullptr,
+                                          &id(a[0]), &cached));
+    return said(cached);
+  }
+  std::string prompts() {
+    std::string text;
+    for (const std::string& one : m_->prompts()) text += " " + one;
+    return text;
+  }
+
   static std::string done(kvc_status status) {
     kvc::check(status);
     return "";
@@ -236,10 +251,41 @@ class Runner {
 
   Numbers policy_ = {0, 0, 0};
   int64_t quotas_ = 0;
+  bool hints_ = false;
   static std::string said(uint64_t value) { return " " + std::to_string(value); }
 
   std::map<std::string, std::function<std::string(const Numbers&)>> lines_ = {
       {"policy", [this](const Numbers& a) { return policy_ = a, ""; }},
+      {"hints", [this](const Numbers& a) { return hints_ = a[0] != 0, ""; }},
+      {"now", [this](const Numbers& a) { return (*step_)->now_ns = static_cast<uint64_t>(a[0]), ""; }},
+      {"time", [this](const Numbers& a) { return m_->set_time(static_cast<uint64_t>(a[0])), ""; }},
+      {"priority",
+       [this](const Numbers& a) {
+         return done(kvc_manager_set_priority(c(), id(a[0]), static_cast<uint64_t>(a[1]),
+                                              static_cast<uint64_t>(a[2]), static_cast<uint32_t>(a[3]),
+                                              static_cast<uint64_t>(a[4])));
+       }},
+      {"over",
+       [this](const Numbers& a) {
+         return done(kvc_manager_end_session(c(), id(a[0]), static_cast<uint64_t>(a[1])));
+       }},
+      {"keep",
+       [this](const Numbers& a) {
+         return said(m_->set_prefix_priority({sequence(a[1], a[2]), {}, namespaces_[a[0]]},
+                                             static_cast<uint32_t>(a[4]), static_cast<uint64_t>(a[5]),
+                                             static_cast<uint64_t>(a[3])));
+       }},
+      {"demote",
+       [this](const Numbers& a) {
+         return said(m_->demote({sequence(a[1], a[2]), {}, namespaces_[a[0]]}, static_cast<uint64_t>(a[3])));
+       }},
+      {"register",
+       [this](const Numbers& a) {
+         return said(m_->register_prompt(name(a[0]).c_str(), {sequence(a[2], a[3]), {}, namespaces_[a[1]]}));
+       }},
+      {"acquire", [this](const Numbers& a) { return acquire(a); }},
+      {"unregister", [this](const Numbers& a) { return m_->unregister_prompt(name(a[0]).c_str()), ""; }},
+      {"prompts", [this](const Numbers&) { return prompts(); }},
       {"manager", [this](const Numbers& a) { return make_manager(a); }},
       {"rebuild", [this](const Numbers& a) { return rebuild(a); }},
       {"open", [this](const Numbers& a) { return open(a); }},

@@ -95,6 +95,8 @@ class Manager:
     policy_history evicted blocks are remembered (0 = 4 * blocks). "fragmentation": blocks that no hit can use, since another group with full
     attention lost its block, go first; policy_weight 0 = as "lru" .. 1 = all of them first.
 
+    hints: evict by priorities before the policy: Request.set_priority(), Request.end_session(), set_prefix_priority(), demote().
+
     max_quotas: namespaces that may have a quota, at most 63: set_quota().
 
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
@@ -103,7 +105,8 @@ class Manager:
                  groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, max_quotas: int = 0):
+                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False,
+                 max_quotas: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -112,7 +115,7 @@ class Manager:
         if zero not in _ZERO:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
-        config.flags |= _native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0
+        config.flags |= (_native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0) | (_native.KVC_MANAGER_HINTS if hints else 0)
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
             if not isinstance(memory, Memory):
@@ -338,6 +341,44 @@ class Manager:
     def drop(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> int:
         """Drops the cached blocks of these tokens that nobody holds. Returns their number."""
         return _native.kvc_manager_drop_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys))
+
+    def set_prefix_priority(self, tokens: Tokens, priority: int, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *,
+                            until_ns: int = 0, first_token: int = 0) -> int:
+        """Hints the cached part of a prompt from first_token on: priority 0 (evicted first) to 100, 35 without a hint. until_ns: when the hint
+        ends, in the time of set_time(); 0 = never. Returns the tokens that took the hint. Needs `hints`."""
+        return _native.kvc_manager_set_prefix_priority(self._m, namespace_id(namespace), tokens, pack_keys(keys), first_token, priority, until_ns)
+
+    def demote(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, first_token: int = 0) -> int:
+        """Demotes the end of a prompt, down to first_token: it is evicted before all else. A position that others use ends it. Returns the
+        tokens that were demoted. Needs `hints`."""
+        return _native.kvc_manager_demote_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys), first_token)
+
+    def set_time(self, now_ns: int) -> None:
+        """Tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. Raises InvalidArgumentError for an
+        earlier time than before."""
+        _native.kvc_manager_set_time(self._m, now_ns)
+
+    def register_prompt(self, name: str, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> int:
+        """Registers a prompt, such as a system prompt, under a name of 1 to 255 bytes. What is cached of it, and what its requests compute of
+        it, is pinned until it is unregistered. Returns the tokens pinned now. Raises InvalidArgumentError if the name is registered."""
+        return _native.kvc_manager_register_prompt(self._m, name, namespace_id(namespace), tokens, pack_keys(keys))
+
+    def acquire_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
+                       max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0) -> Request:
+        """Creates and admits a request with a registered prompt, followed by tokens (int32 [n]). Other parameters as for allocate(). Raises
+        NotFoundError if there is no such name, and what allocate() raises; then there is no request."""
+        self._free_dropped()
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
+        return Request(self, *_native.kvc_manager_acquire_prompt(self._m, name, tokens, config))
+
+    def unregister_prompt(self, name: str) -> None:
+        """Ends a registration and its pin. Raises NotFoundError."""
+        _native.kvc_manager_unregister_prompt(self._m, name)
+
+    def prompts(self) -> list[str]:
+        """Returns the names of the registered prompts."""
+        names = self._grown(lambda room: _native.kvc_manager_list_prompts(self._m, room), np.uint8, 1024).tobytes()
+        return [name.decode("utf-8", "surrogateescape") for name in names.split(b"\0")[:-1]]
 
     def evict(self, max_blocks: int, pool: int = -1) -> int:
         """Evicts up to max_blocks cached blocks in the order of the policy. pool: the index of a pool; -1 = all, pool by pool. Returns

@@ -205,6 +205,17 @@ class Request(_Owned):
         """Keeps the first num_tokens tokens (an absolute count) and returns the blocks of the rest."""
         _native.kvc_manager_truncate_request(self._manager._m, self.id, num_tokens)
 
+    def set_priority(self, priority: int, first_token: int = 0, num_tokens: Optional[int] = None, until_ns: int = 0) -> None:
+        """Hints a range of tokens, those that will be generated included: priority 0 (evicted first) to 100, 35 without a hint. num_tokens:
+        None = to the end. until_ns: when the hint ends, in the time of Manager.set_time(); 0 = never. Needs Manager(hints=True). Raises
+        LimitError if the request has 8 ranges."""
+        _native.kvc_manager_set_priority(self._manager._m, self.id, first_token, 2**64 - 1 if num_tokens is None else num_tokens, priority, until_ns)
+
+    def end_session(self, shared_tokens: int = 0) -> None:
+        """Says that nobody will continue this request: when it is freed, what nobody else uses of it is evicted before all else, except its
+        first shared_tokens tokens. Needs Manager(hints=True)."""
+        _native.kvc_manager_end_session(self._manager._m, self.id, shared_tokens)
+
     def preempt(self) -> None:
         """Returns all blocks; the request then waits and keeps its tokens. admit() can hit what it published."""
         _native.kvc_manager_preempt_request(self._manager._m, self.id)

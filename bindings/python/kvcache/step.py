@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ARRAYS = {name[len("KVC_STEP_"):].lower(): value for name, value in vars(_native).items()
            if name.startswith("KVC_STEP_") and name not in ("KVC_STEP_WHOLE_ROWS", "KVC_STEP_ADMIT_PAST_REFUSAL")}
 
-_COUNTS = frozenset(("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step"))
+_COUNTS = frozenset(("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step", "now_ns"))
 _OPTIONAL = ("committed", "commit_offsets", "extend_offsets", "extend_tokens", "admit_requests", "admit_offsets", "rows", "block_tables", "slots",
              "changes")
 # The switches that must be on for an array to exist.
@@ -63,6 +63,7 @@ _NUMBERS = {
     "flags": "Bits that change what run() does: 1 writes whole rows of block_tables, 2 goes on admitting after a refusal. 0 at first.",
     "fill_id": "Id in block_tables where a table has no block. 0 at first; -1, or an id that is safe to read.",
     "retired_step": "Newest step_id whose kernels have finished; 0 = none, or nothing new.",
+    "now_ns": "Time of a monotonic clock in nanoseconds, as Manager.set_time() takes it; 0 = unchanged.",
     "step_id": "Number of the last run(): 1, 2, ...; 0 before the first.",
     "num_slots": "Slots of the last run(): extended tokens of all requests.",
     "num_copies": "Entries of `copies` of the last run().",
@@ -150,6 +151,7 @@ class Step:
         flags: int
         fill_id: int
         retired_step: int
+        now_ns: int
         step_id: int
         num_slots: int
         num_copies: int

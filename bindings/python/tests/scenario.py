@@ -9,13 +9,14 @@ import kvcache
 class Runner:
     policy = {}
     quotas = 0
+    hints = False
 
     def line_policy(self, number, percent, history):
         self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
 
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, max_quotas=self.quotas, **self.policy)
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, max_quotas=self.quotas, **self.policy)
         self.requests, self.namespaces, self.pins = {}, {}, {}
         self.begin()
 
@@ -24,7 +25,7 @@ class Runner:
         self.reader = self.m.events()
 
     def line_rebuild(self, blocks, block_size, events, max_requests):
-        made = self.m.rebuild(blocks, block_size, event_capacity=events, max_requests=max_requests, **self.policy)
+        made = self.m.rebuild(blocks, block_size, event_capacity=events, max_requests=max_requests, hints=self.hints, **self.policy)
         for name, id in self.namespaces.items():
             if id in made.namespaces:
                 self.namespaces[name] = made.namespaces[id].id
@@ -33,6 +34,42 @@ class Runner:
         self.m = made.manager
         self.begin()
         return [f"{source}+{offset}>{block}+{new_offset}*{count}" for _, source, block, offset, new_offset, count in made.copies.tolist()]
+
+    def line_hints(self, on):
+        self.hints = bool(on)
+
+    def line_now(self, time):
+        self.step.now_ns = time
+
+    def line_time(self, time):
+        self.m.set_time(time)
+
+    def line_priority(self, name, first, count, priority, until):
+        self.request(name).set_priority(priority, first, None if count == -1 else count, until)
+
+    def line_over(self, name, shared):
+        self.request(name).end_session(shared)
+
+    def line_keep(self, namespace, first, count, begin, priority, until):
+        tokens = range(first, first + count)
+        return [self.m.set_prefix_priority(tokens, priority, namespace=self.namespace(namespace), until_ns=until, first_token=begin)]
+
+    def line_demote(self, namespace, first, count, begin):
+        return [self.m.demote(range(first, first + count), namespace=self.namespace(namespace), first_token=begin)]
+
+    def line_register(self, name, namespace, first, count):
+        return [self.m.register_prompt(f"p{name}", range(first, first + count), namespace=self.namespace(namespace))]
+
+    def line_acquire(self, name, prompt, first, count):
+        request = self.m.acquire_prompt(f"p{prompt}", range(first, first + count))
+        self.requests[name] = self.kept(request)
+        return [request.num_cached]
+
+    def line_unregister(self, name):
+        self.m.unregister_prompt(f"p{name}")
+
+    def line_prompts(self):
+        return self.m.prompts()
 
     def request(self, name):
         return self.m.request(self.requests.get(name, 0))

@@ -234,6 +234,20 @@ static kvc_status pin_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *pin, uint64_t
 static kvc_status drop_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *num_dropped) {
   return kvc_manager_drop_prefix(m, KVC_THE_PROMPT, num_dropped);
 }
+static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
+                                      uint64_t *num_hinted) {
+  return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
+}
+static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
+  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
+}
+static kvc_status register_prompt(kvc_manager *m, const char *name, KVC_PROMPT, uint64_t *num_pinned) {
+  return kvc_manager_register_prompt(m, name, KVC_THE_PROMPT, num_pinned);
+}
+/* `count` is in bytes. */
+static kvc_status list_prompts(kvc_manager *m, char *names, size_t capacity, size_t *count) {
+  return kvc_manager_list_prompts(m, names, capacity, count);
+}
 static kvc_status acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int32_t *blocks, size_t capacity, size_t *count) {
   return kvc_manager_acquire_prefix(m, KVC_THE_PROMPT, group, blocks, capacity, count);
 }
@@ -421,7 +435,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_5dfe04893b72e4bc(void *_swig_go_0) {
+void _wrap_Swig_free_native_ad10cfb14591f132(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -431,7 +445,7 @@ void _wrap_Swig_free_native_5dfe04893b72e4bc(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_5dfe04893b72e4bc(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_ad10cfb14591f132(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -444,7 +458,7 @@ void *_wrap_Swig_malloc_native_5dfe04893b72e4bc(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -477,7 +491,7 @@ char *_wrap_kvc_manager_open_namespace_native_5dfe04893b72e4bc(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -508,7 +522,7 @@ char *_wrap_kvc_manager_create_request_native_5dfe04893b72e4bc(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -541,7 +555,7 @@ char *_wrap_kvc_manager_allocate_request_native_5dfe04893b72e4bc(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -570,7 +584,7 @@ char *_wrap_kvc_manager_probe_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -601,7 +615,7 @@ char *_wrap_kvc_manager_pin_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -630,7 +644,130 @@ char *_wrap_kvc_manager_drop_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_set_prefix_priority_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint64_t arg7 ;
+  uint32_t arg8 ;
+  uint64_t arg9 ;
+  uint64_t *arg10 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint64_t)_swig_go_4;
+  arg8 = (uint32_t)_swig_go_5;
+  arg9 = (uint64_t)_swig_go_6;
+  arg10 = (uint64_t *)_swig_go_7;
+  
+  result = (kvc_status)set_prefix_priority(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9,arg10);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_demote_prefix_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint64_t arg7 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint64_t)_swig_go_4;
+  arg8 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)demote_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_register_prompt_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  uint64_t arg3 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  size_t arg5 ;
+  kvc_extra_key *arg6 = (kvc_extra_key *) 0 ;
+  size_t arg7 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)malloc(_swig_go_1.n + 1);
+  memcpy(arg2, _swig_go_1.p, _swig_go_1.n);
+  arg2[_swig_go_1.n] = '\0';
+  
+  arg3 = (uint64_t)_swig_go_2;
+  
+  arg4 = (int32_t *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / 1;
+  
+  
+  arg6 = (kvc_extra_key *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / sizeof(kvc_extra_key);
+  
+  arg8 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)register_prompt(arg1,(char const *)arg2,arg3,(int const *)arg4,arg5,(struct kvc_extra_key const *)arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg2); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_prompts_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)list_prompts(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_acquire_prefix_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -667,7 +804,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_5dfe04893b72e4bc(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -702,7 +839,7 @@ char *_wrap_kvc_manager_publish_blocks_native_5dfe04893b72e4bc(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -731,7 +868,7 @@ char *_wrap_kvc_manager_export_tables_native_5dfe04893b72e4bc(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -756,7 +893,7 @@ char *_wrap_kvc_manager_export_slots_native_5dfe04893b72e4bc(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -785,7 +922,7 @@ char *_wrap_kvc_manager_take_pending_native_5dfe04893b72e4bc(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_ad10cfb14591f132(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -818,7 +955,7 @@ char *_wrap_kvc_manager_rebuild_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -849,7 +986,7 @@ char *_wrap_kvc_manager_poll_events_native_5dfe04893b72e4bc(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -882,7 +1019,7 @@ char *_wrap_kvc_manager_list_prefixes_native_5dfe04893b72e4bc(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_ad10cfb14591f132(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -917,7 +1054,7 @@ char *_wrap_kvc_manager_step_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_5dfe04893b72e4bc(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_ad10cfb14591f132(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -934,7 +1071,7 @@ char *_wrap_kvc_step_use_native_5dfe04893b72e4bc(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_5dfe04893b72e4bc(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_ad10cfb14591f132(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -947,7 +1084,7 @@ long long _wrap_kvc_step_num_failed_native_5dfe04893b72e4bc(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_ad10cfb14591f132(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -986,7 +1123,7 @@ char *_wrap_kvc_storage_store_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_ad10cfb14591f132(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1017,7 +1154,7 @@ char *_wrap_kvc_storage_gather_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_ad10cfb14591f132(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1050,7 +1187,7 @@ char *_wrap_kvc_storage_measure_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_ad10cfb14591f132(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1107,7 +1244,7 @@ char *_wrap_kvc_storage_attend_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_ad10cfb14591f132(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1164,7 +1301,7 @@ char *_wrap_kvc_storage_explain_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_ad10cfb14591f132(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1227,7 +1364,7 @@ char *_wrap_kvc_storage_select_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_ad10cfb14591f132(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1254,7 +1391,7 @@ char *_wrap_kvc_attention_merge_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_5dfe04893b72e4bc(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_ad10cfb14591f132(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1271,7 +1408,7 @@ char *_wrap_kvc_estimate_memory_native_5dfe04893b72e4bc(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_ad10cfb14591f132(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1296,7 +1433,7 @@ char *_wrap_kvc_rope_apply_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_ad10cfb14591f132(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1317,7 +1454,7 @@ char *_wrap_kvc_storage_adopt_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_5dfe04893b72e4bc() {
+_gostring_ _wrap_kvc_last_error_native_ad10cfb14591f132() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1328,7 +1465,7 @@ _gostring_ _wrap_kvc_last_error_native_5dfe04893b72e4bc() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_5dfe04893b72e4bc(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_ad10cfb14591f132(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -1343,7 +1480,7 @@ char *_wrap_kvc_dtype_bits_native_5dfe04893b72e4bc(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_backend_open_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_ad10cfb14591f132(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1368,7 +1505,7 @@ char *_wrap_kvc_backend_open_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_ad10cfb14591f132(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1388,7 +1525,7 @@ char *_wrap_kvc_backend_properties_native_5dfe04893b72e4bc(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_ad10cfb14591f132(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1408,7 +1545,7 @@ char *_wrap_kvc_device_properties_native_5dfe04893b72e4bc(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_5dfe04893b72e4bc(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_ad10cfb14591f132(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1423,7 +1560,7 @@ char *_wrap_kvc_storage_create_native_5dfe04893b72e4bc(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_ad10cfb14591f132(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1438,7 +1575,7 @@ char *_wrap_kvc_storage_properties_native_5dfe04893b72e4bc(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_5dfe04893b72e4bc(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_ad10cfb14591f132(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1455,7 +1592,7 @@ char *_wrap_kvc_storage_size_native_5dfe04893b72e4bc(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_ad10cfb14591f132(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1472,7 +1609,7 @@ char *_wrap_kvc_storage_trim_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_ad10cfb14591f132(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1491,7 +1628,7 @@ char *_wrap_kvc_storage_view_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_ad10cfb14591f132(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1516,7 +1653,7 @@ char *_wrap_kvc_storage_runs_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_ad10cfb14591f132(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1537,7 +1674,7 @@ char *_wrap_kvc_storage_copy_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_ad10cfb14591f132(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1558,7 +1695,7 @@ char *_wrap_kvc_storage_zero_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_ad10cfb14591f132(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1587,7 +1724,7 @@ char *_wrap_kvc_storage_swap_out_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_ad10cfb14591f132(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1616,7 +1753,7 @@ char *_wrap_kvc_storage_swap_in_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_ad10cfb14591f132(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1637,7 +1774,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_5dfe04893b72e4bc(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_ad10cfb14591f132(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1660,7 +1797,7 @@ char *_wrap_kvc_quantize_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_ad10cfb14591f132(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1683,7 +1820,7 @@ char *_wrap_kvc_dequantize_native_5dfe04893b72e4bc(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_ad10cfb14591f132(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1708,7 +1845,7 @@ char *_wrap_kvc_storage_key_bounds_native_5dfe04893b72e4bc(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_ad10cfb14591f132(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1731,7 +1868,7 @@ char *_wrap_kvc_tree_mask_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_5dfe04893b72e4bc() {
+long long _wrap_kvc_model_count_native_ad10cfb14591f132() {
   size_t result;
   long long _swig_go_result;
   
@@ -1742,7 +1879,7 @@ long long _wrap_kvc_model_count_native_5dfe04893b72e4bc() {
 }
 
 
-char *_wrap_kvc_model_get_native_5dfe04893b72e4bc(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_ad10cfb14591f132(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1757,7 +1894,7 @@ char *_wrap_kvc_model_get_native_5dfe04893b72e4bc(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_ad10cfb14591f132(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1777,7 +1914,7 @@ char *_wrap_kvc_model_find_native_5dfe04893b72e4bc(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_5dfe04893b72e4bc(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_ad10cfb14591f132(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1790,7 +1927,7 @@ char *_wrap_kvc_model_register_native_5dfe04893b72e4bc(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_ad10cfb14591f132(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -1809,7 +1946,7 @@ char *_wrap_kvc_model_from_config_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_5dfe04893b72e4bc(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_ad10cfb14591f132(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1836,7 +1973,7 @@ char *_wrap_kvc_model_rope_native_5dfe04893b72e4bc(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_ad10cfb14591f132(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -1863,7 +2000,7 @@ char *_wrap_kvc_rope_table_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1884,7 +2021,7 @@ char *_wrap_kvc_manager_set_quota_native_5dfe04893b72e4bc(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1903,7 +2040,7 @@ char *_wrap_kvc_manager_quota_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go
 }
 
 
-int _wrap_kvc_version_native_5dfe04893b72e4bc() {
+int _wrap_kvc_version_native_ad10cfb14591f132() {
   uint32_t result;
   int _swig_go_result;
   
@@ -1914,7 +2051,7 @@ int _wrap_kvc_version_native_5dfe04893b72e4bc() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_5dfe04893b72e4bc() {
+_gostring_ _wrap_kvc_build_info_native_ad10cfb14591f132() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1925,7 +2062,7 @@ _gostring_ _wrap_kvc_build_info_native_5dfe04893b72e4bc() {
 }
 
 
-char *_wrap_kvc_supports_native_5dfe04893b72e4bc(int _swig_go_0) {
+char *_wrap_kvc_supports_native_ad10cfb14591f132(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1938,7 +2075,7 @@ char *_wrap_kvc_supports_native_5dfe04893b72e4bc(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_5dfe04893b72e4bc(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_ad10cfb14591f132(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1963,7 +2100,7 @@ char *_wrap_kvc_config_from_shortfin_native_5dfe04893b72e4bc(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_create_native_5dfe04893b72e4bc(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_ad10cfb14591f132(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -1978,7 +2115,7 @@ char *_wrap_kvc_manager_create_native_5dfe04893b72e4bc(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_ad10cfb14591f132(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -1993,7 +2130,7 @@ char *_wrap_kvc_manager_properties_native_5dfe04893b72e4bc(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2008,7 +2145,7 @@ char *_wrap_kvc_manager_close_namespace_native_5dfe04893b72e4bc(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2029,7 +2166,7 @@ char *_wrap_kvc_manager_list_namespaces_native_5dfe04893b72e4bc(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2044,7 +2181,7 @@ char *_wrap_kvc_manager_reset_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_ad10cfb14591f132(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -2059,7 +2196,7 @@ char *_wrap_kvc_manager_stats_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_ad10cfb14591f132(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -2076,7 +2213,7 @@ char *_wrap_kvc_manager_pool_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_ad10cfb14591f132(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -2093,7 +2230,7 @@ char *_wrap_kvc_manager_block_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2110,7 +2247,7 @@ char *_wrap_kvc_manager_admit_request_native_5dfe04893b72e4bc(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2127,7 +2264,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_5dfe04893b72e4bc(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2148,7 +2285,7 @@ char *_wrap_kvc_manager_append_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2165,7 +2302,7 @@ char *_wrap_kvc_manager_commit_tokens_native_5dfe04893b72e4bc(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2182,7 +2319,7 @@ char *_wrap_kvc_manager_truncate_request_native_5dfe04893b72e4bc(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2199,7 +2336,7 @@ char *_wrap_kvc_manager_fork_request_native_5dfe04893b72e4bc(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2214,7 +2351,7 @@ char *_wrap_kvc_manager_preempt_request_native_5dfe04893b72e4bc(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2229,7 +2366,7 @@ char *_wrap_kvc_manager_free_request_native_5dfe04893b72e4bc(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2246,7 +2383,7 @@ char *_wrap_kvc_manager_request_info_native_5dfe04893b72e4bc(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2267,7 +2404,7 @@ char *_wrap_kvc_manager_list_requests_native_5dfe04893b72e4bc(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_ad10cfb14591f132(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2290,7 +2427,7 @@ char *_wrap_kvc_manager_compact_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -2307,7 +2444,7 @@ char *_wrap_kvc_manager_probe_request_native_5dfe04893b72e4bc(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2322,7 +2459,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_5dfe04893b72e4bc(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2343,7 +2480,7 @@ char *_wrap_kvc_manager_list_pins_native_5dfe04893b72e4bc(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_ad10cfb14591f132(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -2362,7 +2499,7 @@ char *_wrap_kvc_manager_evict_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_ad10cfb14591f132(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2383,7 +2520,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_5dfe04893b72e4bc(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2402,7 +2539,7 @@ char *_wrap_kvc_manager_release_blocks_native_5dfe04893b72e4bc(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2423,7 +2560,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_5dfe04893b72e4bc(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_step_create_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_ad10cfb14591f132(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2440,7 +2577,7 @@ char *_wrap_kvc_step_create_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_5dfe04893b72e4bc(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_ad10cfb14591f132(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2457,7 +2594,7 @@ char *_wrap_kvc_step_view_native_5dfe04893b72e4bc(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2472,7 +2609,7 @@ char *_wrap_kvc_manager_retire_step_native_5dfe04893b72e4bc(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_ad10cfb14591f132(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2485,7 +2622,7 @@ char *_wrap_kvc_manager_check_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -2500,7 +2637,7 @@ char *_wrap_kvc_manager_digest_native_5dfe04893b72e4bc(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_5dfe04893b72e4bc(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_ad10cfb14591f132(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -2517,6 +2654,113 @@ char *_wrap_kvc_storage_copy_tokens_native_5dfe04893b72e4bc(kvc_storage *_swig_g
   
   result = (kvc_status)kvc_storage_copy_tokens(arg1,arg2,(struct kvc_token_copy const *)arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_time_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_set_time(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_priority_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t arg4 ;
+  uint32_t arg5 ;
+  uint64_t arg6 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  arg5 = (uint32_t)_swig_go_4;
+  arg6 = (uint64_t)_swig_go_5;
+  
+  result = (kvc_status)kvc_manager_set_priority(arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_end_session_native_ad10cfb14591f132(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_end_session(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_acquire_prompt_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_request_config *arg5 = (kvc_request_config *) 0 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)malloc(_swig_go_1.n + 1);
+  memcpy(arg2, _swig_go_1.p, _swig_go_1.n);
+  arg2[_swig_go_1.n] = '\0';
+  
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (kvc_request_config *)_swig_go_3;
+  arg6 = (uint64_t *)_swig_go_4;
+  arg7 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)kvc_manager_acquire_prompt(arg1,(char const *)arg2,(int const *)arg3,arg4,(struct kvc_request_config const *)arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg2); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_unregister_prompt_native_ad10cfb14591f132(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)malloc(_swig_go_1.n + 1);
+  memcpy(arg2, _swig_go_1.p, _swig_go_1.n);
+  arg2[_swig_go_1.n] = '\0';
+  
+  
+  result = (kvc_status)kvc_manager_unregister_prompt(arg1,(char const *)arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg2); 
   return _swig_go_result;
 }
 

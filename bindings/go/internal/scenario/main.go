@@ -21,6 +21,7 @@ type runner struct {
 	cursor                     uint64
 	policy                     [3]int // Number, weight in percent, history.
 	quotas                     uint32
+	hints                      bool
 }
 
 func sequence(first, count int) []int32 {
@@ -36,7 +37,7 @@ func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespac
 
 func (r *runner) config(a []int) kvcache.Config {
 	return kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
-		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), MaxQuotas: r.quotas}
+		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, MaxQuotas: r.quotas}
 }
 
 func (r *runner) newStep() (err error) {
@@ -190,6 +191,33 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	switch word {
 	case "policy":
 		copy(r.policy[:], a)
+	case "hints":
+		r.hints = a[0] != 0
+	case "now":
+		r.step.NowNS = uint64(a[0])
+	case "time":
+		err = r.m.SetTime(uint64(a[0]))
+	case "priority":
+		err = r.m.SetPriority(r.request(a[0]), uint64(a[1]), uint64(a[2]), kvcache.Hint{Priority: uint32(a[3]), UntilNS: uint64(a[4])})
+	case "over":
+		err = r.m.EndSession(r.request(a[0]), uint64(a[1]))
+	case "keep":
+		hint := kvcache.Hint{Priority: uint32(a[4]), UntilNS: uint64(a[5])}
+		hinted, failure := r.m.SetPrefixPriority(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]), hint)
+		return said(hinted, failure)
+	case "demote":
+		demoted, failure := r.m.DemotePrefix(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]))
+		return said(demoted, failure)
+	case "register":
+		pinned, failure := r.m.RegisterPrompt(fmt.Sprint("p", a[0]), r.namespace(a[1]), sequence(a[2], a[3]), nil)
+		return said(pinned, failure)
+	case "acquire":
+		id, cached, failure := r.m.AcquirePrompt(fmt.Sprint("p", a[1]), sequence(a[2], a[3]), nil)
+		return said(cached, keep(r.requests, a[0], id, failure))
+	case "unregister":
+		err = r.m.UnregisterPrompt(fmt.Sprint("p", a[0]))
+	case "prompts":
+		return list(r.m.Prompts())
 	case "manager":
 		err = r.manager(a)
 	case "rebuild":

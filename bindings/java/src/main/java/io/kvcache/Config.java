@@ -179,6 +179,12 @@ public final class Config {
     return this;
   }
 
+  /** Evicts by priorities before the policy: {@link Request#setPriority}, {@link Request#endSession}, {@link Manager#demote}. */
+  public Config hints() {
+    flags |= Native.KVC_MANAGER_HINTS;
+    return this;
+  }
+
   interface Creating {
     void create(kvc_manager_config config, long[] address) throws KvCacheException;
   }

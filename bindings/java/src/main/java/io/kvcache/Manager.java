@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.io.ByteArrayOutputStream;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -283,6 +285,73 @@ public final class Manager implements AutoCloseable {
   /** Drops the cached blocks of these tokens that nobody holds. Returns their number. */
   public long drop(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_drop_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), out));
+  }
+
+  /** Tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. It never goes back. */
+  public void setTime(long nowNs) throws KvCacheException {
+    Sizes.count("nowNs", nowNs);
+    call(m -> Native.kvc_manager_set_time(m, nowNs));
+  }
+
+  /**
+   * Hints the cached part of a prompt from firstToken on: priority 0 (evicted first) to 100, 35 without a hint. untilNs is when the hint ends, in the
+   * time of {@link #setTime}; 0 = never. Returns the tokens that took the hint. Needs {@link Config#hints}.
+   */
+  public long setPrefixPriority(long namespace, IntBuffer tokens, long firstToken, int priority, long untilNs, RequestOptions.ExtraKey... keys)
+      throws KvCacheException {
+    Sizes.count("firstToken", firstToken);
+    Sizes.count("priority", priority);
+    Sizes.count("untilNs", untilNs);
+    return ask((m, out) -> Native.kvc_manager_set_prefix_priority(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, priority,
+        untilNs, out));
+  }
+
+  /**
+   * Demotes the end of a prompt, down to firstToken: it is evicted before all else. A position that others use ends it. Returns the tokens that were
+   * demoted. Needs {@link Config#hints}.
+   */
+  public long demote(long namespace, IntBuffer tokens, long firstToken, RequestOptions.ExtraKey... keys) throws KvCacheException {
+    Sizes.count("firstToken", firstToken);
+    return ask((m, out) -> Native.kvc_manager_demote_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, out));
+  }
+
+  /**
+   * Registers a prompt, such as a system prompt, under a name of 1 to 255 bytes. What is cached of it, and what its requests compute of it, is pinned
+   * until it is unregistered. Returns the tokens pinned now.
+   */
+  public long registerPrompt(String name, long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
+    return ask((m, out) -> Native.kvc_manager_register_prompt(m, name, namespace, tokens, RequestOptions.ExtraKey.pack(keys), out));
+  }
+
+  /**
+   * Creates and admits a request with a registered prompt, followed by tokens. Namespace and keys are those of the prompt; other options may be null.
+   */
+  public Request acquirePrompt(String name, IntBuffer tokens, RequestOptions options) throws KvCacheException {
+    long[] id = new long[1], cached = new long[1];
+    call(m -> Native.kvc_manager_acquire_prompt(m, name, tokens, RequestOptions.config(options), id, cached));
+    Reference.reachabilityFence(options);
+    return new Request(this, id[0], cached[0]);
+  }
+
+  /** Ends a registration and its pin. */
+  public void unregisterPrompt(String name) throws KvCacheException {
+    call(m -> Native.kvc_manager_unregister_prompt(m, name));
+  }
+
+  /** Returns the names of the registered prompts. */
+  public List<String> prompts() throws KvCacheException {
+    List<Byte> bytes = grown(1, (m, room, out) -> Native.kvc_manager_list_prompts(m, room, out), ByteBuffer::get);
+    List<String> names = new ArrayList<>();
+    ByteArrayOutputStream name = new ByteArrayOutputStream();
+    for (byte one : bytes) {
+      if (one != 0) {
+        name.write(one);
+      } else {
+        names.add(name.toString(StandardCharsets.UTF_8));
+        name.reset();
+      }
+    }
+    return names;
   }
 
   /** Evicts up to maxBlocks cached blocks in the order of the policy. Returns their number. */

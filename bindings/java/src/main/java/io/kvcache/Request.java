@@ -71,6 +71,29 @@ public final class Request implements AutoCloseable {
     return new Request(manager, manager.ask((m, out) -> Native.kvc_manager_fork_request(m, id, out)), 0);
   }
 
+  /**
+   * Hints a range of tokens, those that will be generated included: priority 0 (evicted first) to 100, 35 without a hint. numTokens -1 = to the end.
+   * untilNs is when the hint ends, in the time of {@link Manager#setTime}; 0 = never. Needs {@link Config#hints}.
+   */
+  public void setPriority(long firstToken, long numTokens, int priority, long untilNs) throws KvCacheException {
+    Sizes.count("firstToken", firstToken);
+    Sizes.count("priority", priority);
+    Sizes.count("untilNs", untilNs);
+    if (numTokens != -1) {
+      Sizes.count("numTokens", numTokens);
+    }
+    manager.call(m -> Native.kvc_manager_set_priority(m, id, firstToken, numTokens, priority, untilNs));
+  }
+
+  /**
+   * Says that nobody will continue this request: when it is freed, what nobody else uses of it is evicted before all else, except its first
+   * sharedTokens tokens. Needs {@link Config#hints}.
+   */
+  public void endSession(long sharedTokens) throws KvCacheException {
+    Sizes.count("sharedTokens", sharedTokens);
+    manager.call(m -> Native.kvc_manager_end_session(m, id, sharedTokens));
+  }
+
   /** Returns all blocks of the request, which then waits and keeps its tokens. */
   public void preempt() throws KvCacheException {
     manager.call(m -> Native.kvc_manager_preempt_request(m, id));

@@ -361,6 +361,18 @@ public final class Step implements AutoCloseable {
     return set(NativeConstants.STEP_AT_fill_id, id);
   }
 
+  /** Sets the time of a monotonic clock, as {@link Manager#setTime} takes it, for the next runs; 0 = unchanged. */
+  public Step nowNs(long time) {
+    Sizes.count("nowNs", time);
+    handle.enter();
+    try {
+      step.putLong(NativeConstants.STEP_AT_now_ns, time);
+    } finally {
+      handle.exit();
+    }
+    return this;
+  }
+
   private Step set(int offset, int value) {
     handle.enter();
     try {

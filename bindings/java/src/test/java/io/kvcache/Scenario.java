@@ -43,11 +43,16 @@ final class Scenario {
 
   private long[] policy = {0, 0, 0};
   private int quotas;
+  private boolean hints;
 
   private Config config(long[] a) {
-    return new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
+    Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
         .policy(Config.Policy.values()[(int) policy[0]]).policyWeight(policy[1] / 100.0).policyHistory(policy[2])
         .maxQuotas(quotas);
+    if (hints) {
+      config.hints();
+    }
+    return config;
   }
 
   /** The old manager goes; names of namespaces follow. */
@@ -139,6 +144,12 @@ final class Scenario {
     return " " + made.cached();
   }
 
+  private String acquire(int[] a) throws KvCacheException {
+    Request made = m.acquirePrompt("p" + a[1], sequence(a[2], a[3]), null);
+    requests.put(a[0], made.id());
+    return " " + made.cached();
+  }
+
   private String take(int[] a) throws KvCacheException {
     IntBuffer blocks = Buffers.ints(a[1]);
     m.acquireBlocks(a[0], blocks);
@@ -158,6 +169,12 @@ final class Scenario {
     switch (word) {
       case "policy" -> policy = numbers;
       case "manager" -> manager(numbers); // a window may have 2^40 tokens
+      case "hints" -> hints = a[0] != 0;
+      case "now" -> step.nowNs(numbers[0]);
+      case "time" -> m.setTime(numbers[0]);
+      case "priority" -> request(a[0]).setPriority(a[1], numbers[2], a[3], numbers[4]);
+      case "over" -> request(a[0]).endSession(a[1]);
+      case "unregister" -> m.unregisterPrompt("p" + a[0]);
       case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
       case "close" -> m.closeNamespace(namespace(a[0]));
       case "quotas" -> quotas = a[0];
@@ -188,6 +205,11 @@ final class Scenario {
   private String answer(String word, int[] a) throws KvCacheException {
     return switch (word) {
       case "allocate" -> allocate(a);
+      case "keep" -> " " + m.setPrefixPriority(namespace(a[0]), sequence(a[1], a[2]), a[3], a[4], a[5]);
+      case "demote" -> " " + m.demote(namespace(a[0]), sequence(a[1], a[2]), a[3]);
+      case "register" -> " " + m.registerPrompt("p" + a[0], namespace(a[1]), sequence(a[2], a[3]));
+      case "acquire" -> acquire(a);
+      case "prompts" -> m.prompts().stream().map(name -> " " + name).collect(Collectors.joining());
       case "admit" -> " " + request(a[0]).admit();
       case "copies" -> m.takePending().copies().stream().map(pair -> " " + pair[0] + ">" + pair[1]).collect(Collectors.joining());
       case "table" -> list(request(a[0]).blockTable(a[1]));

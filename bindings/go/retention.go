@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kvcache
+
+import (
+	"math"
+	"strings"
+
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
+)
+
+// Hint says how long positions stay cached: Priority 0 (evicted first) to 100, 35 without a hint, until the time UntilNS of SetTime; 0 = no end.
+type Hint struct {
+	Priority uint32
+	UntilNS  uint64
+}
+
+// ToTheEnd is a number of tokens: all that follow, those that will be generated included.
+const ToTheEnd uint64 = math.MaxUint64
+
+// SetTime tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. ErrInvalidArgument for an earlier time
+// than before.
+func (m *Manager) SetTime(nowNS uint64) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_set_time(c, nowNS) })
+}
+
+// SetPriority hints a range of a request's tokens. Needs Config.Hints. ErrLimit if the request has 8 ranges.
+func (m *Manager) SetPriority(request Request, firstToken, numTokens uint64, hint Hint) error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_set_priority(c, uint64(request), firstToken, numTokens, hint.Priority, hint.UntilNS)
+	})
+}
+
+// EndSession says that nobody will continue a request: when it is freed, what nobody else uses of it is evicted before all else, except its first
+// sharedTokens tokens. Needs Config.Hints.
+func (m *Manager) EndSession(request Request, sharedTokens uint64) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_end_session(c, uint64(request), sharedTokens) })
+}
+
+// SetPrefixPriority hints the cached part of a prompt from firstToken on, and returns the tokens that took the hint. Needs Config.Hints.
+func (m *Manager) SetPrefixPriority(namespace Namespace, tokens []int32, keys []ExtraKey, firstToken uint64, hint Hint) (hinted int, err error) {
+	var count uint64
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_set_prefix_priority(c, uint64(namespace), tokens, asBytes(keys), firstToken, hint.Priority, hint.UntilNS, &count)
+	})
+	return int(count), err
+}
+
+// DemotePrefix demotes the end of a prompt, down to firstToken: it is evicted before all else. A position that others use ends it. It returns the
+// tokens that were demoted. Needs Config.Hints.
+func (m *Manager) DemotePrefix(namespace Namespace, tokens []int32, keys []ExtraKey, firstToken uint64) (demoted int, err error) {
+	var count uint64
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_demote_prefix(c, uint64(namespace), tokens, asBytes(keys), firstToken, &count)
+	})
+	return int(count), err
+}
+
+// RegisterPrompt registers a prompt, such as a system prompt, under a name of 1 to 255 bytes. What is cached of it, and what its requests compute
+// of it, is pinned until it is unregistered. It returns the tokens pinned now. ErrInvalidArgument if the name is registered.
+func (m *Manager) RegisterPrompt(name string, namespace Namespace, tokens []int32, keys []ExtraKey) (pinned int, err error) {
+	var count uint64
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_register_prompt(c, name, uint64(namespace), tokens, asBytes(keys), &count)
+	})
+	return int(count), err
+}
+
+// AcquirePrompt creates and admits a request with a registered prompt, followed by tokens. Namespace and ExtraKeys of the options are those of the
+// prompt and not read; options may be nil. ErrNotFound if there is no such name; else as AllocateRequest.
+func (m *Manager) AcquirePrompt(name string, tokens []int32, options *RequestOptions) (request Request, cached int, err error) {
+	_, _, config := options.c()
+	var id, hit uint64
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_acquire_prompt(c, name, tokens, config, &id, &hit)
+	})
+	return Request(id), int(hit), err
+}
+
+// UnregisterPrompt ends a registration and its pin. ErrNotFound if there is no such name.
+func (m *Manager) UnregisterPrompt(name string) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_unregister_prompt(c, name) })
+}
+
+// Prompts lists the names of the registered prompts.
+func (m *Manager) Prompts() ([]string, error) {
+	text, err := grown(func(room []byte) (count uint64, err error) {
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_list_prompts(c, room, &count) })
+		return count, err
+	})
+	if err != nil || len(text) == 0 {
+		return nil, err
+	}
+	return strings.Split(string(text[:len(text)-1]), "\x00"), nil
+}

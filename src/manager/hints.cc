@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hints of requests: ranges of their positions, and the end of their sessions.
+#include "manager/requests.h"
+
+namespace kvc {
+
+kvc_status Requests::check_hint(uint32_t priority, uint64_t until) const {
+  if (priority > kMaxPriority)
+    return invalid("priority is %u; priorities go from 0 to %u", priority, kMaxPriority);
+  if (until == 0 || until > blocks_.now()) return KVC_OK;
+  return invalid(
+      "until_ns is %llu, which is not after the present time, %llu; give a later time, or 0 for no end",
+      ull(until), ull(blocks_.now()));
+}
+
+kvc_status Requests::set_priority(Request& request, const HintRange& range) {
+  KVC_TRY(check_hint(range.priority, range.until));
+  if (range.begin >= range.end) return KVC_OK;  // no position has its last token there
+  RequestHints& hints = hints_[table_.index_of(request)];
+  if (!hints.has_room(range)) {
+    return fail(
+        KVC_ERROR_LIMIT,
+        "request %llu has %u hinted ranges, the most that it can have; set one that covers some of them",
+        ull(request.id), RequestHints::kMaxRanges);
+  }
+  hints.add(range);
+  if (request.admitted) apply_hints(request, range.begin, range.end);
+  return KVC_OK;
+}
+
+kvc_status Requests::end_session(Request& request, uint64_t shared_tokens) {
+  RequestHints& hints = hints_[table_.index_of(request)];
+  hints.session_over = true;
+  hints.shared_positions = shape_.positions_within(shared_tokens);
+  return KVC_OK;
+}
+
+// To the published positions [begin, end) of an admitted request, the last first.
+void Requests::apply_hints(const Request& request, size_t begin, size_t end) {
+  const RequestHints& hints = hints_[table_.index_of(request)];
+  if (hints.count == 0 || stale(request)) return;
+  NodeId node = request.cursor;
+  for (size_t j = request.published; j-- > begin; node = blocks_.tree()[node].parent) {
+    if (j >= end) continue;
+    if (const HintRange* range = hints.of(j); range != nullptr)
+      blocks_.hint(node, range->priority, range->until);
+  }
+}
+
+// The request has released its blocks, if it had any; its cursor is still there.
+void Requests::demote_tail(const Request& request) {
+  const RequestHints& hints = hints_[table_.index_of(request)];
+  if (!hints.session_over) return;
+  if (request.admitted) {
+    if (!stale(request)) blocks_.demote(request.cursor, hints.shared_positions, 1);
+    return;
+  }
+  const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
+                      request.num_keys,  request.ns,          blocks_.namespaces().epoch(request.ns)};
+  blocks_.demote(blocks_.tree().last_known(prompt, request.num_hashes), hints.shared_positions, 0);
+}
+
+}  // namespace kvc

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/prompts.h"
+
+namespace kvc {
+namespace {
+
+uint32_t hash_name(const char* name, size_t size) {
+  DigestHash hash;
+  hash.add_bytes(name, size);
+  return static_cast<uint32_t>(hash.value());
+}
+
+template <typename T>
+void copy_to(Buffer<T>& to, const T* from, size_t count) {
+  if (count != 0) std::memcpy(to.data, from, count * sizeof(T));
+}
+
+}  // namespace
+
+int32_t Prompts::find(const char* name) const {
+  if (count_ == 0) return -1;
+  const size_t size = std::strlen(name);
+  const uint32_t hash = hash_name(name, size);
+  int32_t i = buckets_.data[hash & (num_buckets_ - 1)];
+  for (; i >= 0; i = records_.data[i].next) {
+    const RegisteredPrompt& prompt = records_.data[i];
+    if (prompt.name_hash == hash && prompt.name_size == size &&
+        std::memcmp(prompt.name.data, name, size) == 0)
+      break;
+  }
+  return i;
+}
+
+// A record that is not registered, with as many buckets as records.
+bool Prompts::take_record(uint32_t* index) {
+  if (unused_ < 0) {
+    if (!records_.reserve(arena_, used_ + 1, used_)) return false;
+    if (used_ + 1 > num_buckets_) {
+      const uint32_t wanted = num_buckets_ == 0 ? 16 : 2 * num_buckets_;
+      if (!buckets_.reserve(arena_, wanted, 0)) return false;
+      num_buckets_ = wanted;
+      std::memset(buckets_.data, 0xff, wanted * sizeof(int32_t));
+      each([&](size_t i, const RegisteredPrompt& prompt) {
+        int32_t& first = buckets_.data[prompt.name_hash & (num_buckets_ - 1)];
+        records_.data[i].next = first;
+        first = static_cast<int32_t>(i);
+      });
+    }
+    records_.data[used_] = {};
+    records_.data[used_].next = -1;
+    unused_ = static_cast<int32_t>(used_++);
+  }
+  *index = static_cast<uint32_t>(unused_);
+  return true;
+}
+
+bool Prompts::reserve(const TokenSpan& span, size_t name_size, RegisteredPrompt* prompt) {
+  return prompt->name.reserve(arena_, name_size, 0) && prompt->tokens.reserve(arena_, span.num_tokens, 0) &&
+         prompt->keys.reserve(arena_, span.num_keys, 0) &&
+         prompt->hashes.reserve(arena_, prompt->num_positions, 0) &&
+         prompt->blocks.reserve(arena_, size_t{prompt->num_positions} * shape_.num_groups, 0) &&
+         path_.reserve(arena_, prompt->num_positions, 0) &&
+         residents_.reserve(arena_, prompt->num_positions, 0) &&
+         spare_.reserve(arena_, size_t{prompt->num_positions} * shape_.num_groups, 0);
+}
+
+void Prompts::free_buffers(RegisteredPrompt& prompt) {
+  prompt.name.clear(arena_);
+  prompt.tokens.clear(arena_);
+  prompt.keys.clear(arena_);
+  prompt.hashes.clear(arena_);
+  prompt.blocks.clear(arena_);
+}
+
+kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& scratch,
+                        uint64_t* num_pinned) {
+  if (find(name) >= 0)
+    return invalid("a prompt \"%s\" is registered; unregister it first, or choose another name", name);
+  Prompt content;
+  KVC_TRY(scratch.look(&content));
+  if (count_ == shape_.max_requests) {
+    return fail(KVC_ERROR_LIMIT, "all %llu prompts are registered; unregister some or raise max_requests",
+                ull(shape_.max_requests));
+  }
+  const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
+  const size_t length =
+      matcher_.match(content, limit, shape_.all_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  KVC_TRY(pins_.check(scratch.path(), length, content.ns));
+  const size_t name_size = std::strlen(name);
+  RegisteredPrompt fresh = {};
+  fresh.num_positions = static_cast<uint32_t>(scratch.num_blocks());
+  uint32_t index;
+  if (!reserve(span, name_size, &fresh) || !take_record(&index)) {
+    free_buffers(fresh);
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to register a prompt of %zu tokens", span.num_tokens);
+  }
+  RegisteredPrompt& prompt = records_.data[index];
+  unused_ = prompt.next;
+  fresh.generation = prompt.generation + 1;
+  fresh.registered = true;
+  fresh.ns = content.ns;
+  fresh.epoch = content.epoch;
+  fresh.num_tokens = static_cast<uint32_t>(span.num_tokens);
+  fresh.num_keys = static_cast<uint32_t>(span.num_keys);
+  fresh.num_pinned = static_cast<uint32_t>(length);
+  fresh.name_size = static_cast<uint32_t>(name_size);
+  fresh.name_hash = hash_name(name, name_size);
+  copy_to(fresh.name, name, name_size);
+  copy_to(fresh.tokens, span.tokens, span.num_tokens);
+  copy_to(fresh.keys, span.keys, span.num_keys);
+  copy_to(fresh.hashes, content.hashes, fresh.num_positions);
+  pins_.hold(scratch.path(), length, fresh.blocks.data);
+  int32_t& first = buckets_.data[fresh.name_hash & (num_buckets_ - 1)];
+  fresh.next = first;
+  first = static_cast<int32_t>(index);
+  prompt = fresh;
+  ++count_;
+  blocks_.add_user(fresh.ns);
+  *num_pinned = length * shape_.block_size;
+  return KVC_OK;
+}
+
+static kvc_status no_prompt(const char* name) {
+  return fail(KVC_ERROR_NOT_FOUND, "no prompt \"%s\" is registered", name);
+}
+
+void Prompts::give_up(RegisteredPrompt& prompt) {
+  pins_.release(prompt.blocks.data, prompt.num_pinned);
+  prompt.num_pinned = 0;
+}
+
+kvc_status Prompts::remove(const char* name) {
+  const int32_t index = find(name);
+  if (index < 0) return no_prompt(name);
+  RegisteredPrompt& prompt = records_.data[index];
+  give_up(prompt);
+  int32_t* link = &buckets_.data[prompt.name_hash & (num_buckets_ - 1)];
+  while (*link != index) link = &records_.data[*link].next;
+  *link = prompt.next;
+  free_buffers(prompt);
+  prompt.registered = false;
+  prompt.next = unused_;
+  unused_ = index;
+  --count_;
+  blocks_.drop_user(prompt.ns);
+  return KVC_OK;
+}
+
+void Prompts::drop_stale() {
+  for (size_t i = 0; count_ != 0 && i < used_; ++i) {
+    RegisteredPrompt& prompt = records_.data[i];
+    if (prompt.registered && prompt.epoch != blocks_.namespaces().epoch(prompt.ns)) give_up(prompt);
+  }
+}
+
+kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {
+  const int32_t index = find(name);
+  if (index < 0) return no_prompt(name);
+  const RegisteredPrompt& prompt = records_.data[index];
+  if (num_more > shape_.max_request_tokens - prompt.num_tokens) {
+    return fail(KVC_ERROR_LIMIT,
+                "%u tokens of the prompt and %zu more are more than max_request_tokens, %llu",
+                prompt.num_tokens, num_more, ull(shape_.max_request_tokens));
+  }
+  const size_t num_tokens = prompt.num_tokens + num_more;
+  if (!text->tokens.reserve(arena_, num_tokens, 0) || !text->keys.reserve(arena_, prompt.num_keys, 0)) {
+    give_back(text);
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %zu tokens of a request", num_tokens);
+  }
+  copy_to(text->tokens, prompt.tokens.data, prompt.num_tokens);
+  copy_to(text->keys, prompt.keys.data, prompt.num_keys);
+  text->span = {text->tokens.data, num_tokens, text->keys.data, prompt.num_keys,
+                blocks_.namespaces().id(prompt.ns)};
+  text->index = static_cast<uint32_t>(index);
+  text->generation = prompt.generation;
+  return KVC_OK;
+}
+
+void Prompts::keep_prompt_of(uint32_t request) {
+  if (const uint32_t index = bound(request); index != 0) grow(records_.data[index - 1]);
+}
+
+// The longest hit replaces what is pinned, unless it is shorter.
+void Prompts::grow(RegisteredPrompt& prompt) {
+  const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.keys.data,
+                       prompt.num_keys,    prompt.ns,          blocks_.namespaces().epoch(prompt.ns)};
+  const size_t limit = shape_.caches() ? prompt.num_positions : 0;
+  const size_t length =
+      matcher_.match(content, limit, shape_.all_groups(), 0, path_.data, residents_.data, nullptr);
+  if (length < prompt.num_pinned || !pins_.may_hold(path_.data, length, prompt.ns)) return;
+  pins_.hold(path_.data, length, spare_.data);
+  give_up(prompt);
+  copy_to(prompt.blocks, spare_.data, length * shape_.num_groups);
+  prompt.num_pinned = static_cast<uint32_t>(length);
+  prompt.epoch = content.epoch;
+}
+
+}  // namespace kvc

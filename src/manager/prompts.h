@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prompts that the engine has registered by name. Each pins what is cached of it, and grows its pin by what a
+// request with this prompt has published, before that releases it. All memory is taken when a prompt is
+// registered, so that growing never fails. Under the manager's lock.
+#pragma once
+#include "manager/lookup.h"
+#include "manager/pins.h"
+
+namespace kvc {
+
+struct RegisteredPrompt {
+  Buffer<char> name;  // without a 0
+  uint32_t name_size;
+  uint32_t name_hash;
+  int32_t next;         // with this bucket, or of the unused records; -1 = end
+  uint32_t generation;  // changes when the record is used again
+  bool registered;
+  uint32_t ns;
+  uint64_t epoch;  // of what is pinned
+  uint32_t num_tokens, num_keys;
+  uint32_t num_positions;  // full blocks
+  uint32_t num_pinned;     // positions
+  Buffer<int32_t> tokens;
+  Buffer<kvc_extra_key> keys;
+  Buffer<uint64_t> hashes;  // [num_positions]
+  Buffer<BlockId> blocks;   // [num_groups][num_pinned], room for all positions
+};
+
+class Prompts {
+ public:
+  static constexpr size_t kLongestName = 255;
+
+  Prompts(const Shape& shape, Blocks& blocks, Matcher& matcher, Pins& pins, Arena& arena)
+      : shape_(shape), blocks_(blocks), matcher_(matcher), pins_(pins), arena_(arena) {}
+  [[nodiscard]] bool create(Memory& memory) { return bound_.create(memory, shape_.max_requests); }
+
+  // `name` has 1 to kLongestName bytes. `scratch` has the prompt, of `span`.
+  kvc_status add(const char* name, const TokenSpan& span, LookupScratch& scratch, uint64_t* num_pinned);
+  kvc_status remove(const char* name);
+  // After a reset: what is pinned of older epochs is given up.
+  void drop_stale();
+
+  // A prompt's tokens and keys, with room for more tokens. The owner gives the memory back.
+  struct Text {
+    Buffer<int32_t> tokens;
+    Buffer<kvc_extra_key> keys;
+    TokenSpan span;
+    uint32_t index, generation;  // of the prompt
+  };
+  kvc_status copy(const char* name, size_t num_more, Text* text);
+  void give_back(Text* text) {
+    text->tokens.clear(arena_);
+    text->keys.clear(arena_);
+  }
+
+  // A request, by its index, has this prompt.
+  void bind(uint32_t request, const Text& text) { bound_[request] = {text.index + 1, text.generation}; }
+  void unbind(uint32_t request) {
+    if (count_ != 0) [[unlikely]]
+      bound_[request] = {};
+  }
+  // The request is about to release its blocks: what is cached of its prompt is pinned.
+  void keep(uint32_t request) {
+    if (count_ != 0) [[unlikely]]
+      keep_prompt_of(request);
+  }
+
+  size_t count() const { return count_; }
+  // visit(index, prompt): the registered ones.
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    for (size_t i = 0; i < used_; ++i) {
+      if (records_.data[i].registered) visit(i, records_.data[i]);
+    }
+  }
+  // Index of the prompt of a request, + 1; 0 = none.
+  uint32_t bound(size_t request) const {
+    const Binding& binding = bound_[request];
+    return binding.index != 0 && is_current(binding) ? binding.index : 0;
+  }
+
+ private:
+  struct Binding {
+    uint32_t index;  // + 1; 0 = none
+    uint32_t generation;
+  };
+  bool is_current(const Binding& binding) const {
+    const RegisteredPrompt& prompt = records_.data[binding.index - 1];
+    return prompt.registered && prompt.generation == binding.generation;
+  }
+  int32_t find(const char* name) const;
+  bool take_record(uint32_t* index);
+  bool reserve(const TokenSpan& span, size_t name_size, RegisteredPrompt* prompt);
+  void free_buffers(RegisteredPrompt& prompt);
+  void give_up(RegisteredPrompt& prompt);
+  [[gnu::noinline]] void keep_prompt_of(uint32_t request);
+  void grow(RegisteredPrompt& prompt);
+
+  const Shape& shape_;
+  Blocks& blocks_;
+  Matcher& matcher_;
+  Pins& pins_;
+  Arena& arena_;
+  Array<Binding> bound_;  // by index of the request
+  Buffer<RegisteredPrompt> records_ = {};
+  Buffer<int32_t> buckets_ = {};  // [num_buckets_] first record, -1 = none
+  // Room for the largest prompt.
+  Buffer<NodeId> path_ = {};
+  Buffer<uint32_t> residents_ = {};
+  Buffer<BlockId> spare_ = {};
+  uint32_t num_buckets_ = 0;  // a power of two
+  uint32_t used_ = 0;         // records that were ever in use
+  int32_t unused_ = -1;
+  size_t count_ = 0;
+};
+
+}  // namespace kvc
