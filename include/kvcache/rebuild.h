@@ -48,7 +48,8 @@ typedef struct kvc_rebuild {
  * new manager evicts in this order. If both policies are KVC_POLICY_FREQUENCY, positions keep their uses, and
  * the blocks come in the order of their release. What a hit cannot use is not carried: positions behind one
  * that was evicted, or that a group lacks; and what the policy remembers of evicted positions. So a rebuild
- * does not bring requests, pins, statistics and events. Its events begin with those of the carried positions.
+ * does not bring requests, pins, registered prompts, hints, statistics and events. Its events begin with
+ * those of the carried positions.
  *
  *  Namespaces keep their identity and the number of times that they are open, and get new ids.
  *

@@ -58,15 +58,17 @@ size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
   const BlockPool& old = from_.blocks.pool();
   const Shape& shape = from_.shape;
   size_t count = 0;
-  for (uint32_t shelf = 0; shelf < old.num_shelves(); ++shelf) {
-    const uint64_t bonus = shape.policy->bonus(shelf, shape.policy_weight, old.counts(pool).size);
-    for (BlockId id = old.lru_head(pool, shelf); !old.at_end(id); id = old[id].next) {
+  for (uint32_t list = 0; list < old.num_lists(); ++list) {
+    const Place place = old.place_of(list);
+    const uint64_t bonus = shape.policy->bonus(place.shelf, shape.policy_weight, old.counts(pool).size);
+    for (BlockId id = old.lru_head(pool, list); !old.at_end(id); id = old[id].next) {
       const uint64_t came = old.has_shelves() ? UINT64_MAX / 4 - old.age(id) : count;
-      (*line)[count++] = {came + bonus, came, id};
+      (*line)[count++] = {came + bonus, came, id, place.level};
     }
   }
   if (old.has_shelves()) {  // of equal ones that of the lowest shelf leaves first; ages differ on a shelf
     std::sort(line->data(), line->data() + count, [](const Leaving& a, const Leaving& b) {
+      if (a.level != b.level) return a.level < b.level;
       return a.at != b.at ? a.at < b.at : a.came > b.came;
     });
   }

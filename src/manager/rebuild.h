@@ -44,8 +44,9 @@ class Rebuild {
     bool made;
   };
   struct Leaving {      // an old block of the cached ones
-    uint64_t at, came;  // when it leaves and when it came, to compare
+    uint64_t at, came;  // when it leaves its level and when it came, to compare
     BlockId block;
+    uint32_t level;
   };
   struct Taken {  // a new block
     uint64_t came;
