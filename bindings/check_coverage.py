@@ -19,6 +19,8 @@ REASONS = {
     "kvc_manager_destroy": {"Python": "objects end with their last reference"},
     "kvc_step_destroy": {"Python": "objects end with their last reference"},
     "kvc_storage_destroy": {"Python": "objects end with their last reference"},
+    "kvc_workload_destroy": {"Python": "objects end with their last reference"},
+    "kvc_sizer_destroy": {"Python": "objects end with their last reference"},
     "kvc_stream_destroy": {"Python": "objects end with their last reference"},
     "kvc_stream_event_destroy": {"Python": "objects end with their last reference"},
     "kvc_storage_view": {"Go": "a slice has no strides: Slab and Runs give the bytes", "Java": "a buffer has no strides: slab and runs give the bytes"},

@@ -39,6 +39,7 @@ KVC_IN(int32_t, INT32, block_table, block_table_size)
 KVC_IN(int32_t, INT32, parents, num_nodes)
 KVC_IN(int64_t, INT64, positions, num_positions)
 KVC_IN(uint64_t, UINT64, requests, num_requests)
+KVC_IN(uint64_t, UINT64, num_blocks, num_sizes)
 KVC_IN(uint64_t, UINT64, namespaces, num_namespaces)
 KVC_IN(uint64_t, UINT64, key_offsets, num_key_offsets)
 KVC_OUT(int32_t, INT32, blocks, num_blocks)
@@ -102,6 +103,8 @@ KVC_IN_ARRAY(float, BYTES, lses)
 KVC_OUT_ARRAY(int32_t, INT32, depths)
 KVC_IN_ARRAY(double, BYTES, factors)
 KVC_OUT_ARRAY(double, BYTES, attention_factor)
+KVC_OUT_ARRAY(double, BYTES, hit_rates)
+KVC_OUT_ARRAY(double, BYTES, value)
 KVC_OUT_ARRAY(float, BYTES, table)
 KVC_OUT_ARRAY(void, BYTES, x)
 KVC_IN_ARRAY(float, BYTES, in)
@@ -142,6 +145,8 @@ KVC_RESULT(size_t, count)
 KVC_OBJECT(kvc_manager, manager)
 KVC_OBJECT(kvc_step, step)
 KVC_OBJECT(kvc_storage, storage)
+KVC_OBJECT(kvc_workload, workload)
+KVC_OBJECT(kvc_sizer, sizer)
 #ifndef SWIGGO
 KVC_OBJECT(kvc_stream, stream)
 KVC_OBJECT(kvc_stream_event, event)
@@ -184,6 +189,12 @@ KVC_STRUCT(kvc_rope_rows)
 KVC_STRUCT(kvc_quant_format)
 KVC_STRUCT(kvc_memory_query)
 KVC_STRUCT(kvc_memory_estimate)
+KVC_STRUCT(kvc_curve_config)
+KVC_STRUCT(kvc_curve_info)
+KVC_STRUCT(kvc_workload_config)
+KVC_STRUCT(kvc_workload_info)
+KVC_STRUCT(kvc_sizer_config)
+KVC_STRUCT(kvc_sizing_decision)
 
 %ignore KVC_DEFAULT_NAMESPACE; // each language has its own constant
 %ignore kvc_allocator;
@@ -207,6 +218,8 @@ KVC_STRUCT(kvc_memory_estimate)
 %ignore kvc_storage_config::memory;
 %ignore kvc_storage_config::memory_size;
 %ignore kvc_storage_config::allocator;
+%ignore kvc_workload_config::allocator;
+%ignore kvc_sizer_config::allocator;
 %ignore kvc_storage_config::parallel_for;
 %ignore kvc_storage_config::parallel_context;
 %ignore kvc_storage_info::data;
@@ -313,6 +326,7 @@ KVC_STRUCT(kvc_memory_estimate)
 %include <kvcache/storage.h>
 %include <kvcache/attention.h>
 %include <kvcache/model.h>
+%include <kvcache/sizing.h>
 %include <kvcache.h>
 %include <kvcache/rebuild.h>
 %include <kvcache/retention.h>

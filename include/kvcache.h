@@ -978,5 +978,6 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/model.h>
 #include <kvcache/rebuild.h>
 #include <kvcache/retention.h>
+#include <kvcache/sizing.h>
 
 #endif /* KVCACHE_H */

@@ -20,6 +20,7 @@
 
 #include <kvcache.h>
 
+#include <kvcache/sizing.hpp>
 #include <kvcache/types.hpp>
 #include <string>
 #include <vector>
@@ -235,6 +236,22 @@ class Manager {
   /// Moves contents to the lowest blocks of pool `p`. Returns the moves to execute, the used part of `room`.
   Span<kvc_block_copy> compact(Span<kvc_block_copy> room, uint32_t p = 0) {
     return {room.data(), ask<size_t>(kvc_manager_compact, get(), p, room.data(), room.size())};
+  }
+  /// Starts a miss-ratio curve of a namespace; 0 = of all together.
+  void open_curve(uint64_t namespace_id = 0, const kvc_curve_config& c = make<kvc_curve_config>()) {
+    check(kvc_manager_open_curve(get(), namespace_id, &c));
+  }
+  /// Ends it.
+  void close_curve(uint64_t namespace_id = 0) { check(kvc_manager_close_curve(get(), namespace_id)); }
+  /// Writes the hit rates of ascending sizes in blocks; both have the same length.
+  void hit_rates(Span<const uint64_t> num_blocks, Span<double> rates, uint64_t namespace_id = 0) const {
+    if (rates.size() != num_blocks.size())
+      throw std::invalid_argument("kvc::Manager::hit_rates: two lengths");
+    check(kvc_manager_read_curve(get(), namespace_id, num_blocks.data(), num_blocks.size(), rates.data()));
+  }
+  /// What the curve has seen.
+  kvc_curve_info curve(uint64_t namespace_id = 0) const {
+    return ask<kvc_curve_info>(kvc_manager_curve_info, get(), namespace_id);
   }
   /// A manager of another configuration that has what this one has cached (kvc_manager_rebuild).
   Rebuilt rebuild(const kvc_manager_config& config) const;

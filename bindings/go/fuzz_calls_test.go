@@ -102,6 +102,21 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return f.m.Slots(f.request(), uint32(f.small(2)), int(f.small(4)), slots)
 		},
 		"Manager.TakePending": func() error { _, _, err := f.m.TakePending(); return err },
+		"Manager.Rebuild": func() error {
+			m := f.m // which mostly has requests
+			if f.Intn(2) == 0 {
+				fresh, err := New(Config{NumBlocks: 4, BlockSize: 4})
+				must(t, err)
+				defer fresh.Close()
+				m = fresh
+			}
+			made, err := m.Rebuild(Config{NumBlocks: f.oneOf(0, 4, 8, 1<<40), BlockSize: uint32(f.oneOf(0, 1, 6, 1024, 2000))})
+			if err == nil {
+				must(t, made.Manager.Check())
+				must(t, made.Manager.Close())
+			}
+			return err
+		},
 		"Manager.Compact":     func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
 		"Manager.OpenNamespace": func() error {
 			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }
@@ -115,8 +130,41 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Reset":          func() error { return f.m.Reset(Namespace(f.number())) },
 		"Manager.Probe":          func() error { return first(f.m.Probe(f.namespace(), f.prompt(), f.extraKeys())) },
 		"Manager.ProbeRequest":   func() error { return first(f.m.ProbeRequest(f.request())) },
-		"Manager.Pins":           func() error { return first(f.m.Pins()) },
-		"Manager.Namespaces":     func() error { return first(f.m.Namespaces()) },
+		"Manager.OpenCurve": func() error {
+			return f.m.OpenCurve(f.namespace(), CurveConfig{SampleRate: []float64{0, 0.5, 1, -1, math.NaN()}[f.Intn(5)], MaxSamples: f.oneOf(0, 1, 64, 1<<40),
+				MaxBlocks: f.oneOf(0, 1, 64, 1<<40), HalfLife: f.number()})
+		},
+		"Manager.CloseCurve": func() error { return f.m.CloseCurve(f.namespace()) },
+		"Manager.HitRates": func() error {
+			return first(f.m.HitRates(f.namespace(), slice(f, f.Intn(3), func() uint64 { return f.small(3) })))
+		},
+		"Manager.Curve":  func() error { return first(f.m.Curve(f.namespace())) },
+		"NewWorkload":    func() error { return f.workload(nil) },
+		"Workload.Close": func() error { return f.workload(func(w *Workload) error { return w.Close() }) },
+		"Workload.Record": func() error {
+			return f.workload(func(w *Workload) error {
+				return w.Record(f.number(), []float64{0, -3, 1e15, 1e300, math.NaN()}[f.Intn(5)])
+			})
+		},
+		"Workload.Read":    func() error { return f.workload(func(w *Workload) error { return first(w.Read()) }) },
+		"Workload.Predict": func() error { return f.workload(func(w *Workload) error { return first(w.Predict(f.number())) }) },
+		"NewSizer":         func() error { return f.sizer(nil) },
+		"Sizer.Close":      func() error { return f.sizer(func(s *Sizer) error { return s.Close() }) },
+		"Sizer.Decide": func() error {
+			return f.sizer(func(s *Sizer) error {
+				return first(s.Decide(f.number(), []float64{0, 3, -1, 1e300, math.NaN()}[f.Intn(5)]))
+			})
+		},
+		"Sizer.ReadLog": func() error {
+			return f.sizer(func(s *Sizer) error {
+				if _, err := s.Decide(1, 5); err != nil {
+					return err
+				}
+				return first(s.ReadLog(f.small(2)))
+			})
+		},
+		"Manager.Pins":       func() error { return first(f.m.Pins()) },
+		"Manager.Namespaces": func() error { return first(f.m.Namespaces()) },
 		"Manager.Prefixes": func() error {
 			_, _, _, err := f.m.Prefixes(f.number(), make([]Event, f.Intn(3)), make([]int32, f.Intn(3)*8))
 			return err
@@ -246,6 +294,20 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Storage.Gather":     func() error { return f.s.Gather(f.rows()) },
 		"Storage.Measure":    func() error { _, _, err := f.s.Measure(f.rows()); return err },
+		"Storage.CopyTokens": func() error {
+			from, err := NewStorage(StorageConfig{NumBlocks: 4, NumLayers: 1, NumHeads: 1, HeadDim: 8, BlockSize: 8})
+			must(t, err)
+			defer from.Close()
+			to, err := NewStorage(StorageConfig{NumBlocks: 4, NumLayers: 1, NumHeads: 1, HeadDim: 8, BlockSize: 4})
+			must(t, err)
+			defer to.Close()
+			if f.Intn(4) == 0 {
+				to = f.s
+			}
+			return to.CopyTokens(from, slice(f, f.Intn(3), func() TokenCopy {
+				return TokenCopy{f.uint32(), int32(f.small(4)), int32(f.small(4)), uint32(f.small(4)), uint32(f.small(2)), uint32(f.oneOf(0, 1, 2, math.MaxUint32))}
+			}))
+		},
 		"Storage.CopyBlocks": func() error { return f.s.CopyBlocks(f.copies()) },
 		"Storage.ZeroBlocks": func() error { return f.s.ZeroBlocks(f.blockList()) },
 		"Storage.Trim": func() error {

@@ -58,6 +58,9 @@ RECORDS = {
     "DeviceInfo": ("kvc_device_info", "Properties of a device"),
     "BackendInfo": ("kvc_backend_info", "Properties of a backend"),
     "MemoryEstimate": ("kvc_memory_estimate", "Memory in bytes and blocks"),
+    "CurveInfo": ("kvc_curve_info", "What a miss-ratio curve has seen"),
+    "WorkloadInfo": ("kvc_workload_info", "What a workload shows; all 0 before the first observation"),
+    "SizingDecision": ("kvc_sizing_decision", "One decision of a Sizer, with all numbers that it stands on"),
 }
 # What the comments of these structs name, in Python.
 WORDS = {
@@ -68,12 +71,15 @@ WORDS = {
     "kvc_attention_launch.plan_bytes": "bytes of Launch.plan", "kvc_attention_launch.workspace_bytes": "bytes of Launch.workspace",
     "kvc_attention_launch": "Launch", "kvc_attention.": "", "kvc_step": "Step", "in kvc_manager_config": "configured", "KVC_BLOCK_*": "BlockState",
     "KVC_DEVICE_*": "DeviceFlags", "KVC_DEVICE_": "DeviceFlags.", "KVC_MEMORY_*": "MemoryKind", "KVC_REQUEST_*": "RequestFlags",
-    "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "this library": "the library",
+    "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "KVC_SIZING_KEEP, GROW or SHRINK": "SizingAction", "KVC_SIZING_BY_LAST, ...": "SizingBasis",
+    "KVC_SIZING_NEED, ...": "SizingReason", "KVC_SIZING_REACTIVE, ...": "SizingMode", "this library": "the library",
 }
 FIELD = re.compile(r"(?:/\*\*(?!<)(?P<before>.*?)\*/\s*)?(?P<field>[A-Za-z_][^;/]*);(?:[ \t]*/\*\*<(?P<after>.*?)\*/)?", re.S)
 # Fields of records that are members of an enumeration, or truth values.
 ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "published"): "bool", ("kvc_probe_info", "fits"): "bool",
-                ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool"}
+                ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool",
+                ("kvc_sizing_decision", "action"): "SizingAction", ("kvc_sizing_decision", "reason"): "SizingReason",
+                ("kvc_sizing_decision", "basis"): "SizingBasis", ("kvc_sizing_decision", "mode"): "SizingMode"}
 # A step returns the text of the first failed item and the counts of items; see typemaps.i.
 RESULTS = {"kvc_manager_step": "Optional[tuple[str, int, int, int, int, int]]"}
 
@@ -162,7 +168,7 @@ def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Callable, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
+    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]
     for name in sorted(interface.objects):
         if name != "kvc_step":
@@ -205,7 +211,7 @@ def records(interface):
     header = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE.parent.parent / "include").rglob("*.h")))
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
              "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from ._docs import described",
-             "from .constants import BlockState"]
+             "from .constants import BlockState, SizingAction, SizingBasis, SizingMode, SizingReason"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
         lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]

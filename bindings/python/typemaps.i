@@ -240,6 +240,8 @@ PyObject* kvc_pack_tokens(PyObject* tokens);
 struct kvc_manager {};
 struct kvc_storage {};
 struct kvc_stream {};
+struct kvc_workload {};
+struct kvc_sizer {};
 struct kvc_stream_event {};
 %clearnodefaultctor;
 %clearnodefaultdtor;

@@ -5,11 +5,15 @@
 /** @file kvcache/rebuild.h
  *  @brief A manager of another block size or size that takes over what another one has cached. */
 
-#include <kvcache.h>
+#include <kvcache/storage.h>
+#include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct kvc_manager;
+struct kvc_manager_config;
 
 /** Copy the keys and values of `num_tokens` tokens, in all layers of a group, from `offset` on in block
  *  `source` of the old memory to `new_offset` on in block `destination` of the new memory. Frozen. */
@@ -41,15 +45,16 @@ typedef struct kvc_rebuild {
  *  number of blocks, the policy or other fields without losing the cache. `m` stays as it is; destroy it when
  *  the copies are done.
  *
- *  A prefix of t cached tokens becomes one of floor(t / block_size) * block_size tokens, with its namespace
- * and its extra keys. A block of several old ones may be needed by several continuations; each then has its
- * own. If the new blocks do not suffice, those stay that would leave the old manager last: a new block takes
- * the place of the old one that has its last token, and of one request the last block leaves first. Then the
- * new manager evicts in this order. If both policies are KVC_POLICY_FREQUENCY, positions keep their uses, and
- * the blocks come in the order of their release. What a hit cannot use is not carried: positions behind one
- * that was evicted, or that a group lacks; and what the policy remembers of evicted positions. So a rebuild
- * does not bring requests, pins, registered prompts, hints, statistics and events. Its events begin with
- * those of the carried positions.
+ *  Of a prompt whose first t tokens are in cached blocks, floor(t / block_size) * block_size tokens are
+ * cached in the new manager, in the same namespace and with the same extra keys. A block of several old ones
+ * may be needed by several continuations; each then has its own. If the new blocks do not suffice, those stay
+ * that would leave the old manager last: a new block takes the place of the old one that has its last token,
+ * and of one request the last block leaves first. The new manager evicts in this order. Hints are kept if
+ * both managers have them (KVC_MANAGER_HINTS), with the time. If both policies are KVC_POLICY_FREQUENCY,
+ * positions keep their uses, and blocks come in the order of their release. What a hit cannot use is not
+ * carried: positions behind one that was evicted, or that a group lacks; nor requests, pins, registered
+ * prompts, statistics and events, nor what the policy remembers of evicted positions. The new manager's
+ * events begin with those of the carried positions.
  *
  *  Namespaces keep their identity and the number of times that they are open, and get new ids.
  *
@@ -66,8 +71,8 @@ typedef struct kvc_rebuild {
  *  0); BUSY (admitted requests, pins, holds, steps in flight, pending work: the text has the count and the
  *  fix); UNSUPPORTED (a group with a window); INVALID_ARGUMENT (other groups or pools, a field of config);
  *  LIMIT, OUT_OF_MEMORY. A failed call leaves nothing behind. Since 0.3. */
-KVC_API kvc_status kvc_manager_rebuild(kvc_manager* m, const kvc_manager_config* config, kvc_rebuild* rebuild,
-                                       kvc_manager** manager);
+KVC_API kvc_status kvc_manager_rebuild(struct kvc_manager* m, const struct kvc_manager_config* config,
+                                       kvc_rebuild* rebuild, struct kvc_manager** manager);
 
 /** Copies tokens from one storage to another, bit by bit, scales included. The storages have equal layers,
  *  heads, dimensions, types, flags and scales; block_size, num_blocks, layout and alignment may differ. Both
@@ -77,8 +82,8 @@ KVC_API kvc_status kvc_manager_rebuild(kvc_manager* m, const kvc_manager_config*
  *  groups, each with its storage, pass the part of the array that is the group's.
  *  @return KVC_OK; INVALID_ARGUMENT (shapes that differ, a block or token out of range; nothing is copied),
  *  UNSUPPORTED (memory of a device, tiled or channel keys). Since 0.3. */
-KVC_API kvc_status kvc_storage_copy_tokens(kvc_storage* from, kvc_storage* to, const kvc_token_copy* copies,
-                                           size_t num_copies);
+KVC_API kvc_status kvc_storage_copy_tokens(kvc_storage* source, kvc_storage* destination,
+                                           const kvc_token_copy* copies, size_t num_copies);
 
 #ifdef __cplusplus
 }

@@ -136,6 +136,12 @@ KVC_FIRST_SIZE(kvc_model, 248);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
 KVC_FIRST_SIZE(kvc_memory_query, 88);
 KVC_FIRST_SIZE(kvc_memory_estimate, 120);
+KVC_FIRST_SIZE(kvc_curve_config, 40);
+KVC_FIRST_SIZE(kvc_curve_info, 72);
+KVC_FIRST_SIZE(kvc_workload_config, 32);
+KVC_FIRST_SIZE(kvc_workload_info, 104);
+KVC_FIRST_SIZE(kvc_sizer_config, 104);
+KVC_FIRST_SIZE(kvc_sizing_decision, 104);
 KVC_FIRST_SIZE(kvc_rebuild, 64);
 #undef KVC_FIRST_SIZE
 

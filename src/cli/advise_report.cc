@@ -16,12 +16,6 @@ constexpr const char* kFormula =
     "(ns_per_token * (computed_tokens + rejected_factor * rejected_tokens) + ns_per_block * table_blocks + "
     "ns_per_chunk * chunks_computed) / prompt_tokens";
 
-std::string fixed(double number, int digits) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << number;
-  return text.str();
-}
-
 Json trial_json(const Trial& trial) {
   const ReplayResult& result = trial.result;
   Json json;
@@ -112,7 +106,8 @@ void print_table(const AdviseOptions& options, const Advice& advice, std::ostrea
          "it is no "
          "part of the cost.\n"
       << "\nBest: blocks of " << best.replay.block_size << " tokens, " << pools_text(best)
-      << " blocks, policy " << policy_text(best) << ", chunks of " << best.replay.chunk << " tokens.\n";
+      << " blocks, policy " << policy_text(best) << ", chunks of " << best.replay.chunk
+      << " tokens. A running manager comes to another block\nsize or policy by kvc_manager_rebuild.\n";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cli/advise_mode.h"
 #include "cli/advise_options.h"
 #include "cli/bench.h"
 #include "cli/bench_options.h"
@@ -47,6 +48,7 @@ struct Arguments {
   ReplayOptions replay;
   EstimateOptions estimate;
   AdviseOptions advise;
+  ModeOptions sizing;
   BenchOptions bench;
   std::vector<std::string> backends;
 };
@@ -90,6 +92,8 @@ void add_replay(CLI::App& app, Arguments& args) {
                      "oracle:X ends sessions as one who is right with probability X, 0 to 1");
   replay->add_flag("--optimal", args.replay.optimal,
                    "Also compute the hit rate with perfect knowledge of the future");
+  replay->add_option("--curve", args.replay.curve,
+                     "Also measure the hit rates of other sizes, by this share of the blocks, up to 1");
   replay->add_flag("--commit-late", args.replay.commit_late,
                    "Commit prompts after all admissions of a round");
   replay->add_flag("--tables", args.replay.maintain_tables, "Let each step update block tables and slots");
@@ -106,6 +110,13 @@ void add_advise(CLI::App& app, Arguments& args) {
       app.add_subcommand("advise", "Replay a trace with many settings in equal memory, and choose one");
   add_trace(*advise, args);
   add_advise_options(*advise, args.advise);
+  CLI::Option* const mode = add_choice(
+      *advise, "--mode", args.sizing.mode,
+      "Replay nothing: decide on a number of blocks interval by interval, and print the log", mode_names());
+  add_number(*advise, "--interval", args.sizing.interval_seconds, "With --mode: seconds of an interval",
+             86'400)
+      ->needs(mode)
+      ->capture_default_str();
   advise->add_flag("--json", args.json, "Print JSON");
 }
 
@@ -185,8 +196,14 @@ void check_policy(const ReplayOptions& options) {
                    (most == 0 ? "; leave it out, or name another policy" : ""));
 }
 
+void check_curve(double rate) {
+  if (rate >= 0 && rate <= 1) return;  // NaN is not.
+  throw InputError("--curve is " + number_text(rate) + "; give a share of the blocks, above 0, up to 1");
+}
+
 int run_replay(const Arguments& args) {
   check_policy(args.replay);
+  check_curve(args.replay.curve);
   if (!args.replay.hints.empty()) parse_hints(args.replay.hints);
   const Trace trace = load_trace(args, "replay");
   const ReplayResult result = replay(trace, args.replay);
@@ -198,6 +215,10 @@ int run_replay(const Arguments& args) {
 }
 
 int run_advise(const Arguments& args) {
+  if (!args.sizing.mode.empty()) {
+    print_decisions(load_trace(args, "advise"), args.sizing, args.json, std::cout);
+    return kExitOk;
+  }
   print_advice(args.advise, advise(load_trace(args, "advise"), args.advise), args.json, std::cout);
   return kExitOk;
 }

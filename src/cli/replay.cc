@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 
+#include "cli/curve.h"
 #include "cli/library.h"
 #include "cli/optimal.h"
 #include "cli/oracle.h"
@@ -126,6 +127,7 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
     sessions_.emplace(trace, parse_hints(options.hints));
   }
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
+  if (options.curve != 0) open_curve(manager_.get(), options.curve);
 
   for (uint32_t p = 0; p < std::max<size_t>(options.pools.size(), 1); ++p) {
     pool_blocks_.push_back(ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), p).num_blocks);
@@ -431,6 +433,7 @@ std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tok
 void Replay::finish() {
   const kvc_stats library = stats();
   result_.evictions = library.evictions;
+  if (options_.curve != 0) result_.curve = read_curve(manager_.get(), usable_blocks_);
   result_.metadata_bytes = library.metadata_bytes;
   result_.prompt_seconds = prompt_watch_.seconds();
   result_.decode_seconds = decode_watch_.seconds();

@@ -22,6 +22,7 @@ struct ReplayOptions {
   double policy_weight = 0;      // 0 = the policy's default.
   std::string hints;             // "" or "oracle:X": end sessions as a SessionOracle says.
   bool optimal = false;          // Also compute optimal_hit_rate().
+  double curve = 0;              // Sample rate of a miss-ratio curve; 0 = none.
   bool commit_late = false;      // Commit prompts after all admissions of a round.
   bool maintain_tables = false;  // Each decode step also updates block tables and slots.
   bool verify = false;           // Check every hit and every write with an Oracle.

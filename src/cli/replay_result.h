@@ -27,6 +27,15 @@ class Latencies {
   std::vector<float> seconds_;
 };
 
+/// What a miss-ratio curve says of other sizes.
+struct CurveReport {
+  double sample_rate = 0;
+  double sampled = 0;  // Block queries.
+  uint64_t bytes = 0;
+  std::vector<uint64_t> num_blocks;  // Empty without a curve.
+  std::vector<double> hit_rates;     // Of block queries.
+};
+
 /// Prompt, cached and queried tokens and blocks are those of the first admission of each request. A preempted
 /// request does not count its output tokens twice. Requests that are longer than the pool are rejected: they
 /// run nowhere, but the hit rate counts their prompts, so that it does not fall when a larger pool takes
@@ -62,6 +71,7 @@ struct ReplayResult {
   std::vector<Occupancy> occupancy;
   double policy_weight = 0;     // With the default filled in.
   double optimal_hit_rate = 0;  // If the options ask for it.
+  CurveReport curve;
   uint64_t ended_sessions = 0;  // Requests whose session the hints ended.
   double hit_rate_without_hints = 0;
 

@@ -2,21 +2,13 @@
 // The report of a replay. The JSON keys are an interface: add keys, do not rename them.
 #include "cli/report.h"
 
-#include <iomanip>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
 #include "cli/table.h"
 
 namespace kvcli {
 namespace {
-
-std::string fixed(double number, int digits) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << number;
-  return text.str();
-}
 
 nlohmann::ordered_json latency_json(const Latencies& calls) {
   nlohmann::ordered_json json;
@@ -35,6 +27,14 @@ nlohmann::ordered_json occupancy_json(const std::vector<Occupancy>& samples) {
     json["cached"].push_back(sample.cached);
   }
   return json;
+}
+
+nlohmann::ordered_json curve_json(const CurveReport& curve) {
+  return {{"sample_rate", curve.sample_rate},
+          {"sampled", curve.sampled},
+          {"bytes", curve.bytes},
+          {"num_blocks", curve.num_blocks},
+          {"hit_rates", curve.hit_rates}};
 }
 
 }  // namespace
@@ -63,6 +63,12 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
   row(out, "hit", grouped(result.block_hits));
   row(out, "evicted", grouped(result.evictions));
   row(out, "live at the peak", grouped(result.peak_live_blocks));
+  if (!result.curve.num_blocks.empty()) {
+    out << "Hit rate of block queries by size, from " << number_text(result.curve.sample_rate * 100)
+        << " % of the blocks\n";
+    for (size_t i = 0; i < result.curve.num_blocks.size(); ++i)
+      row(out, grouped(result.curve.num_blocks[i]).c_str(), fixed(result.curve.hit_rates[i], 4));
+  }
   out << "Time inside the library\n";
   row(out, "total", fixed(result.manager_seconds(), 4) + " s");
   row(out, "prompts", fixed(result.prompt_seconds, 4) + " s",
@@ -91,6 +97,7 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["hit_rate"] = result.hit_rate();
   if (!options.hints.empty()) json["hit_rate_without_hints"] = result.hit_rate_without_hints;
   if (options.optimal) json["optimal_hit_rate"] = result.optimal_hit_rate;
+  if (!result.curve.num_blocks.empty()) json["curve"] = curve_json(result.curve);
   json["evictions"] = result.evictions;
   json["peak_live_blocks"] = result.peak_live_blocks;
   json["failed_allocations"] = result.failed_allocations;

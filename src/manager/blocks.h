@@ -176,9 +176,11 @@ class Blocks {
   // Finds or makes a position and holds it until end_positions(); kNoNode if all nodes are in use.
   NodeId carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
                         size_t position, uint32_t ns);
-  // Publishes a free block at a position, used so often, as held by a request. There must be one.
-  BlockId carry_block(NodeId node, uint32_t group, uint32_t uses);
+  // Publishes a free block at a position, as held by a request. There must be one. The position has been used
+  // so often, and has the level until then (0 = no end), as far as this manager keeps such things.
+  BlockId carry_block(NodeId node, uint32_t group, uint32_t uses, uint32_t level, uint64_t until);
   void end_positions();
+
   // ---- hints: levels.cc
 
   uint64_t now() const { return tree_.retention().deadlines().now(); }

@@ -169,10 +169,13 @@ kvc_status Requests::publish_full(Request& request, size_t full) {
         request.set_chain(chains[end - done], request.hashed + 1);
       }
     }
+    const size_t first = done;
     done = blocks_.publish(
         &cursor,
         {keys, request.token(done * shape_.block_size), extras, request.groups, request.ns, request.epoch},
         done, end);
+    if (keys == chains && !curves_.empty()) [[unlikely]]
+      curves_.grow(request.ns, chains, done - first);
   }
   blocks_.move_cursor(&request.cursor, cursor);
   const size_t before = request.published;

@@ -220,6 +220,8 @@ void Requests::count_admission(Request& request) {
     counters_.block_queries += request.known == 0 ? 0 : (request.known - 1) / shape_.block_size;
     counters_.block_hits += request.published;
     counters_.lost_reuse_tokens += request.lost;
+    if (!curves_.empty()) [[unlikely]]
+      curves_.admit(request, hit_limit(request), request.next_full != UINT32_MAX);
   }
   request.readmission = true;
 }

@@ -9,6 +9,7 @@
 //   Pins, ExternalBlocks             what is held without a request
 //   Prompts          prompts.h       prompts by name, with their pins
 //   StateReader    state_reader.h    reports, check and digest
+//   Curves         curves.h          miss-ratio curves; Requests feeds them
 //   Monitor        monitor.h         the lock and the counters that readers see
 #pragma once
 #include <functional>
@@ -33,10 +34,14 @@ class Manager {
   kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id) {
     return change([&] { return blocks_.open_namespace(config, id); });
   }
-  kvc_status close_namespace(uint64_t id) {
-    return change([&] { return blocks_.close_namespace(id); });
-  }
+  kvc_status close_namespace(uint64_t id);
   kvc_status reset(uint64_t namespace_id);
+
+  // Miss-ratio curves: sizing.cc. Of a namespace; 0 = all together.
+  kvc_status open_curve(uint64_t namespace_id, const kvc_curve_config& config);
+  kvc_status close_curve(uint64_t namespace_id);
+  kvc_status read_curve(uint64_t namespace_id, const uint64_t* sizes, size_t num_sizes, double* rates);
+  kvc_status curve_info(uint64_t namespace_id, kvc_curve_info* info);
 
   // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow
   // max_positions.
@@ -190,6 +195,7 @@ class Manager {
   kvc_status check_idle() const;
   kvc_status build();
   uint32_t last_generation();
+  kvc_status find_curve(uint64_t namespace_id, uint32_t* ns) const;
   // A call that changes state; one that changes a request; one about a prompt, hashed before it takes the
   // lock.
   template <typename Call>

@@ -75,9 +75,10 @@ NodeId Blocks::carry_position(NodeId parent, uint64_t key, const int32_t* tokens
   return node;
 }
 
-BlockId Blocks::carry_block(NodeId node, uint32_t group, uint32_t uses) {
+BlockId Blocks::carry_block(NodeId node, uint32_t group, uint32_t uses, uint32_t level, uint64_t until) {
   const BlockId block = take_copy(group, tree_[node].ns, true);
   tree_.attach(node, group, block);
+  if (tree_.retention().on()) tree_.retention().set(node, level, until);
   for (uint32_t i = 0; tree_.counts_uses() && i < uses && tree_.uses().of(node) < uses; ++i) tree_.use(node);
   return block;
 }

@@ -15,6 +15,7 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.num_places());
   }
   KVC_TRY(carry_namespaces());
+  if (old_tree_.retention().on() && blocks_.tree().retention().on()) blocks_.pass_time(from_.blocks.now());
   size_t begin[kMaxPools + 1] = {};
   for (size_t p = 0; p < shape_.num_pools; ++p) {
     if (shape_.caches()) KVC_TRY(carry_pool(p));
@@ -58,7 +59,7 @@ size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
   const BlockPool& old = from_.blocks.pool();
   const Shape& shape = from_.shape;
   size_t count = 0;
-  for (uint32_t list = 0; list < old.num_lists(); ++list) {
+  for (size_t list = 0; list < old.num_lists(); ++list) {
     const Place place = old.place_of(list);
     const uint64_t bonus = shape.policy->bonus(place.shelf, shape.policy_weight, old.counts(pool).size);
     for (BlockId id = old.lru_head(pool, list); !old.at_end(id); id = old[id].next) {
@@ -124,7 +125,10 @@ bool Rebuild::attach(NodeId node, NodeId old, uint32_t group, uint64_t first, ui
   if (is_block(blocks_.tree().block_of(node, group))) return true;
   if (blocks_.pool().counts(shape_.groups[group].pool).free == 0) return false;
   const uint32_t uses = old_tree_.counts_uses() ? old_tree_.uses().of(old) : 1;
-  const BlockId block = blocks_.carry_block(node, group, uses);
+  const Retention& hints = old_tree_.retention();
+  const uint32_t level = hints.on() ? hints.level(old) : kDefaultLevel;
+  const BlockId block =
+      blocks_.carry_block(node, group, uses, level, hints.on() ? hints.deadlines().of(old) : 0);
   taken_[num_taken_++] = {came, block, static_cast<uint32_t>(blocks_.tree()[node].ns)};
   list_copies(group, first, block);
   return true;

@@ -44,7 +44,7 @@ class Rebuild {
     bool made;
   };
   struct Leaving {      // an old block of the cached ones
-    uint64_t at, came;  // when it leaves its level and when it came, to compare
+    uint64_t at, came;  // when it leaves among those of its level and when it came, to compare
     BlockId block;
     uint32_t level;
   };

@@ -6,6 +6,7 @@
 // hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/blocks.h"
+#include "manager/curves.h"
 #include "manager/matcher.h"
 #include "manager/prompts.h"
 #include "manager/table_rows.h"
@@ -46,6 +47,7 @@ class Requests {
   // Blocks of each pool that an admission leaves available now.
   uint64_t admission_watermark() const { return num_admitted_ != 0 ? shape_.watermark : 0; }
   const CopyList& waiting_copies() const { return copies_; }
+  Curves& curves() { return curves_; }
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
 
@@ -177,6 +179,7 @@ class Requests {
   const TableHash& hash_;
   Arena& arena_;
   Counters& counters_;
+  Curves curves_;
   RequestTable table_;
   Array<RequestHints> hints_;  // by index of the request; empty without hints
   CopyList copies_;            // of single calls

@@ -8,6 +8,9 @@ kvc_status Manager::reset(uint64_t namespace_id) {
   return change([&]() -> kvc_status {
     KVC_TRY(blocks_.reset(namespace_id));
     prompts_.drop_stale();
+    uint32_t ns;
+    KVC_TRY(find_curve(namespace_id, &ns));
+    requests_.curves().forget(ns);
     return KVC_OK;
   });
 }

@@ -261,6 +261,40 @@ TEST(Hpp, StepThroughTypedArrays) {
   EXPECT_EQ(status_of([&] { step.run(); }), KVC_ERROR_INVALID_ARGUMENT);
 }
 
+TEST(Hpp, CurvesWorkloadsAndSizers) {
+  kvc::Manager m(64, 4);
+  auto config = kvc::make<kvc_curve_config>();
+  config.sample_rate = 1;
+  m.open_curve(0, config);
+  EXPECT_EQ(status_of([&] { m.open_curve(); }), KVC_ERROR_BUSY);
+  for (int i = 0; i < 2; ++i) {
+    kvc::Request r = m.allocate(numbers(0, 17));
+    r.commit(17);
+  }
+  const std::array<uint64_t, 2> sizes = {2, 4};
+  std::array<double, 2> rates = {};
+  m.hit_rates(sizes, rates);
+  EXPECT_EQ(rates[0], 0.25);
+  EXPECT_EQ(rates[1], 0.5);
+  EXPECT_EQ(m.curve().queries, 8);
+  EXPECT_THROW(m.hit_rates(sizes, kvc::Span<double>(rates.data(), 1)), std::invalid_argument);
+  m.close_curve();
+
+  kvc::Workload workload;
+  workload.record(1000000000, 5);
+  workload.record(2000000000, 7);
+  EXPECT_EQ(workload.predict(1000000000), 9);
+  EXPECT_EQ(workload.read().num_observations, 2u);
+  EXPECT_EQ(status_of([&] { workload.record(1, 1); }), KVC_ERROR_INVALID_ARGUMENT);
+
+  auto limits = kvc::make<kvc_sizer_config>();
+  limits.max_blocks = 50;
+  kvc::Sizer sizer(limits);
+  EXPECT_EQ(sizer.decide(1, 70).to_blocks, 50u);
+  EXPECT_EQ(sizer.read_log(0).reason, static_cast<uint32_t>(KVC_SIZING_LIMIT));
+  EXPECT_EQ(status_of([&] { sizer.read_log(1); }), KVC_ERROR_NOT_FOUND);
+}
+
 TEST(Hpp, ABudgetSizesAManager) {
   auto model = kvc::make<kvc_model>();
   kvc::check(kvc_model_find("llama-3.1-8b", &model));

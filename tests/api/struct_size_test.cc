@@ -88,6 +88,9 @@ TEST(StructSize, InputsAreReadBySize) {
   expect_reads_by_size<kvc_attention>("kvc_attention");
   expect_reads_by_size<kvc_block_choice>("kvc_block_choice");
   expect_reads_by_size<kvc_rope_rows>("kvc_rope_rows");
+  expect_reads_by_size<kvc_curve_config>("kvc_curve_config");
+  expect_reads_by_size<kvc_workload_config>("kvc_workload_config");
+  expect_reads_by_size<kvc_sizer_config>("kvc_sizer_config");
 }
 
 class OutputSize : public ::testing::Test {
@@ -171,6 +174,30 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   query.model = &model;
   query.budget_bytes = 1 << 30;
   expect_written_by_size<kvc_memory_estimate>([&](auto* out) { return kvc_estimate_memory(&query, out); });
+}
+
+TEST_F(OutputSize, EveryOutputOfSizingIsWrittenBySize) {
+  const auto curve = [] {
+    kvc_curve_config config = {};
+    config.struct_size = sizeof config;
+    return config;
+  }();
+  ASSERT_EQ(kvc_manager_open_curve(m_, 0, &curve), KVC_OK);
+  expect_written_by_size<kvc_curve_info>([&](auto* out) { return kvc_manager_curve_info(m_, 0, out); });
+  kvc_workload_config config = {};
+  config.struct_size = sizeof config;
+  kvc_workload* workload = nullptr;
+  ASSERT_EQ(kvc_workload_create(&config, &workload), KVC_OK);
+  ASSERT_EQ(kvc_workload_record(workload, 1, 2), KVC_OK);
+  expect_written_by_size<kvc_workload_info>([&](auto* out) { return kvc_workload_read(workload, out); });
+  kvc_workload_destroy(workload);
+  kvc_sizer_config sizing = {};
+  sizing.struct_size = sizeof sizing;
+  kvc_sizer* sizer = nullptr;
+  ASSERT_EQ(kvc_sizer_create(&sizing, &sizer), KVC_OK);
+  ASSERT_EQ(kvc_sizer_decide(sizer, 1, 2, nullptr), KVC_OK);
+  expect_written_by_size<kvc_sizing_decision>([&](auto* out) { return kvc_sizer_read_log(sizer, 0, out); });
+  kvc_sizer_destroy(sizer);
 }
 
 TEST_F(OutputSize, EveryOutputOfAStorageIsWrittenBySize) {

@@ -56,6 +56,13 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_pin_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), &id_, &number_));
   EXPECT(bad, kvc_manager_probe_request(NULL, waiting_, &probe_));
   EXPECT(bad, kvc_manager_unpin_prefix(NULL, 1));
+  const kvc_curve_config curve = {.struct_size = sizeof curve, .sample_rate = 1, .max_blocks = 10};
+  kvc_curve_info curve_info = {.struct_size = sizeof curve_info};
+  double rate = 0;
+  EXPECT(bad, kvc_manager_open_curve(NULL, 0, &curve));
+  EXPECT(bad, kvc_manager_close_curve(NULL, 0));
+  EXPECT(bad, kvc_manager_read_curve(NULL, 0, &number_, 1, &rate));
+  EXPECT(bad, kvc_manager_curve_info(NULL, 0, &curve_info));
   EXPECT(bad, kvc_manager_list_pins(NULL, &id_, 1, &count_));
   EXPECT(bad, kvc_manager_list_namespaces(NULL, &id_, 1, &count_));
   EXPECT(bad, kvc_manager_list_prefixes(NULL, &cursor_, &number_, NULL));

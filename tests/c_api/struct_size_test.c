@@ -181,6 +181,36 @@ static kvc_status get_estimate(kvc_manager* m, void* object) {
   return kvc_estimate_memory(&query, object);
 }
 
+static kvc_workload* workload_;
+static kvc_sizer* sizer_;
+static kvc_status open_curve(kvc_manager* m, void* object) { return kvc_manager_open_curve(m, 0, object); }
+static void close_curve(kvc_manager* m) { OK(kvc_manager_close_curve(m, 0)); }
+static kvc_status make_workload(kvc_manager* m, void* object) {
+  (void)m;
+  return kvc_workload_create(object, &workload_);
+}
+static void end_workload(kvc_manager* m) {
+  (void)m;
+  kvc_workload_destroy(workload_);
+}
+static kvc_status make_sizer(kvc_manager* m, void* object) {
+  (void)m;
+  return kvc_sizer_create(object, &sizer_);
+}
+static void end_sizer(kvc_manager* m) {
+  (void)m;
+  kvc_sizer_destroy(sizer_);
+}
+static kvc_status get_curve(kvc_manager* m, void* object) { return kvc_manager_curve_info(m, 0, object); }
+static kvc_status get_workload(kvc_manager* m, void* object) {
+  (void)m;
+  return kvc_workload_read(workload_, object);
+}
+static kvc_status get_decision(kvc_manager* m, void* object) {
+  (void)m;
+  return kvc_sizer_read_log(sizer_, 0, object);
+}
+
 static void* take(void* user_data, size_t size, size_t alignment) {
   (void)user_data;
   return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
@@ -243,6 +273,12 @@ int main(void) {
   const kvc_memory_query query = {.struct_size = sizeof query, .model = &model, .tokens = 100};
   check_input("kvc_model", m, &model, sizeof model, estimate_of_model, nothing);
   check_input("kvc_memory_query", m, &query, sizeof query, estimate, nothing);
+  const kvc_curve_config curve = {.struct_size = sizeof curve, .sample_rate = 1, .max_blocks = 10};
+  const kvc_workload_config workload = {.struct_size = sizeof workload, .window = 2};
+  const kvc_sizer_config sizer = {.struct_size = sizeof sizer, .window = 2, .log_capacity = 2};
+  check_input("kvc_curve_config", m, &curve, sizeof curve, open_curve, close_curve);
+  check_input("kvc_workload_config", m, &workload, sizeof workload, make_workload, end_workload);
+  check_input("kvc_sizer_config", m, &sizer, sizeof sizer, make_sizer, end_sizer);
   check_arrays(m);
 
   check_output("kvc_properties", m, sizeof(kvc_properties), get_properties);
@@ -254,6 +290,15 @@ int main(void) {
   check_output("kvc_model", m, sizeof(kvc_model), get_model);
   check_output("kvc_model found", m, sizeof(kvc_model), find_model);
   check_output("kvc_memory_estimate", m, sizeof(kvc_memory_estimate), get_estimate);
+  OK(kvc_manager_open_curve(m, 0, &curve));
+  check_output("kvc_curve_info", m, sizeof(kvc_curve_info), get_curve);
+  OK(kvc_workload_create(&workload, &workload_));
+  check_output("kvc_workload_info", m, sizeof(kvc_workload_info), get_workload);
+  kvc_workload_destroy(workload_);
+  OK(kvc_sizer_create(&sizer, &sizer_));
+  OK(kvc_sizer_decide(sizer_, 1, 5, NULL));
+  check_output("kvc_sizing_decision", m, sizeof(kvc_sizing_decision), get_decision);
+  kvc_sizer_destroy(sizer_);
   end_manager(m);
   return 0;
 }

@@ -85,7 +85,7 @@ class BadInput(command.CommandTest):
         code, out, err = command.run("replay", "--help")
         self.assertEqual((code, err), (0, ""))
         for option in ("--requests", "--block-size", "--num-blocks", "--concurrency", "--commit-late",
-                       "--json", "--verify", "--generate", "--seed", "--policy", "--policy-weight", "--optimal", "--hints"):
+                       "--json", "--verify", "--generate", "--seed", "--policy", "--policy-weight", "--optimal", "--hints", "--curve"):
             self.assertIn(option, out)
 
 

@@ -144,6 +144,24 @@ class Replay(unittest.TestCase):
         without_eviction = self.replay("--optimal", "--num-blocks", 400_000, "--concurrency", 1)
         self.assertAlmostEqual(without_eviction["optimal_hit_rate"], without_eviction["hit_rate"])
 
+    def test_a_curve_says_what_other_sizes_hit(self):
+        def block_hit_rate(report):
+            return report["block_hits"] / report["block_queries"]
+
+        self.assertNotIn("curve", self.replay())
+        options = ("--block-size", 512, "--concurrency", 1)
+        curve = self.replay(*options, "--num-blocks", 800, "--curve", 1)["curve"]
+        self.assertEqual(curve["sample_rate"], 1)
+        self.assertEqual(sorted(curve["hit_rates"]), curve["hit_rates"])
+        self.assertEqual((curve["num_blocks"][0], curve["num_blocks"][8], curve["num_blocks"][14]), (50, 800, 6400))
+        for num_blocks, hit_rate in list(zip(curve["num_blocks"], curve["hit_rates"]))[6:13:2]:
+            report = self.replay(*options, "--num-blocks", num_blocks)
+            self.assertEqual(report["rejected"], 0)
+            self.assertAlmostEqual(hit_rate, block_hit_rate(report), delta=0.005)  # a block more or less
+        with_curve = counts(self.replay(*options, "--num-blocks", 800, "--curve", 0.1))
+        with_curve.pop("curve")
+        self.assertEqual(with_curve, counts(self.replay(*options, "--num-blocks", 800)))
+
     def test_preemption_loses_and_doubles_no_token(self):
         num_blocks = 3000
         fitting = [r for r in self.requests

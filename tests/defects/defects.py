@@ -5,6 +5,14 @@ Each right text stands exactly once in its file; seed_defects.py says so when th
 """
 
 DEFECTS = [
+    ("a sample is counted as if it were all blocks", "src/sizing/curve.cc",
+     "static_cast<double>(above(entry.slot)) / rate_ + 1.5", "static_cast<double>(above(entry.slot)) + 1.5"),
+    ("what a request publishes behind its prompt is not in the curve", "src/manager/growth.cc",
+     "if (keys == chains && !curves_.empty()) [[unlikely]]", "if (keys == chains && !curves_.empty() && done < first) [[unlikely]]"),
+    ("readmissions are in the curve", "src/manager/lifecycle.cc",
+     "    ++counters_.readmissions;\n  } else {", "    ++counters_.readmissions;\n    if (!curves_.empty()) curves_.admit(request, hit_limit(request), true);\n  } else {"),
+    ("a smaller size does not wait", "src/sizing/sizer.cc",
+     "target < size_ && changed_ &&", "target < size_ && changed_ && target == 0 &&"),
     ("tokens are not compared", "src/prefix/prefix_tree.cc",
      "if (node.parent == parent && node.epoch == epoch && same_tokens(id, tokens) && extra.equals(node.extra))",
      "if (node.parent == parent && node.epoch == epoch && extra.equals(node.extra))"),
@@ -139,4 +147,12 @@ DEFECTS = [
      "    if (is_block(id)) pool_.reshelve(id, shelf_of(node));", "    if (is_block(id)) pool_.reshelve(id, 1);"),
     ("what a reset left stays on its shelf", "src/manager/shelves.cc",
      "if (!pool_.at_end(head) && tree_.stale(tree_[pool_[head].node])) return head;", "static_cast<void>(head);"),
+    ("a rebuild keeps what would leave first", "src/manager/rebuild.cc",
+     "  for (size_t i = line_up(pool, &line); i-- > 0;) {\n", "  const size_t all = line_up(pool, &line);\n  for (size_t i = 0; i < all; ++i) {\n"),
+    ("a rebuild copies from the beginning of each block", "src/manager/rebuild.cc",
+     "static_cast<uint32_t>(from - begin),", "0 * static_cast<uint32_t>(from - begin),"),
+    ("a rebuild loses extra keys", "src/manager/rebuild.cc",
+     "    if (inside && !known) keys_[num_keys_++] = key;", "    if (inside && !known && num_keys_ != 0) keys_[num_keys_++] = key;"),
+    ("a rebuild carries what no hit can reach", "src/manager/rebuild.cc",
+     "const bool yes = !is_node(at) || seen(at).reach == Reach::kYes;", "const bool yes = true;"),
 ]

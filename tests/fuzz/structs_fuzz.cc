@@ -222,6 +222,41 @@ kvc_status rope_rows(Claimed& s) {
   return kvc_rope_apply(s.as<R>());
 }
 
+kvc_status curve_config(Claimed& s, kvc_manager* m) {
+  const kvc_status status = kvc_manager_open_curve(m, 0, s.as<kvc_curve_config>());
+  if (status == KVC_OK) {
+    const uint64_t sizes[2] = {0, 1};
+    double rates[2];
+    FUZZ_REQUIRE(kvc_manager_read_curve(m, 0, sizes, 2, rates) == KVC_OK && rates[0] == 0, kvc_last_error());
+    FUZZ_REQUIRE(kvc_manager_close_curve(m, 0) == KVC_OK, kvc_last_error());
+  }
+  return status;
+}
+
+kvc_status workload_config(Claimed& s) {
+  s.set(&kvc_workload_config::allocator, &kAllocator);
+  kvc_workload* workload = nullptr;
+  const kvc_status status = kvc_workload_create(s.as<kvc_workload_config>(), &workload);
+  double value = 0;
+  for (uint64_t t = 1; status == KVC_OK && t < 5; ++t)
+    FUZZ_REQUIRE(kvc_workload_record(workload, t * t, static_cast<double>(t)) == KVC_OK, kvc_last_error());
+  if (status == KVC_OK)
+    FUZZ_REQUIRE(kvc_workload_predict(workload, 9, &value) == KVC_OK && value - value == 0, "no number");
+  kvc_workload_destroy(workload);
+  return status;
+}
+
+kvc_status sizer_config(Claimed& s) {
+  s.set(&kvc_sizer_config::allocator, &kAllocator);
+  kvc_sizer* sizer = nullptr;
+  const kvc_status status = kvc_sizer_create(s.as<kvc_sizer_config>(), &sizer);
+  for (uint64_t t = 1; status == KVC_OK && t < 5; ++t)
+    FUZZ_REQUIRE(kvc_sizer_decide(sizer, t, 100.0 * static_cast<double>(t), nullptr) == KVC_OK,
+                 kvc_last_error());
+  kvc_sizer_destroy(sizer);
+  return status;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -235,7 +270,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint64_t before = digest(objects.m);
   kvc_status status = KVC_OK;
   kvc_storage* const storage = objects.storages[data[0] >> 6 & 1];
-  switch ((data[0] & 63) % 11) {
+  switch ((data[0] & 63) % 14) {
     case 0:
       status = manager_config(s, objects.m);
       break;
@@ -268,6 +303,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 10:
       status = rope_rows(s);
+      break;
+    case 11:
+      status = curve_config(s, objects.m);
+      break;
+    case 12:
+      status = workload_config(s);
+      break;
+    case 13:
+      status = sizer_config(s);
       break;
   }
   FUZZ_REQUIRE(status >= KVC_OK && status < KVC_ERROR_CORRUPT, kvc_last_error());

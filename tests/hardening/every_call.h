@@ -61,6 +61,7 @@ void add_manager_calls(std::vector<Call>& calls);
 void add_prefix_calls(std::vector<Call>& calls);
 void add_retention_calls(std::vector<Call>& calls);
 void add_storage_calls(std::vector<Call>& calls);
+void add_sizing_calls(std::vector<Call>& calls);
 void add_other_calls(std::vector<Call>& calls);
 
 // What a function says by its status; one that has none cannot fail.

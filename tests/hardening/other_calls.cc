@@ -56,6 +56,7 @@ const std::vector<Call>& every_call() {
     add_prefix_calls(calls);
     add_retention_calls(calls);
     add_storage_calls(calls);
+    add_sizing_calls(calls);
     return calls;
   }();
   return table;

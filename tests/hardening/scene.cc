@@ -32,6 +32,9 @@ Scene::Scene(size_t prompt, const Scene* shared, size_t lane)
     : n(prompt), shares_(shared != nullptr), lane_(lane) {
   make_inputs();
   make_storage_inputs();
+  require(kvc_workload_create(&workload_config, &workload), "a workload");
+  require(kvc_sizer_create(&sizer_config, &sizer), "a sizer");
+  require(kvc_sizer_decide(sizer, ++now, 20, &decision), "a decision");
   if (shared != nullptr) {
     m = shared->m, storage = shared->storage, channels = shared->channels, stream = shared->stream;
     event = shared->event;
@@ -51,6 +54,8 @@ Scene::Scene(size_t prompt, const Scene* shared, size_t lane)
 
 Scene::~Scene() {
   clean();
+  kvc_sizer_destroy(sizer);
+  kvc_workload_destroy(workload);
   if (shares_) return;
   kvc_stream_event_destroy(event);
   kvc_stream_destroy(stream);
@@ -62,7 +67,9 @@ Scene::~Scene() {
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
             request_info, probe_info, device_info, update, backend_info, storage_info, key_metrics,
-            value_metrics, attention_info, estimate, found, rebuild);
+            value_metrics, attention_info, estimate, found, rebuild, curve_config, workload_config,
+            sizer_config, curve_info, workload_info, decision);
+  curve_config.sample_rate = 1, curve_config.max_blocks = 300;
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);
@@ -151,6 +158,7 @@ void Scene::clean() {
       if (step->admitted[i] != 0) kvc_manager_free_request(m, step->admitted[i]);
     kvc_step_destroy(step);
   }
+  if (curve) kvc_manager_close_curve(m, 0);
   if (ns != 0) kvc_manager_close_namespace(m, ns);
   if (tensor != nullptr) {
     auto* made = static_cast<DlManagedTensor*>(tensor);
@@ -164,11 +172,13 @@ void Scene::clean() {
   kvc_storage_destroy(made_storage);
   kvc_stream_destroy(made_stream);
   kvc_stream_event_destroy(made_event);
+  kvc_workload_destroy(made_workload);
+  kvc_sizer_destroy(made_sizer);
   held.clear();
   request = child = pin = ns = number = cursor = step_id = 0;
   count = 0, tensor = made_memory = handle = nullptr, registered = false, step = nullptr;
   made_manager = rebuilt_manager = nullptr, made_storage = nullptr, made_stream = nullptr,
-  made_event = nullptr;
+  made_event = nullptr, made_workload = nullptr, made_sizer = nullptr, curve = false;
 }
 
 uint64_t Scene::digest() {
@@ -188,7 +198,8 @@ std::vector<uint64_t> Scene::outputs() const {
   std::vector<uint64_t> made = {request, child, pin, ns, number, cursor, count};
   for (const void* object :
        {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(rebuilt_manager),
-        static_cast<void*>(made_storage), static_cast<void*>(made_stream), static_cast<void*>(made_event)})
+        static_cast<void*>(made_storage), static_cast<void*>(made_stream), static_cast<void*>(made_event),
+        static_cast<void*>(made_workload), static_cast<void*>(made_sizer)})
     made.push_back(reinterpret_cast<uintptr_t>(object));
   return made;
 }

@@ -69,6 +69,10 @@ class Scene {
   kvc_memory_query query = {};
   kvc_rope_rows rope = {};
   kvc_table_update update = {};
+  kvc_curve_config curve_config = {};
+  kvc_workload_config workload_config = {};
+  kvc_sizer_config sizer_config = {};
+  const uint64_t sizes[3] = {1, 20, 300};
 
   // Results.
   uint64_t request = 0, child = 0, pin = 0, ns = 0, number = 0, cursor = 0, step_id = 0;
@@ -90,6 +94,14 @@ class Scene {
   kvc_stream* made_stream = nullptr;
   kvc_stream_event* made_event = nullptr;
   kvc_step* step = nullptr;
+  bool curve = false;  // clean() closes it
+  kvc_workload *workload = nullptr, *made_workload = nullptr;
+  kvc_sizer *sizer = nullptr, *made_sizer = nullptr;
+  uint64_t now = 0;
+  double rates[3] = {}, forecast = 0;
+  kvc_curve_info curve_info = {};
+  kvc_workload_info workload_info = {};
+  kvc_sizing_decision decision = {};
   std::vector<int32_t> row, held, depths;
   char names[4096] = {};
   std::vector<int64_t> slots;

@@ -386,6 +386,27 @@ TEST_F(RebuildTest, UsesAreCarried) {
   EXPECT_EQ(kvc_manager_check(made_), KVC_OK) << last_error();
 }
 
+TEST_F(RebuildTest, HintsAndTheTimeAreCarried) {
+  kvc_manager_destroy(std::exchange(m_, nullptr));
+  config_.flags = KVC_MANAGER_HINTS;
+  ASSERT_EQ(kvc_manager_create(&config_, &m_), KVC_OK);
+  ASSERT_EQ(kvc_manager_set_time(m_, 100), KVC_OK);
+  uint64_t id = compute({1, 2, 3, 4, 5, 6, 7, 8});
+  ASSERT_EQ(kvc_manager_set_priority(m_, id, 0, 8, 90, 200), KVC_OK);
+  free(id);
+  id = compute({1, 1, 1, 1, 1, 1, 1, 1});
+  free(id);
+  config_.block_size = 8;
+  kvc_token_copy copies[8];
+  work_.copies = copies, work_.copy_capacity = 8;
+  ASSERT_EQ(rebuild(config_), KVC_OK);
+  EXPECT_EQ(kvc_manager_check(made_), KVC_OK) << last_error();
+  EXPECT_EQ(kvc_manager_set_time(made_, 99), KVC_ERROR_INVALID_ARGUMENT) << "the time goes on";
+  size_t evicted = 0;
+  ASSERT_EQ(kvc_manager_evict_blocks(made_, 0, 1, &evicted), KVC_OK);
+  EXPECT_EQ(cached(made_, {1, 2, 3, 4, 5, 6, 7, 8}), 8u) << "the higher priority stays";
+}
+
 TEST_F(RebuildTest, AFailingAllocationLeavesNothingBehind) {
   const auto tokens = tokens_from(1, 40);
   const kvc_extra_key keys[] = {key_over(2, 3), key_over(9, 20, 2)};

@@ -25,6 +25,53 @@ static void print_blocks(size_t count) {
 }
 
 static int64_t policy[3], hints;
+static kvc_workload* workload;
+static kvc_sizer* sizer;
+
+static kvc_status print_rates(size_t count) {
+  uint64_t sizes[kNames];
+  double rates[kNames];
+  for (size_t i = 1; i < count; ++i) sizes[i - 1] = (uint64_t)a[i];
+  const kvc_status status = kvc_manager_read_curve(m, namespaces[a[0]], sizes, count - 1, rates);
+  for (size_t i = 1; status == KVC_OK && i < count; ++i)
+    printf("%s %d", i == 1 ? " 0" : "", (int)(rates[i - 1] * 1e6));
+  return status;
+}
+
+static kvc_status make_sizer(void) {
+  const kvc_sizer_config config = {.struct_size = sizeof config,
+                                   .mode = (uint32_t)a[0],
+                                   .num_blocks = (uint64_t)a[1],
+                                   .max_blocks = (uint64_t)a[2],
+                                   .hysteresis = (double)a[3] / 100,
+                                   .cooldown_ns = (uint64_t)a[4]};
+  kvc_sizer_destroy(sizer);
+  sizer = NULL;
+  return kvc_sizer_create(&config, &sizer);
+}
+
+static kvc_status print_decision(int logged) {
+  kvc_sizing_decision d = {.struct_size = sizeof d};
+  const kvc_status status = logged ? kvc_sizer_read_log(sizer, (uint64_t)a[0], &d)
+                                   : kvc_sizer_decide(sizer, (uint64_t)a[0], (double)a[1], &d);
+  if (status == KVC_OK) {
+    printf(" 0 %" PRIu64 " %u %u %u %" PRIu64 " %" PRIu64, d.number, d.action, d.reason, d.basis,
+           d.from_blocks, d.to_blocks);
+  }
+  return status;
+}
+
+static kvc_status print_workload(void) {
+  kvc_workload_info info = {.struct_size = sizeof info};
+  double value = 0;
+  kvc_status status = kvc_workload_read(workload, &info);
+  if (status == KVC_OK) status = kvc_workload_predict(workload, (uint64_t)a[0], &value);
+  if (status == KVC_OK) {
+    printf(" 0 %" PRIu64 " %d %d %d %d", info.num_observations, (int)(info.average * 1e3 + 0.5),
+           (int)(info.level * 1e3 + 0.5), (int)(info.variance * 1e3 + 0.5), (int)(value * 1e3 + 0.5));
+  }
+  return status;
+}
 
 static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t num_groups) {
   const kvc_manager_config config = {.struct_size = sizeof config,
@@ -241,6 +288,21 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     return kvc_manager_open_namespace(m, &config, &namespaces[a[0]]);
   }
   if (IS("close")) return kvc_manager_close_namespace(m, namespaces[a[0]]);
+  if (IS("curve")) {
+    const kvc_curve_config config = {
+        .struct_size = sizeof config, .sample_rate = (double)a[1] / 100, .max_blocks = (uint64_t)a[2]};
+    return kvc_manager_open_curve(m, namespaces[a[0]], &config);
+  }
+  if (IS("uncurve")) return kvc_manager_close_curve(m, namespaces[a[0]]);
+  if (IS("sizer")) return make_sizer();
+  if (IS("workload")) {
+    const kvc_workload_config config = {
+        .struct_size = sizeof config, .half_life_ns = (uint64_t)a[0], .window = (uint32_t)a[1]};
+    kvc_workload_destroy(workload);
+    workload = NULL;
+    return kvc_workload_create(&config, &workload);
+  }
+  if (IS("observe")) return kvc_workload_record(workload, (uint64_t)a[0], (double)a[1]);
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
@@ -284,6 +346,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   *printed = 1;
   if (IS("table")) return print_table();
   if (IS("events")) return print_events();
+  if (IS("rates")) return print_rates(count);
+  if (IS("decide") || IS("decided")) return print_decision(IS("decided"));
+  if (IS("forecast")) return print_workload();
   if (IS("stats")) return print_stats();
   if (IS("rebuild")) return rebuild();
   if (IS("slots")) {
@@ -352,5 +417,7 @@ int main(int argc, char** argv) {
   if (kvc_manager_check(m) != KVC_OK) return fprintf(stderr, "%s\n", kvc_last_error()), 1;
   kvc_step_destroy(step);
   kvc_manager_destroy(m);
+  kvc_sizer_destroy(sizer);
+  kvc_workload_destroy(workload);
   return 0;
 }

@@ -224,6 +224,44 @@ class Runner {
     return "";
   }
 
+  std::string open_curve(const Numbers& a) {
+    auto config = kvc::make<kvc_curve_config>();
+    config.sample_rate = double(a[1]) / 100, config.max_blocks = static_cast<uint64_t>(a[2]);
+    m_->open_curve(namespaces_[a[0]], config);
+    return "";
+  }
+  std::string rates(const Numbers& a) {
+    const std::vector<uint64_t> sizes(a.begin() + 1, a.end());
+    std::vector<double> rates(sizes.size());
+    m_->hit_rates(sizes, rates, namespaces_[a[0]]);
+    std::string text;
+    for (const double rate : rates) text += " " + std::to_string(static_cast<int>(rate * 1e6));
+    return text;
+  }
+  std::string make_sizer(const Numbers& a) {
+    auto config = kvc::make<kvc_sizer_config>();
+    config.mode = static_cast<uint32_t>(a[0]), config.num_blocks = static_cast<uint64_t>(a[1]);
+    config.max_blocks = static_cast<uint64_t>(a[2]), config.hysteresis = double(a[3]) / 100;
+    config.cooldown_ns = static_cast<uint64_t>(a[4]);
+    sizer_ = std::make_unique<kvc::Sizer>(config);
+    return "";
+  }
+  static std::string decision(const kvc_sizing_decision& d) {
+    return join(Numbers{static_cast<int64_t>(d.number), d.action, d.reason, d.basis,
+                        static_cast<int64_t>(d.from_blocks), static_cast<int64_t>(d.to_blocks)});
+  }
+  std::string make_workload(const Numbers& a) {
+    auto config = kvc::make<kvc_workload_config>();
+    config.half_life_ns = static_cast<uint64_t>(a[0]), config.window = static_cast<uint32_t>(a[1]);
+    workload_ = std::make_unique<kvc::Workload>(config);
+    return "";
+  }
+  std::string forecast(const Numbers& a) {
+    const kvc_workload_info info = workload_->read();
+    const auto whole = [](double value) { return static_cast<int64_t>(value * 1e3 + 0.5); };
+    return join(Numbers{static_cast<int64_t>(info.num_observations), whole(info.average), whole(info.level),
+                        whole(info.variance), whole(workload_->predict(static_cast<uint64_t>(a[0])))});
+  }
   static std::string name(int64_t number) { return "p" + std::to_string(number); }
   std::string acquire(const Numbers& a) {
     const auto tokens = sequence(a[2], a[3]);
@@ -283,6 +321,22 @@ class Runner {
       {"open", [this](const Numbers& a) { return open(a); }},
       {"close",
        [this](const Numbers& a) { return done(kvc_manager_close_namespace(c(), namespaces_[a[0]])); }},
+      {"curve", [this](const Numbers& a) { return open_curve(a); }},
+      {"uncurve", [this](const Numbers& a) { return m_->close_curve(namespaces_[a[0]]), ""; }},
+      {"rates", [this](const Numbers& a) { return rates(a); }},
+      {"sizer", [this](const Numbers& a) { return make_sizer(a); }},
+      {"decide",
+       [this](const Numbers& a) {
+         return decision(sizer_->decide(static_cast<uint64_t>(a[0]), static_cast<double>(a[1])));
+       }},
+      {"decided",
+       [this](const Numbers& a) { return decision(sizer_->read_log(static_cast<uint64_t>(a[0]))); }},
+      {"workload", [this](const Numbers& a) { return make_workload(a); }},
+      {"observe",
+       [this](const Numbers& a) {
+         return workload_->record(static_cast<uint64_t>(a[0]), static_cast<double>(a[1])), "";
+       }},
+      {"forecast", [this](const Numbers& a) { return forecast(a); }},
       {"reset", [this](const Numbers& a) { return m_->reset(namespaces_[a[0]]), ""; }},
       {"allocate", [this](const Numbers& a) { return create(a, true); }},
       {"create", [this](const Numbers& a) { return create(a, false); }},
@@ -344,6 +398,8 @@ class Runner {
 
   std::unique_ptr<kvc::Manager> m_;
   std::unique_ptr<kvc::Step> step_;
+  std::unique_ptr<kvc::Workload> workload_;
+  std::unique_ptr<kvc::Sizer> sizer_;
   std::map<int64_t, uint64_t> requests_, namespaces_, pins_;
   uint64_t cursor_ = 0;
 };

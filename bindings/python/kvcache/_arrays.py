@@ -83,7 +83,7 @@ _MEMORY = Rule((), ("*bytes",))
 TABLE = {
     "requests": Rule(_COUNTS, ("requests",)), "block_tables.out": Rule(("int32",), ("requests", "entries")),
     "block_table.out": Rule(("int32",), ("entries",)),
-    "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
+    "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "copy_tokens.copies": Rule(("int32",), ("copies", "6")), "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
     "k": _KEYS, "v": _KEYS._replace(dims=("layers?", "tokens", "num_heads", "v_head_dim")),
     "rope_table": _ROPE_TABLE, "rope_rows": _TABLE_ROWS, "bounds": _BOUNDS, "key_bounds.out": _BOUNDS,
     "q": Rule(_FLOATS, ("queries", "q_heads", "head_dim"), apart=True), "attend.out": Rule(_FLOATS, ("queries", "q_heads", "v_head_dim"), apart=True),
@@ -94,7 +94,7 @@ TABLE = {
     "plan": Rule(("uint8",), ("*plan",)), "workspace": Rule(("uint8",), ("*workspace",)),
     "outs": Rule(_FLOATS, ("partials", "*rows", "v_dim")), "lses": Rule(("float32",), ("partials", "*rows")),
     "parents": Rule(("int32",), ("nodes",)),
-    "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True),
+    "factors": Rule(("float64",), ("pairs",), True), "frequencies": Rule(("float64",), ("pairs",), True), "num_blocks": Rule(_COUNTS, ("sizes",)),
     "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim"), apart=True),
     "table": _ROPE_TABLE, "rows": _TABLE_ROWS,
     "values": Rule(("float32",), ("rows", "dim")), "codes": Rule(("uint8",), ("rows", "row_bytes")), "scales": Rule(("float32",), ("*scales",)),

@@ -34,6 +34,21 @@ KVC_MODEL_ROPE_EXACT_RAMP: int
 KVC_ROPE_ROWS_INTERLEAVED: int
 KVC_MODEL_MAX_LAYERS: int
 KVC_MODEL_MAX_REGISTERED: int
+KVC_MAX_CURVES: int
+KVC_MAX_OBSERVATIONS: int
+KVC_SIZING_REACTIVE: int
+KVC_SIZING_PREDICTIVE: int
+KVC_SIZING_HYBRID: int
+KVC_SIZING_KEEP: int
+KVC_SIZING_GROW: int
+KVC_SIZING_SHRINK: int
+KVC_SIZING_BY_LAST: int
+KVC_SIZING_BY_FORECAST: int
+KVC_SIZING_BY_LEVEL: int
+KVC_SIZING_NEED: int
+KVC_SIZING_HYSTERESIS: int
+KVC_SIZING_COOLDOWN: int
+KVC_SIZING_LIMIT: int
 KVC_LAYOUT_LBHNC: int
 KVC_LAYOUT_LBNHC: int
 KVC_LAYOUT_BLHNC: int
@@ -142,11 +157,15 @@ KVC_STEP_ADMIT_NAMESPACES: int
 
 class kvc_manager: ...
 
+class kvc_sizer: ...
+
 class kvc_storage: ...
 
 class kvc_stream: ...
 
 class kvc_stream_event: ...
+
+class kvc_workload: ...
 
 class kvc_pool_config:
     num_blocks: int
@@ -489,6 +508,70 @@ class kvc_memory_estimate:
     pool_blocks: int
     window_pool_blocks: int
 
+class kvc_curve_config:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+
+class kvc_curve_info:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+    queries: float
+    sampled: float
+    num_samples: int
+    bytes: int
+
+class kvc_workload_config:
+    half_life_ns: int
+    window: int
+
+class kvc_workload_info:
+    num_observations: int
+    last_ns: int
+    last: float
+    average: float
+    level: float
+    trend: float
+    mean: float
+    variance: float
+    peak: float
+    rate: float
+    burstiness: float
+    dispersion: float
+
+class kvc_sizer_config:
+    min_blocks: int
+    max_blocks: int
+    num_blocks: int
+    lead_time_ns: int
+    cooldown_ns: int
+    half_life_ns: int
+    headroom: float
+    hysteresis: float
+    burst_threshold: float
+    mode: int
+    window: int
+    log_capacity: int
+
+class kvc_sizing_decision:
+    number: int
+    now_ns: int
+    from_blocks: int
+    to_blocks: int
+    action: int
+    reason: int
+    basis: int
+    mode: int
+    needed: float
+    level: float
+    trend: float
+    forecast: float
+    variation: float
+    wanted: float
+
 class kvc_selection:
     first_layer: int
     num_layers: int
@@ -544,11 +627,23 @@ def kvc_model_register(model: kvc_model) -> None: ...
 def kvc_model_from_config(json: _Array, model: kvc_model) -> None: ...
 def kvc_model_rope(model: kvc_model, layer: int, length: int, factors: _Array, frequencies: _Array, attention_factor: _Array) -> None: ...
 def kvc_rope_table(frequencies: _Array, attention_factor: float, positions: _Array, table: _Array) -> None: ...
+def kvc_storage_copy_tokens(source: kvc_storage, destination: kvc_storage, copies: _Array) -> None: ...
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...
 def kvc_manager_end_session(m: kvc_manager, request: int, shared_tokens: int) -> None: ...
 def kvc_manager_acquire_prompt(m: kvc_manager, name: str, tokens: _Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
 def kvc_manager_unregister_prompt(m: kvc_manager, name: str) -> None: ...
+def kvc_manager_open_curve(m: kvc_manager, namespace_id: int, config: kvc_curve_config) -> None: ...
+def kvc_manager_close_curve(m: kvc_manager, namespace_id: int) -> None: ...
+def kvc_manager_read_curve(m: kvc_manager, namespace_id: int, num_blocks: _Array, hit_rates: _Array) -> None: ...
+def kvc_manager_curve_info(m: kvc_manager, namespace_id: int, info: kvc_curve_info) -> None: ...
+def kvc_workload_create(config: kvc_workload_config) -> kvc_workload: ...
+def kvc_workload_record(workload: kvc_workload, now_ns: int, value: float) -> None: ...
+def kvc_workload_read(workload: kvc_workload, info: kvc_workload_info) -> None: ...
+def kvc_workload_predict(workload: kvc_workload, horizon_ns: int, value: _Array) -> None: ...
+def kvc_sizer_create(config: kvc_sizer_config) -> kvc_sizer: ...
+def kvc_sizer_decide(sizer: kvc_sizer, now_ns: int, needed_blocks: float, decision: kvc_sizing_decision) -> None: ...
+def kvc_sizer_read_log(sizer: kvc_sizer, number: int, decision: kvc_sizing_decision) -> None: ...
 def kvc_storage_create(config: kvc_storage_config) -> kvc_storage: ...
 def kvc_storage_properties(s: kvc_storage, info: kvc_storage_info) -> None: ...
 def kvc_storage_size(config: kvc_storage_config) -> tuple[int, int]: ...
@@ -615,6 +710,7 @@ def kvc_manager_publish_blocks(m: kvc_manager, namespace_id: int, tokens: _Array
 def kvc_manager_export_tables(m: kvc_manager, requests: _Array, group: int, fill_id: int, tables: _Array) -> None: ...
 def kvc_manager_export_slots(m: kvc_manager, request: int, group: int, first_token: int, slots: _Array) -> None: ...
 def kvc_manager_take_pending(m: kvc_manager, copies: _Array, zero_blocks: _Array) -> tuple[int, int]: ...
+def kvc_manager_rebuild(m: kvc_manager, config: kvc_manager_config, copies: _Array, pairs: _Array) -> tuple[kvc_manager, int, int]: ...
 def kvc_manager_poll_events(m: kvc_manager, cursor: int, events: _Array, tokens: _Array) -> tuple[int, int]: ...
 def kvc_manager_list_prefixes(m: kvc_manager, cursor: int, events: _Array, tokens: _Array) -> tuple[int, int, int]: ...
 def kvc_manager_step(m: kvc_manager, step: kvc_step, namespaces: _Array, configs: Optional[kvc_request_config], keys: _Array, key_offsets: _Array) -> Optional[tuple[str, int, int, int, int, int]]: ...

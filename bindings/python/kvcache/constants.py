@@ -160,6 +160,42 @@ class StorageFlags(IntFlag):
     HADAMARD = _native.KVC_STORAGE_HADAMARD
 
 
+class SizingMode(IntEnum):
+    """Which number a Sizer stands on: Sizer(mode=...). REACTIVE, PREDICTIVE, HYBRID."""
+
+    REACTIVE = _native.KVC_SIZING_REACTIVE
+    PREDICTIVE = _native.KVC_SIZING_PREDICTIVE
+    HYBRID = _native.KVC_SIZING_HYBRID
+
+
+class SizingAction(IntEnum):
+    """What a decision does with the size. KEEP, GROW, SHRINK."""
+
+    KEEP = _native.KVC_SIZING_KEEP
+    GROW = _native.KVC_SIZING_GROW
+    SHRINK = _native.KVC_SIZING_SHRINK
+
+
+class SizingBasis(IntEnum):
+    """The number that a decision took: the LAST need, the FORECAST, or the LEVEL."""
+
+    LAST = _native.KVC_SIZING_BY_LAST
+    FORECAST = _native.KVC_SIZING_BY_FORECAST
+    LEVEL = _native.KVC_SIZING_BY_LEVEL
+
+
+class SizingReason(IntEnum):
+    """Why a decision is what it is.
+
+    NEED: the size follows the need. HYSTERESIS: kept, the change is too small. COOLDOWN: kept, the last change is too recent for a smaller size.
+    LIMIT: min_blocks or max_blocks decided."""
+
+    NEED = _native.KVC_SIZING_NEED
+    HYSTERESIS = _native.KVC_SIZING_HYSTERESIS
+    COOLDOWN = _native.KVC_SIZING_COOLDOWN
+    LIMIT = _native.KVC_SIZING_LIMIT
+
+
 class DType(IntEnum):
     """Element types of arrays, views and stored keys and values.
 

@@ -93,7 +93,7 @@ _ENUMERATIONS = {"LAYOUT": "Layout", "MEMORY": "MemoryKind", "PLANE": "Plane", "
                  "STORAGE": "StorageFlags"}
 _CALLS = {"kvc_manager_step": "Step.run()", "kvc_model_from_config": "Model.from_config()", "kvc_model_get": "models()",
           "kvc_model_rope": "rope_frequencies()",
-          "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_storage_create": "Storage()", "kvc_stream_create": "Stream()",
+          "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_sizer_create": "Sizer()", "kvc_workload_create": "Workload()", "kvc_storage_create": "Storage()", "kvc_stream_create": "Stream()",
           "kvc_supports": "supports()"}
 # Fields of C that are no parameters here: what a text says instead.
 _FIELDS = [(re.compile(text), instead) for text, instead in (

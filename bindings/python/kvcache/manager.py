@@ -11,12 +11,12 @@ import collections
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
-from ._arrays import at_least_0, np, take, whole
+from ._arrays import as_bytes, at_least_0, np, take, whole
 from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .models import Memory
-from .records import BlockInfo, PoolInfo, ProbeInfo, Properties, Stats
+from .records import BlockInfo, CurveInfo, PoolInfo, ProbeInfo, Properties, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Manager:
         UnsupportedError for groups with a window."""
         made: Manager = object.__new__(Manager)
         found: list[Any] = []
-        made._create = lambda config: self._rebuild(config, found)  # type: ignore[method-assign]
+        made._create = lambda config: self._rebuild(config, found)
         made.__init__(num_blocks, block_size, **options)  # type: ignore[misc]
         del made._create
         copies, pairs = found
@@ -364,6 +364,39 @@ class Manager:
         """Evicts up to max_blocks cached blocks in the order of the policy. pool: the index of a pool; -1 = all, pool by pool. Returns
         their number."""
         return _native.kvc_manager_evict_blocks(self._m, pool, max_blocks)
+
+    # ---- miss-ratio curves
+
+    def open_curve(self, namespace: Namespace | int = 0, *, sample_rate: float = 0.0, max_samples: int = 0, max_blocks: int = 0,
+                   half_life: int = 0) -> None:
+        """Starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once.
+
+        namespace: 0 = all together in one cache, DEFAULT_NAMESPACE, or a namespace as if it had the cache alone. sample_rate: share of the blocks
+        to follow, up to 1, which is exact; 0 = what max_samples allows. max_samples: 0 = 16,000; without a limit if sample_rate is set.
+        max_blocks: largest size to ask for; 0 = 8 times the blocks of the manager. half_life: after so many block queries earlier ones count
+        half; 0 = all count alike. Raises BusyError if the namespace has a curve, LimitError after 64 curves, UnsupportedError without a
+        prefix cache."""
+        config = _native.kvc_curve_config()
+        config.sample_rate, config.max_samples, config.max_blocks, config.half_life = sample_rate, max_samples, max_blocks, half_life
+        _native.kvc_manager_open_curve(self._m, namespace_id(namespace), config)
+
+    def close_curve(self, namespace: Namespace | int = 0) -> None:
+        """Ends a curve and frees its memory. Raises NotFoundError if there is none."""
+        _native.kvc_manager_close_curve(self._m, namespace_id(namespace))
+
+    def hit_rates(self, num_blocks: numpy.ndarray | Sequence[int], namespace: Namespace | int = 0) -> numpy.ndarray:
+        """Returns the share of the block queries that caches of these sizes would answer: float64 [sizes]. num_blocks: ascending, uint64.
+        Raises NotFoundError if there is no curve."""
+        sizes = take("num_blocks", num_blocks)
+        rates = np.empty(len(sizes))
+        _native.kvc_manager_read_curve(self._m, namespace_id(namespace), sizes, as_bytes(rates))
+        return rates
+
+    def curve(self, namespace: Namespace | int = 0) -> CurveInfo:
+        """Returns what a curve has seen. Raises NotFoundError if there is none."""
+        struct = _native.kvc_curve_info()
+        _native.kvc_manager_curve_info(self._m, namespace_id(namespace), struct)
+        return CurveInfo.read(struct)
 
     # ---- external holds, for engines with their own block tables
 

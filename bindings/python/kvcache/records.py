@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from . import _native
 from ._docs import described
-from .constants import BlockState
+from .constants import BlockState, SizingAction, SizingBasis, SizingMode, SizingReason
 
 
 @described
@@ -410,3 +410,116 @@ class MemoryEstimate(NamedTuple):
                    filled.window_blocks, filled.sequence_bytes, filled.total_bytes, filled.max_tokens,
                    filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes,
                    filled.budget_bytes, filled.pool_blocks, filled.window_pool_blocks)
+
+
+@described
+class CurveInfo(NamedTuple):
+    """What a miss-ratio curve has seen.
+
+    sample_rate: Share of the blocks that it follows.
+    max_samples: Samples that max_blocks blocks have.
+    max_blocks: Largest size to ask for.
+    half_life: Block queries; 0 = none.
+    queries: Block queries, earlier ones as half_life says.
+    sampled: Those of them whose distance was looked up.
+    num_samples: Blocks that it follows now.
+    bytes: Its memory, from the manager's allocator.
+    """
+
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+    queries: float
+    sampled: float
+    num_samples: int
+    bytes: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_curve_info) -> CurveInfo:
+        """Reads the struct of the native layer."""
+        return cls(filled.sample_rate, filled.max_samples, filled.max_blocks, filled.half_life, filled.queries,
+                   filled.sampled, filled.num_samples, filled.bytes)
+
+
+@described
+class WorkloadInfo(NamedTuple):
+    """What a workload shows; all 0 before the first observation.
+
+    num_observations: So far.
+    last_ns: Time of the last one.
+    last: Its value.
+    average: Exponentially weighted moving average. An observation dt after the last one has the weight a = 1 - 2^(-dt / half_life_ns).
+    level: Level and trend of Holt's double exponential smoothing with the same a, which makes it aware of time: level = a * value + (1 - a) *
+        (level + trend * dt); trend = a * (level - earlier level) / dt + (1 - a) * trend. The second observation sets both.
+    trend: Per second.
+    mean: Over the last `window` observations: mean, variance (divided by their number), largest value.
+    variance: See mean.
+    peak: See mean.
+    rate: Observations per second in the window; 0 with one.
+    burstiness: (s - mean) / (s + mean) with s the standard deviation (Goh and Barabasi, 2008), for values of 0 and more: -1 = constant, 0 = s
+        equals the mean, towards 1 = bursts. 0 if all are 0.
+    dispersion: variance / mean; 0 if the mean is 0.
+    """
+
+    num_observations: int
+    last_ns: int
+    last: float
+    average: float
+    level: float
+    trend: float
+    mean: float
+    variance: float
+    peak: float
+    rate: float
+    burstiness: float
+    dispersion: float
+
+    @classmethod
+    def read(cls, filled: _native.kvc_workload_info) -> WorkloadInfo:
+        """Reads the struct of the native layer."""
+        return cls(filled.num_observations, filled.last_ns, filled.last, filled.average, filled.level, filled.trend,
+                   filled.mean, filled.variance, filled.peak, filled.rate, filled.burstiness, filled.dispersion)
+
+
+@described
+class SizingDecision(NamedTuple):
+    """One decision of a Sizer, with all numbers that it stands on.
+
+    number: 0 for the first of the sizer.
+    now_ns: Its time.
+    from_blocks: Size before.
+    to_blocks: Size from now on.
+    action: SizingAction.
+    reason: SizingReason
+    basis: SizingBasis
+    mode: SizingMode
+    needed: The need that was given.
+    level: As WorkloadInfo.
+    trend: As WorkloadInfo, blocks per second.
+    forecast: At lead_time_ns.
+    variation: Standard deviation / mean of the window; 0 if the mean is 0.
+    wanted: The number of the basis with its headroom, before limits.
+    """
+
+    number: int
+    now_ns: int
+    from_blocks: int
+    to_blocks: int
+    action: SizingAction
+    reason: SizingReason
+    basis: SizingBasis
+    mode: SizingMode
+    needed: float
+    level: float
+    trend: float
+    forecast: float
+    variation: float
+    wanted: float
+
+    @classmethod
+    def read(cls, filled: _native.kvc_sizing_decision) -> SizingDecision:
+        """Reads the struct of the native layer."""
+        return cls(filled.number, filled.now_ns, filled.from_blocks, filled.to_blocks, SizingAction(filled.action),
+                   SizingReason(filled.reason), SizingBasis(filled.basis), SizingMode(filled.mode), filled.needed,
+                   filled.level, filled.trend, filled.forecast, filled.variation, filled.wanted)

@@ -220,7 +220,7 @@ class Storage:
     def copy_tokens(self, source: Storage, copies: Array) -> None:
         """Copies tokens from another storage of the same layers, heads, types and scales, whose block_size may differ, bit by bit, in host
         memory. copies: int32 [n, 6], as Rebuilt.copies. Raises UnsupportedError for memory of a device, tiled and channel keys."""
-        _native.kvc_storage_copy_tokens(source._s, self._s, as_bytes(take("copies", copies)))
+        _native.kvc_storage_copy_tokens(source._s, self._s, as_bytes(take("copy_tokens.copies", copies)))
 
     def swap_out(self, copies: Array, pages: Array, page_bytes: int = 0, *, stream: Optional[Stream] = None) -> None:
         """Copies blocks to pages of host memory. A page holds all layers of a block. copies: int32 [n, 2] of (block, page). Page p begins at

@@ -86,6 +86,37 @@ class Runner:
     def line_close(self, name):
         kvcache.Namespace(self.m, self.namespace(name)).close()
 
+    def line_curve(self, name, percent, blocks):
+        self.m.open_curve(self.namespace(name), sample_rate=percent / 100, max_blocks=blocks)
+
+    def line_uncurve(self, name):
+        self.m.close_curve(self.namespace(name))
+
+    def line_rates(self, name, *sizes):
+        return [int(rate * 1e6) for rate in self.m.hit_rates(sizes, self.namespace(name))]
+
+    def line_sizer(self, mode, first, most, hysteresis, cooldown):
+        self.sizer = kvcache.Sizer(kvcache.SizingMode(mode).name.lower(), num_blocks=first, max_blocks=most, hysteresis=hysteresis / 100,
+                                   cooldown_ns=cooldown)
+
+    def line_decide(self, now, needed):
+        d = self.sizer.decide(now, needed)
+        return [d.number, int(d.action), int(d.reason), int(d.basis), d.from_blocks, d.to_blocks]
+
+    def line_decided(self, number):
+        d = self.sizer.read_log(number)
+        return [d.number, int(d.action), int(d.reason), int(d.basis), d.from_blocks, d.to_blocks]
+
+    def line_workload(self, half_life, window):
+        self.workload = kvcache.Workload(half_life_ns=half_life, window=window)
+
+    def line_observe(self, now, value):
+        self.workload.record(now, value)
+
+    def line_forecast(self, horizon):
+        info = self.workload.info
+        return [info.num_observations, *(int(value * 1e3 + 0.5) for value in (info.average, info.level, info.variance, self.workload.predict(horizon)))]
+
     def line_reset(self, name):
         self.m.reset(self.namespace(name))
 

@@ -20,7 +20,8 @@ def test_the_native_layer_has_every_function_and_constant_of_the_headers():
     functions = set(re.findall(r"^KVC_API [^;(]*?(kvc_\w+)\(", header, re.M))
     constants_ = set(re.findall(r"^\s*(KVC_[A-Z0-9_]+) = ", header, re.M)) | set(re.findall(r", (KVC_[A-Z0-9_]+) = \d", header))
     assert len(functions) > 50 and len(constants_) > 80
-    by_owner = {"kvc_manager_destroy", "kvc_step_destroy", "kvc_storage_destroy", "kvc_stream_destroy", "kvc_stream_event_destroy"}
+    by_owner = {"kvc_manager_destroy", "kvc_step_destroy", "kvc_storage_destroy", "kvc_stream_destroy", "kvc_stream_event_destroy",
+                "kvc_workload_destroy", "kvc_sizer_destroy"}
     of_gpus = {f"kvc_device_{name}" for name in ("allocate", "release", "reserve", "map", "register", "unregister",
                                                          "export_memory", "import_memory")}
     of_gpus |= {"kvc_storage_set_attention", "kvc_stream_update_tables"}

@@ -21,6 +21,8 @@ type runner struct {
 	cursor                     uint64
 	policy                     [3]int // Number, weight in percent, history.
 	hints                      bool
+	workload                   *kvcache.Workload
+	sizer                      *kvcache.Sizer
 }
 
 func sequence(first, count int) []int32 {
@@ -135,6 +137,32 @@ func (r *runner) arrive(a []int) (text string, err error) {
 	return text, nil
 }
 
+func (r *runner) rates(a []int) (string, error) {
+	sizes := make([]uint64, len(a)-1)
+	for i := range sizes {
+		sizes[i] = uint64(a[i+1])
+	}
+	rates, err := r.m.HitRates(r.namespace(a[0]), sizes)
+	text := ""
+	for _, rate := range rates {
+		text += fmt.Sprint(" ", int(rate*1e6))
+	}
+	return text, err
+}
+
+func decision(d kvcache.SizingDecision, err error) (string, error) {
+	return list([]uint64{d.Number, uint64(d.Action), uint64(d.Reason), uint64(d.Basis), d.FromBlocks, d.ToBlocks}, err)
+}
+
+func (r *runner) forecast(horizon uint64) (string, error) {
+	info, err := r.workload.Read()
+	if err != nil {
+		return "", err
+	}
+	value, err := r.workload.Predict(horizon)
+	return list([]int{int(info.NumObservations), int(info.Average*1e3 + 0.5), int(info.Level*1e3 + 0.5), int(info.Variance*1e3 + 0.5), int(value*1e3 + 0.5)}, err)
+}
+
 func (r *runner) events() (string, error) {
 	events := make([]kvcache.Event, 64)
 	count, next, err := r.m.Events(r.cursor, events, nil)
@@ -221,6 +249,25 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = keep(r.namespaces, a[0], id, failure)
 	case "close":
 		err = r.m.CloseNamespace(r.namespace(a[0]))
+	case "curve":
+		err = r.m.OpenCurve(r.namespace(a[0]), kvcache.CurveConfig{SampleRate: float64(a[1]) / 100, MaxBlocks: uint64(a[2])})
+	case "uncurve":
+		err = r.m.CloseCurve(r.namespace(a[0]))
+	case "rates":
+		return r.rates(a)
+	case "sizer":
+		r.sizer, err = kvcache.NewSizer(kvcache.SizerConfig{Mode: kvcache.SizingMode(a[0]), NumBlocks: uint64(a[1]), MaxBlocks: uint64(a[2]),
+			Hysteresis: float64(a[3]) / 100, CooldownNs: uint64(a[4])})
+	case "decide":
+		return decision(r.sizer.Decide(uint64(a[0]), float64(a[1])))
+	case "decided":
+		return decision(r.sizer.ReadLog(uint64(a[0])))
+	case "workload":
+		r.workload, err = kvcache.NewWorkload(uint64(a[0]), uint32(a[1]))
+	case "observe":
+		err = r.workload.Record(uint64(a[0]), float64(a[1]))
+	case "forecast":
+		return r.forecast(uint64(a[0]))
 	case "reset":
 		err = r.m.Reset(r.namespace(a[0]))
 	case "allocate":

@@ -2,6 +2,7 @@
 """Calls of functions, of Model and streams, and of what only the integrations use."""
 
 import contextlib
+import math
 
 import numpy as np
 
@@ -24,6 +25,27 @@ def apply_rope(w):
     if before is not None and type(first) is int:
         expected = kvcache.apply_rope(before, *more, first_element=first, interleaved=interleaved)
         need(np.array_equal(given, expected, equal_nan=True), "other rows than of a copy")
+
+
+@call("Workload")
+@call("Workload.record")
+@call("Workload.predict")
+@call("Workload.info")
+def workload(w):
+    made = kvcache.Workload(half_life_ns=w.number(9), window=w.rng.choice((0, 2, 65536, 1, -1, 1 << 40)))
+    made.record(w.number(5), w.rng.choice((0.0, -3.5, 1e15, 1e300, float("nan"), "x", None, w.number(3))))
+    need(math.isfinite(made.predict(w.number(7))), "a forecast")
+    need(made.info.num_observations == 1, "one observation")
+
+
+@call("Sizer")
+@call("Sizer.decide")
+@call("Sizer.read_log")
+def sizer(w):
+    made = kvcache.Sizer(w.rng.choice(("reactive", "predictive", "hybrid", "?", None)), min_blocks=w.number(1), max_blocks=w.rng.choice((0, 9, 1 << 40)),
+                         headroom=w.rng.choice((0.0, 0.5, -1.0, float("nan"))), window=w.rng.choice((0, 2, 1)), log_capacity=w.rng.choice((0, 1, 1 << 31)))
+    decision = made.decide(w.number(5), w.rng.choice((0, 5.0, -1, 1e300, "x", w.number(3))))
+    need(made.read_log(0) == decision, "another decision")
 
 
 @call("build_info")

@@ -82,6 +82,16 @@ def take_pending(w):
     w.m.take_pending()
 
 
+@call("Manager.rebuild")
+def rebuild(w):
+    m = w.rng.choice((w.m, kvcache.Manager(4, 4)))  # the first one mostly has requests
+    made = m.rebuild(w.rng.choice((4, 8, 0, -1)), w.rng.choice((0, 1, 6, 1024, w.number(4))))
+    made.manager.check()
+    for namespace in made.namespaces.values():
+        namespace.close()
+    made.manager.close()
+
+
 @call("Manager.compact")
 def compact(w):
     w.m.compact(w.number(0), w.number(16))
@@ -118,6 +128,24 @@ def pins(w):
 @call("Manager.namespaces")
 def namespaces(w):
     need(0 not in w.m.namespaces(), "the default namespace is listed")
+
+
+@call("Manager.open_curve")
+@call("Manager.close_curve")
+@call("Manager.hit_rates")
+@call("Manager.curve")
+def curve(w):
+    namespace = w.any_namespace()
+    try:
+        w.m.open_curve(namespace, sample_rate=w.rng.choice((0.0, 0.5, 1.0, -1.0, float("nan"), None)), max_samples=w.rng.choice((0, 1, 64, 1 << 40, -1)),
+                       max_blocks=w.rng.choice((0, 1, 64, 1 << 40)), half_life=w.number(9))
+    except kvcache.BusyError:
+        pass
+    rates = w.m.hit_rates(w.array(np.array([0, 1, 1], np.uint64)), namespace)
+    need(rates.tolist() == sorted(rates.tolist()), "a curve that falls")
+    need(w.m.curve(namespace).queries >= 0, "queries")
+    if w.rng.random() < 0.5:
+        w.m.close_curve(namespace)
 
 
 @call("Manager.prefixes")

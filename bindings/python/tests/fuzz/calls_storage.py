@@ -150,6 +150,14 @@ def copy_blocks(w):
     w.storage().copy_blocks(w.array(pairs(w, BLOCKS)), stream=w.any_stream())
 
 
+@call("Storage.copy_tokens")
+def copy_tokens(w):
+    source, other = (kvcache.Storage(4, 1, 1, 8, block_size=size) for size in (8, 4))
+    n = w.rng.randrange(3)
+    copies = np.array([[w.rng.choice((0, 4)) if i == 5 else w.rng.randrange(4) for i in range(6)] for _ in range(n)], np.int32).reshape(n, 6)
+    w.rng.choice((other, other, w.storage())).copy_tokens(source, w.array(copies))
+
+
 def aligned_pages(s):
     memory = np.zeros(8 * s.block_bytes + 16, np.uint8)
     first = -memory.ctypes.data % 16

@@ -235,6 +235,67 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_reset(m, namespace));
   }
 
+  // ---- miss-ratio curves
+
+  /**
+   * How a curve is measured: kvc_curve_config.
+   *
+   * @param sampleRate share of the blocks to follow, up to 1, which is exact; 0 = what maxSamples allows
+   * @param maxSamples 0 = 16,000; without a limit if sampleRate is set
+   * @param maxBlocks largest size to ask for; 0 = 8 times the blocks of the manager
+   * @param halfLife after so many block queries earlier ones count half; 0 = all count alike
+   */
+  public record CurveConfig(double sampleRate, long maxSamples, long maxBlocks, long halfLife) {}
+
+  /** What a curve has seen: kvc_curve_info. */
+  public record CurveInfo(double sampleRate, long maxSamples, long maxBlocks, long halfLife, double queries, double sampled, long numSamples,
+      long bytes) {}
+
+  /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once. Namespace 0: all together. Config null: the defaults. */
+  public void openCurve(long namespace, CurveConfig config) throws KvCacheException {
+    kvc_curve_config c = new kvc_curve_config();
+    try {
+      if (config != null) {
+        c.setSample_rate(config.sampleRate());
+        c.setMax_samples(config.maxSamples());
+        c.setMax_blocks(config.maxBlocks());
+        c.setHalf_life(config.halfLife());
+      }
+      call(m -> Native.kvc_manager_open_curve(m, namespace, c));
+    } finally {
+      c.delete();
+    }
+  }
+
+  /** Ends a curve and frees its memory. */
+  public void closeCurve(long namespace) throws KvCacheException {
+    call(m -> Native.kvc_manager_close_curve(m, namespace));
+  }
+
+  /** Returns the share of the block queries that caches of these sizes would answer. The sizes ascend. */
+  public double[] hitRates(long namespace, long... numBlocks) throws KvCacheException {
+    ByteBuffer sizes = Buffers.bytes(Math.multiplyExact(8, numBlocks.length)), rates = Buffers.bytes(Math.multiplyExact(8, numBlocks.length));
+    sizes.asLongBuffer().put(numBlocks);
+    call(m -> Native.kvc_manager_read_curve(m, namespace, sizes.asLongBuffer(), rates));
+    double[] out = new double[numBlocks.length];
+    rates.asDoubleBuffer().get(out);
+    return out;
+  }
+
+  /** Returns what a curve has seen. */
+  public CurveInfo curve(long namespace) throws KvCacheException {
+    kvc_curve_info i = new kvc_curve_info();
+    try {
+      call(m -> Native.kvc_manager_curve_info(m, namespace, i));
+      return new CurveInfo(i.getSample_rate(), i.getMax_samples(), i.getMax_blocks(), i.getHalf_life(), i.getQueries(), i.getSampled(),
+          i.getNum_samples(), i.getBytes());
+    } finally {
+      i.delete();
+    }
+  }
+
+  // ---- what is cached
+
   /** Returns the tokens of a prompt that would hit now. Changes nothing. */
   public long probe(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     return probeInfo(namespace, tokens, keys).numCached();

@@ -56,6 +56,7 @@ final class FuzzCalls {
     addStorage();
     addStreams();
     addFunctions();
+    addSizing();
     addBuilders();
   }
 
@@ -163,12 +164,25 @@ final class FuzzCalls {
     });
     table.put("Manager.takePending", () -> m().takePending());
     table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
+    table.put("Manager.rebuild", () -> {
+      try (Manager fresh = new Manager(new Config().numBlocks(4).blockSize(4))) {
+        Manager from = h.rarely(2) ? m() : fresh; // which mostly has requests
+        try (Manager made = from.rebuild(new Config().numBlocks(h.oneOf(0, 4, 8, 1L << 40)).blockSize((int) h.oneOf(0, 1, 6, 1024, 2000))).manager()) {
+          made.check();
+        }
+      }
+    });
     table.put("Manager.openNamespace", () -> namespaces.add(m().openNamespace(part(), part(), part())));
     table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
     table.put("Manager.reset", () -> m().reset(h.rarely(4) ? namespace() : h.number()));
     table.put("Manager.probe", () -> m().probe(namespace(), prompt(), keys()));
     table.put("Manager.probeInfo", () -> m().probeInfo(namespace(), prompt(), keys()));
     table.put("Manager.probeRequest", () -> m().probeRequest(request().id()));
+    table.put("Manager.openCurve", () -> m().openCurve(namespace(), h.rarely(4) ? null
+        : new Manager.CurveConfig(h.rarely(4) ? Double.NaN : h.oneOf(-1, 0, 1) / 2.0, h.oneOf(0, 1, 64, 1L << 40), h.oneOf(0, 1, 64, 1L << 40), h.number())));
+    table.put("Manager.closeCurve", () -> m().closeCurve(namespace()));
+    table.put("Manager.hitRates", () -> m().hitRates(namespace(), h.small(2), 1 + h.small(2)));
+    table.put("Manager.curve", () -> m().curve(namespace()));
     table.put("Manager.pins", () -> m().pins());
     table.put("Manager.namespaces", () -> m().namespaces());
     table.put("Manager.prefixes", () -> m().prefixes(h.number(), new long[1]));
@@ -482,6 +496,12 @@ final class FuzzCalls {
       s().measure(r.k, r.v, r.dtype, r.slots, r.first, r.layers);
     });
     table.put("Storage.copyBlocks", () -> s().copyBlocks(pairs(), stream()));
+    table.put("Storage.copyTokens", () -> {
+      try (Storage from = new Storage(new StorageConfig(4, 1, 1, 8).blockSize(8)); Storage to = new Storage(new StorageConfig(4, 1, 1, 8).blockSize(4))) {
+        (h.rarely(4) ? s() : to).copyTokens(from, List.of(new Manager.TokenCopy(h.integer(), (int) h.small(4), (int) h.small(4), (int) h.small(4),
+            (int) h.small(2), (int) h.oneOf(0, 1, 2, -1))));
+      }
+    });
     table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
@@ -617,6 +637,47 @@ final class FuzzCalls {
     } catch (InvocationTargetException error) {
       throw error.getCause() instanceof Exception cause ? cause : error;
     }
+  }
+
+  private interface Using<T> {
+    void use(T object) throws Exception;
+  }
+
+  private void workload(Using<Workload> using) throws Exception {
+    try (Workload made = new Workload(h.number(), (int) h.oneOf(0, 2, 65536, 1, -1))) {
+      using.use(made);
+    }
+  }
+
+  private void sizer(Using<Sizer> using) throws Exception {
+    Sizer.Config config = new Sizer.Config().mode(Sizer.Mode.values()[h.random.nextInt(3)]).blocks(h.oneOf(0, 1, 9), h.oneOf(0, 9, 1L << 40), 0)
+        .times(h.number(), h.number(), h.number()).shares(h.oneOf(-1, 0, 1) / 2.0, h.rarely(5) ? Double.NaN : 0.5, 0)
+        .memory((int) h.oneOf(0, 2, 1), (int) h.oneOf(0, 1, 1 << 30, -1));
+    try (Sizer made = new Sizer(config)) {
+      using.use(made);
+    }
+  }
+
+  private double amount() {
+    return h.rarely(5) ? Double.NaN : h.rarely(5) ? 1e300 : h.small(9);
+  }
+
+  private void addSizing() {
+    table.put("Workload.new", () -> workload(w -> {}));
+    table.put("Workload.close", () -> workload(Workload::close));
+    table.put("Workload.record", () -> workload(w -> w.record(h.number(), amount())));
+    table.put("Workload.read", () -> workload(w -> w.read()));
+    table.put("Workload.predict", () -> workload(w -> w.predict(h.number())));
+    table.put("Sizer.new", () -> sizer(s -> {}));
+    table.put("Sizer.close", () -> sizer(Sizer::close));
+    for (String name : new String[] {"new", "mode", "blocks", "times", "shares", "memory"}) {
+      table.put("Sizer$Config." + name, () -> sizer(s -> {}));
+    }
+    table.put("Sizer.decide", () -> sizer(s -> s.decide(h.number(), amount())));
+    table.put("Sizer.readLog", () -> sizer(s -> {
+      s.decide(1, 5);
+      s.readLog(h.small(2));
+    }));
   }
 
   /** The setters of configs and options, by their parameters' types. Numbers in between would take much memory. */

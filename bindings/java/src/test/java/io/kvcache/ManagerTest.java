@@ -145,6 +145,35 @@ class ManagerTest {
   }
 
   @Test
+  void aRebuildCarriesPrefixesAndTheirBytes() throws Exception {
+    StorageConfig shape = new StorageConfig(16, 1, 1, 2).dtype(DType.FLOAT32);
+    try (Manager m = small(16); Storage from = new Storage(shape.blockSize(4)); Storage to = new Storage(shape.blockSize(3))) {
+      long tenant = m.openNamespace(null, null, new byte[] {65});
+      Request request = m.allocate(new int[] {1, 2, 3, 4, 5, 6, 7, 8, 9}, new RequestOptions().namespace(tenant));
+      request.commit(9);
+      assertThrows(KvCacheException.class, () -> m.rebuild(new Config().numBlocks(16).blockSize(3)));
+      request.free();
+      Manager.Rebuilt made = m.rebuild(new Config().numBlocks(16).blockSize(3));
+      try (Manager rebuilt = made.manager()) {
+        assertEquals(List.of(new Manager.TokenCopy(0, 0, 0, 0, 0, 3), new Manager.TokenCopy(0, 0, 1, 3, 0, 1), new Manager.TokenCopy(0, 1, 1, 0, 1, 2)),
+            made.copies());
+        assertEquals(6, rebuilt.probe(made.namespaces().get(tenant), Scenario.sequence(1, 9)));
+      }
+      ByteBuffer k = Buffers.bytes(64), v = Buffers.bytes(64), k2 = Buffers.bytes(48), v2 = Buffers.bytes(48);
+      for (int i = 0; i < 16; ++i) {
+        k.putFloat(4 * i, i);
+        v.putFloat(4 * i, -i);
+      }
+      LongBuffer slots = Buffers.longs(8).put(new long[] {0, 1, 2, 3, 4, 5, 6, 7}).flip();
+      from.store(k, v, DType.FLOAT32, slots, 0, 1, null);
+      to.copyTokens(from, made.copies());
+      to.gather(k2, v2, DType.FLOAT32, slots.slice(0, 6), 0, 1, null);
+      assertEquals(k.slice(0, 48), k2);
+      assertEquals(v.slice(0, 48), v2);
+    }
+  }
+
+  @Test
   void namespacesKeysAndPins() throws Exception {
     try (Manager m = small(16)) {
       long a = m.openNamespace("a".getBytes(), null, null), b = m.openNamespace("a".getBytes(), null, new byte[0]);
@@ -169,6 +198,11 @@ class ManagerTest {
         assertTrue(m.probeRequest(waiting.id()).fits());
         assertTrue(!m.probeInfo(0, direct(sequence(0, 70))).fits());
       }
+      m.openCurve(a, new Manager.CurveConfig(1, 0, 100, 0));
+      m.allocate(tokens, new RequestOptions().namespace(a).keys(key)).close();
+      assertEquals(2, m.curve(a).queries());
+      assertEquals(2, m.hitRates(a, 1, 2).length);
+      m.closeCurve(a);
       m.unpin(pin);
       assertEquals(2, m.drop(a, tokens, key));
       m.reset(a);

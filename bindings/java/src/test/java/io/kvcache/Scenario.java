@@ -43,6 +43,27 @@ final class Scenario {
 
   private long[] policy = {0, 0, 0};
   private boolean hints;
+  private Workload workload;
+  private Sizer sizer;
+
+  private static String list(long... values) {
+    return Arrays.stream(values).mapToObj(value -> " " + value).collect(Collectors.joining());
+  }
+
+  private String rates(long[] a) throws KvCacheException {
+    double[] rates = m.hitRates(namespace((int) a[0]), Arrays.copyOfRange(a, 1, a.length));
+    return list(Arrays.stream(rates).mapToLong(rate -> (long) (rate * 1e6)).toArray());
+  }
+
+  private static String decision(Sizer.Decision d) {
+    return list(d.number(), d.action().ordinal(), d.reason().ordinal(), d.basis().ordinal(), d.fromBlocks(), d.toBlocks());
+  }
+
+  private String forecast(long horizon) throws KvCacheException {
+    Workload.Info info = workload.read();
+    return list(info.numObservations(), (long) (info.average() * 1e3 + 0.5), (long) (info.level() * 1e3 + 0.5), (long) (info.variance() * 1e3 + 0.5),
+        (long) (workload.predict(horizon) * 1e3 + 0.5));
+  }
 
   private Config config(long[] a) {
     Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
@@ -169,6 +190,20 @@ final class Scenario {
       case "unregister" -> m.unregisterPrompt("p" + a[0]);
       case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
       case "close" -> m.closeNamespace(namespace(a[0]));
+      case "curve" -> m.openCurve(namespace(a[0]), new Manager.CurveConfig(a[1] / 100.0, 0, numbers[2], 0));
+      case "uncurve" -> m.closeCurve(namespace(a[0]));
+      case "sizer" -> sizer = new Sizer(new Sizer.Config().mode(Sizer.Mode.values()[a[0]]).blocks(0, a[2], a[1]).times(0, numbers[4], 0)
+          .shares(0, a[3] / 100.0, 0));
+      case "workload" -> workload = new Workload(numbers[0], a[1]);
+      case "observe" -> workload.record(numbers[0], a[1]);
+      case "rates", "decide", "decided", "forecast" -> {
+        return switch (word) {
+          case "rates" -> rates(numbers);
+          case "decide" -> decision(sizer.decide(numbers[0], a[1]));
+          case "decided" -> decision(sizer.readLog(a[0]));
+          default -> forecast(numbers[0]);
+        };
+      }
       case "reset" -> m.reset(namespace(a[0]));
       case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1]))).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));

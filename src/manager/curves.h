@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The miss-ratio curves of a manager: none until they are opened. Used under the manager's lock.
+#pragma once
+#include "base/memory.h"
+#include "base/status.h"
+#include "request/request.h"
+#include "sizing/curve.h"
+
+namespace kvc {
+
+class Curves {
+ public:
+  static constexpr uint32_t kAll = UINT32_MAX;  // all namespaces together
+
+  Curves() = default;
+  Curves(const Curves&) = delete;
+  Curves& operator=(const Curves&) = delete;
+  ~Curves() {
+    while (count_ != 0) remove(count_ - 1);
+  }
+
+  bool empty() const { return count_ == 0; }
+  // `config` is complete.
+  kvc_status open(Memory& memory, uint32_t ns, const kvc_curve_config& config);
+  kvc_status close(uint32_t ns);
+  kvc_status read(uint32_t ns, const uint64_t* sizes, size_t num_sizes, double* rates) const;
+  kvc_status info(uint32_t ns, kvc_curve_info* info) const;
+
+  // The first admission of a request, which could have hit `readable` positions.
+  void admit(const Request& request, size_t readable, bool publishes);
+  // Positions that a request publishes behind its prompt.
+  void grow(uint32_t ns, const uint64_t* keys, size_t num_keys);
+  // A namespace has lost its cached positions; kAll: every one has.
+  void forget(uint32_t ns);
+  // The namespace is closed.
+  void drop(uint32_t ns);
+
+ private:
+  struct Open {
+    uint32_t ns;
+    Curve* curve;
+  };
+  size_t find(uint32_t ns) const;
+  kvc_status find(uint32_t ns, const Curve** curve) const;
+  void remove(size_t at);
+
+  Memory* memory_ = nullptr;
+  size_t count_ = 0;
+  Open open_[KVC_MAX_CURVES] = {};
+};
+
+}  // namespace kvc
