@@ -298,6 +298,30 @@ TEST(Retention, AHintEndsWithTheLastBlock) {
   EXPECT_EQ(c.whole_hit(text(1, 2 * B)), 0u);
 }
 
+TEST(Retention, ARebuildKeepsWhatWouldLeaveLast) {
+  Hinted c(hinted(6));
+  stored(c, 1);
+  stored(c, 2);
+  stored(c, 3);
+  c.keep(text(1, 2 * B), 90);
+  c.demote(text(3, 2 * B));
+  for (const uint64_t blocks : {2, 4, 6}) {
+    kvc_manager_config config = hinted(blocks);
+    std::vector<kvc_token_copy> copies(64);
+    kvc_rebuild rebuild = sized<kvc_rebuild>();
+    rebuild.copies = copies.data(), rebuild.copy_capacity = copies.size();
+    kvc_manager* made = nullptr;
+    ASSERT_EQ(kvc_manager_rebuild(c.get(), &config, &rebuild, &made), KVC_OK) << kvc_last_error();
+    for (const int32_t which : {1, 2, 3}) {
+      kvc_probe_info info = sized<kvc_probe_info>();
+      const Tokens tokens = text(which, 2 * B) + text(9, 1);
+      ASSERT_EQ(kvc_manager_probe(made, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), &info), KVC_OK);
+      EXPECT_EQ(info.num_cached, uint64_t(which) * 2 <= blocks ? 2 * B : 0) << which << " of " << blocks;
+    }
+    kvc_manager_destroy(made);
+  }
+}
+
 TEST(Retention, WithoutTheFlagHintsAreRefused) {
   Hinted c(shape(4, B));
   const Admitted a = c.allocate(text(1, B));

@@ -338,7 +338,7 @@ Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42,  75, 215, 40, 78, 96, 44, 122, 46, 110, 18,  32, 40,
                                        122, 48, 28,  48, 62, 47, 32, 22,  22, 20,  120, 80, 58,
-                                       36,  50, 220, 28, 34, 26, 28, 42,  24, 30,  24};
+                                       36,  50, 220, 28, 34, 28, 34, 46,  26, 30,  26};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
