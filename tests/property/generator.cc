@@ -66,7 +66,7 @@ Setup random_setup(Random& random) {
       c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
       break;
   }
-  const uint64_t high = random.chance(70) ? 16 : 48;
+  const uint64_t high = random.chance(60) ? 16 : 48;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
@@ -81,7 +81,7 @@ Setup random_setup(Random& random) {
                                              : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
-  if (random.chance(20)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
+  if (random.chance(12)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
   return setup;
 }
@@ -336,9 +336,9 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 160, 40, 72, 94, 42, 116, 44, 110, 18,  30, 37,
-                                       136, 46, 28,  50, 62, 46, 31, 22,  22, 18,  120, 80, 52,
-                                       36,  52, 220, 40, 66, 34, 40, 46,  16, 36,  30};
+  static const int kWeights[kKinds] = {42,  75, 170, 40, 72, 110, 42, 100, 44, 130, 18,  30, 37,
+                                       124, 44, 28,  50, 64, 46,  32, 22,  22, 17,  262, 80, 52,
+                                       36,  54, 220, 40, 66, 34,  40, 46,  17, 36,  31};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
