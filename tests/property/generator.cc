@@ -336,8 +336,8 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 170, 40, 72, 110, 42, 100, 44, 130, 18,  30, 37,
-                                       124, 44, 28,  50, 64, 46,  32, 22,  22, 17,  262, 80, 52,
+  static const int kWeights[kKinds] = {42,  75, 170, 40, 72, 116, 42, 100, 44, 132, 18,  30, 37,
+                                       124, 42, 28,  50, 64, 46,  32, 22,  22, 17,  262, 80, 52,
                                        36,  54, 220, 40, 66, 34,  40, 46,  17, 36,  31};
   learn(world);
   Op op;
