@@ -81,7 +81,7 @@ Setup random_setup(Random& random) {
                                              : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
-  if (random.chance(20)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
+  if (random.chance(12)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
   return setup;
 }
