@@ -167,6 +167,7 @@ KVC_STRUCT(kvc_request_info)
 KVC_STRUCT(kvc_probe_info)
 KVC_STRUCT(kvc_block_info)
 KVC_STRUCT(kvc_pool_info)
+KVC_STRUCT(kvc_quota_info)
 KVC_STRUCT(kvc_stats)
 KVC_STRUCT(kvc_step_limits)
 KVC_STRUCT(kvc_storage_config)
@@ -327,6 +328,7 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache/attention.h>
 %include <kvcache/model.h>
 %include <kvcache/sizing.h>
+%include <kvcache/quota.h>
 %include <kvcache.h>
 %include <kvcache/rebuild.h>
 %include <kvcache/retention.h>

@@ -103,7 +103,8 @@ enum {
   KVC_FEATURE_EVENTS = 4,
   KVC_FEATURE_FREQUENCY = 5,     /**< KVC_POLICY_FREQUENCY. Since 0.3. */
   KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
-  KVC_FEATURE_HINTS = 7          /**< KVC_MANAGER_HINTS. Since 0.3. */
+  KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
+  KVC_FEATURE_QUOTAS = 8         /**< kvc_manager_config.max_quotas. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -233,6 +234,10 @@ typedef struct kvc_manager_config {
   /** FREQUENCY: positions whose uses are remembered after their last block was evicted, at most 2^31 - 2; 0 =
    *  4 * blocks. Each takes 24 to 32 bytes. Other policies: 0. Since 0.3. */
   uint64_t policy_history;
+  /** Namespaces that may have a quota (kvcache/quota.h), at most 63; 0 = no quotas. Each block takes 9 bytes
+   *  more, and cached blocks are listed per namespace with a quota. Since 0.3. */
+  uint32_t max_quotas;
+  uint32_t reserved; /**< 0 */
 } kvc_manager_config;
 
 /** Configuration of a manager, with defaults filled in. */
@@ -244,6 +249,8 @@ typedef struct kvc_properties {
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
   double policy_weight;    /**< As in kvc_manager_config. Since 0.3. */
   uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
+  uint32_t max_quotas;     /**< As in kvc_manager_config. Since 0.3. */
+  uint32_t reserved;       /**< 0 */
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
@@ -273,7 +280,7 @@ typedef struct kvc_stats {
   uint64_t block_hits;        /**< Blocks of the hits. */
   uint64_t lost_reuse_tokens; /**< Sum of kvc_request_info.lost_reuse_tokens. */
   uint64_t readmissions;      /**< Admissions after a preemption or with KVC_REQUEST_RESUMED. */
-  uint64_t refusals;          /**< Admissions and extensions with the result NO_SPACE or AGAIN. */
+  uint64_t refusals;          /**< Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA. */
   uint64_t preemptions;       /**< kvc_manager_preempt_request and kvc_step.preempts. */
   uint64_t evictions;  /**< Cached blocks that were dropped to make room, or by kvc_manager_evict_blocks. */
   uint64_t copies;     /**< Copy-on-write pairs. */
@@ -611,9 +618,11 @@ typedef struct kvc_probe_info {
   /** Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds
    *  included, the watermark not. Use `fits` to decide. */
   uint64_t blocks_needed;
-  uint64_t blocks_available;  /**< Free and evictable blocks of that pool. */
+  /** Free and evictable blocks of that pool; with quotas those that it may take. */
+  uint64_t blocks_available;
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
-  /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE or AGAIN. */
+  /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA.
+   */
   uint32_t fits;
   uint32_t reserved; /**< 0 */
 } kvc_probe_info;
@@ -896,12 +905,14 @@ typedef struct kvc_step {
   kvc_block_copy* copies;
   /** Out: entries below num_blocks written to block_tables in this step. May be NULL. */
   kvc_table_change* changes;
-  size_t num_slots;         /**< Out: extend_offsets[num_requests]. */
-  size_t num_copies;        /**< Out. */
-  size_t num_changes;       /**< Out. */
-  size_t num_refused;       /**< Out: admissions with NO_SPACE, AGAIN, SKIPPED or BUFFER_TOO_SMALL. */
-  uint64_t shortage_blocks; /**< Out: blocks missing for the first admission with NO_SPACE or AGAIN. */
-  void* internal;           /**< Set by kvc_step_create; NULL in a step of your own. */
+  size_t num_slots;   /**< Out: extend_offsets[num_requests]. */
+  size_t num_copies;  /**< Out. */
+  size_t num_changes; /**< Out. */
+  /** Out: admissions with NO_SPACE, AGAIN, OVER_QUOTA, SKIPPED or BUFFER_TOO_SMALL. */
+  size_t num_refused;
+  /** Out: blocks missing for the first admission with NO_SPACE, AGAIN or OVER_QUOTA. */
+  uint64_t shortage_blocks;
+  void* internal; /**< Set by kvc_step_create; NULL in a step of your own. */
   /** Time of the engine's monotonic clock (kvc_manager_set_time), which passes before all phases; 0 =
    *  unchanged. An earlier time than before is INVALID_ARGUMENT for the call. Since 0.3. */
   uint64_t now_ns;
@@ -976,6 +987,7 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/attention.h>
 #include <kvcache/device.h>
 #include <kvcache/model.h>
+#include <kvcache/quota.h>
 #include <kvcache/rebuild.h>
 #include <kvcache/retention.h>
 #include <kvcache/sizing.h>

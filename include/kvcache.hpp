@@ -15,8 +15,9 @@
 ///     r.commit(prompt.size());                   // from now on other requests can share these blocks
 ///     if (!r.append({&next, 1})) preempt();      // one decode step; ~Request frees
 ///
-/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE and KVC_ERROR_AGAIN of calls that take blocks (Fit).
-/// Destroy requests, pins, namespaces and steps before their manager. The manager may be moved meanwhile.
+/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE, KVC_ERROR_AGAIN and KVC_ERROR_OVER_QUOTA of calls
+/// that take blocks (Fit). Destroy requests, pins, namespaces and steps before their manager. The manager may
+/// be moved meanwhile.
 
 #include <kvcache.h>
 
@@ -56,10 +57,13 @@ class [[nodiscard]] Fit {
  public:
   /// Throws Error at any other failure.
   explicit Fit(kvc_status status) : status_(status) {
-    if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN) check(status);
+    if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN && status != KVC_ERROR_OVER_QUOTA)
+      check(status);
   }
   explicit operator bool() const noexcept { return status_ == KVC_OK; }  ///< Done?
   bool again() const noexcept { return status_ == KVC_ERROR_AGAIN; }     ///< Retry once steps are retired.
+  /// Its namespace is at the maximum of its quota.
+  bool over_quota() const noexcept { return status_ == KVC_ERROR_OVER_QUOTA; }
 
  private:
   kvc_status status_;
@@ -252,6 +256,15 @@ class Manager {
   /// What the curve has seen.
   kvc_curve_info curve(uint64_t namespace_id = 0) const {
     return ask<kvc_curve_info>(kvc_manager_curve_info, get(), namespace_id);
+  }
+  /// Sets the quota of a namespace in pool `p`; max_blocks 0 = no maximum. Needs
+  /// kvc_manager_config.max_quotas.
+  void set_quota(uint64_t namespace_id, uint64_t min_blocks, uint64_t max_blocks, uint32_t p = 0) {
+    check(kvc_manager_set_quota(get(), namespace_id, p, min_blocks, max_blocks));
+  }
+  /// The share of a namespace in pool `p`.
+  kvc_quota_info quota(uint64_t namespace_id, uint32_t p = 0) const {
+    return ask<kvc_quota_info>(kvc_manager_quota_info, get(), namespace_id, p);
   }
   /// A manager of another configuration that has what this one has cached (kvc_manager_rebuild).
   Rebuilt rebuild(const kvc_manager_config& config) const;

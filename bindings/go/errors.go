@@ -12,7 +12,8 @@ import (
 )
 
 // Error is a failed call, which changed nothing. Status is its KVC_ERROR_*. Text says what was wrong, the value, the limit
-// and the fix. errors.Is(err, ErrNoSpace) compares only the status; ErrAgain is a kind of ErrNoSpace.
+// and the fix. errors.Is(err, ErrNoSpace) compares only the status; ErrAgain and ErrOverQuota are kinds of
+// ErrNoSpace.
 type Error = native.Error
 
 // One error per status, for errors.Is.
@@ -30,6 +31,7 @@ var (
 	ErrInternal        = &Error{Status: C.KVC_ERROR_INTERNAL, Text: "internal"}
 	ErrAgain           = &Error{Status: C.KVC_ERROR_AGAIN, Text: "no space until steps in flight are retired"}
 	ErrDevice          = &Error{Status: C.KVC_ERROR_DEVICE, Text: "device"}
+	ErrOverQuota       = &Error{Status: C.KVC_ERROR_OVER_QUOTA, Text: "no space within the quota of the namespace"}
 )
 
 // ErrClosed is returned by every call on a closed object.
@@ -47,6 +49,8 @@ const (
 	StatusNoSpace Status = C.KVC_ERROR_NO_SPACE // too few blocks are free or evictable
 	StatusAgain   Status = C.KVC_ERROR_AGAIN    // there is space when the steps in flight are retired; not equal to StatusNoSpace
 	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space
+	// The namespace would have more blocks than its quota allows; not equal to StatusNoSpace.
+	StatusOverQuota Status = C.KVC_ERROR_OVER_QUOTA
 )
 
 // String is the name in C, such as "KVC_ERROR_NO_SPACE".
@@ -67,6 +71,7 @@ const (
 	FeatureFrequency     Feature = C.KVC_FEATURE_FREQUENCY
 	FeatureFragmentation Feature = C.KVC_FEATURE_FRAGMENTATION
 	FeatureHints         Feature = C.KVC_FEATURE_HINTS
+	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
 )
 
 // Supports asks whether this build has a feature.

@@ -56,6 +56,10 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Usage":      func() error { return first(f.m.Usage()) },
 		"Manager.Properties": func() error { return first(f.m.Properties()) },
 		"Manager.PoolInfo":   func() error { return first(f.m.PoolInfo(f.uint32())) },
+		"Manager.SetQuota": func() error {
+			return f.m.SetQuota(f.namespace(), f.uint32(), f.small(4), f.oneOf(0, f.small(8), f.number()))
+		},
+		"Manager.QuotaInfo":  func() error { return first(f.m.QuotaInfo(f.namespace(), f.uint32())) },
 		"Manager.BlockInfo":  func() error { return first(f.m.BlockInfo(int32(f.number()))) },
 		"Manager.Digest":     func() error { return first(f.m.Digest()) },
 		"Manager.Check":      func() error { return f.m.Check() },

@@ -58,6 +58,7 @@ type Config struct {
 	// stay than fragments (PolicyFragmentation; 0 = as PolicyLRU .. 1 = all fragments leave first).
 	PolicyWeight  float64
 	PolicyHistory uint64 // PolicyFrequency: evicted positions whose uses are remembered; 0 = 4 * blocks.
+	MaxQuotas     uint32 // Namespaces that may have a quota (SetQuota), at most 63.
 }
 
 // Policy says which cached block is evicted first.
@@ -97,6 +98,7 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	c.max_request_tokens, c.event_capacity = C.uint64_t(config.MaxRequestTokens), C.uint64_t(config.EventCapacity)
 	c.policy, c.policy_weight, c.policy_history = C.uint32_t(config.Policy), C.double(config.PolicyWeight), C.uint64_t(config.PolicyHistory)
 	c.seed, c.watermark_blocks = C.uint64_t(config.Seed), C.uint64_t(config.WatermarkBlocks)
+	c.max_quotas = C.uint32_t(config.MaxQuotas)
 	if config.NullBlock {
 		c.flags |= C.KVC_MANAGER_NULL_BLOCK
 	}
@@ -208,6 +210,25 @@ func (m *Manager) Properties() (properties Properties, err error) {
 func (m *Manager) PoolInfo(pool uint32) (info PoolInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_pool_info(c, pool, asByte(&info)) })
+	return info, err
+}
+
+// SetQuota sets the quota of a namespace in one pool: the blocks that it can always hold, and those that it may have at most (0 = no
+// maximum). While it has no more than minBlocks, what it has cached is not evicted for others; at maxBlocks it evicts its own cached blocks. A
+// minimum of 0 and no maximum in every pool end the quota. Errors: ErrInvalidArgument (a sum above the pool), ErrNotFound, ErrLimit
+// (Config.MaxQuotas), ErrNoSpace (others hold blocks of the minimum now), ErrUnsupported (MaxQuotas is 0).
+func (m *Manager) SetQuota(namespace Namespace, pool uint32, minBlocks, maxBlocks uint64) error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_set_quota(c, uint64(namespace), pool, minBlocks, maxBlocks)
+	})
+}
+
+// QuotaInfo returns the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces.
+func (m *Manager) QuotaInfo(namespace Namespace, pool uint32) (info QuotaInfo, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_quota_info(c, uint64(namespace), pool, asByte(&info))
+	})
 	return info, err
 }
 

@@ -49,6 +49,12 @@ type PoolInfo struct {
 	FirstBlock, NumBlocks, Free, Cached, Live, Reserved, Filling, Fenced, Pinned uint64
 }
 
+// QuotaInfo is the share of a namespace in one pool: kvc_quota_info. MaxBlocks is 0 without a maximum.
+type QuotaInfo struct {
+	size                                                                                     uint64
+	MinBlocks, MaxBlocks, Held, Cached, Fenced, Available, Refusals, BlockQueries, BlockHits uint64
+}
+
 // Properties is the configuration of a manager, with defaults filled in: kvc_properties.
 type Properties struct {
 	size                                                                               uint64
@@ -56,6 +62,8 @@ type Properties struct {
 	BlockSize, VocabSize, Policy, Flags, NumGroups, NumPools                           uint32
 	PolicyWeight                                                                       float64
 	PolicyHistory                                                                      uint64
+	MaxQuotas                                                                          uint32
+	_                                                                                  uint32
 }
 
 // Event is a change of what can be found: kvc_event. Kind is an Event* constant. A gap in Sequence means that events were lost.
@@ -92,7 +100,7 @@ type TableChange struct{ Group, Row, Column, Block int32 }
 // sizesInC are the sizes in C. A test compares them with those of the structs above.
 var sizesInC = map[string]uintptr{
 	"Stats": C.sizeof_kvc_stats, "RequestInfo": C.sizeof_kvc_request_info, "ProbeInfo": C.sizeof_kvc_probe_info,
-	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "Properties": C.sizeof_kvc_properties,
+	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "Properties": C.sizeof_kvc_properties,
 	"Event": C.sizeof_kvc_event, "ExtraKey": C.sizeof_kvc_extra_key, "BlockCopy": C.sizeof_kvc_block_copy,
 	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,

@@ -50,6 +50,7 @@ RECORDS = {
     "Stats": ("kvc_stats", "Counters since creation and gauges"),
     "ProbeInfo": ("kvc_probe_info", "What would hit, and whether the prompt fits"),
     "PoolInfo": ("kvc_pool_info", "Blocks of a pool by state; the states sum to num_blocks"),
+    "QuotaInfo": ("kvc_quota_info", "The share of a namespace in one pool"),
     "BlockInfo": ("kvc_block_info", "State of one block"),
     "Properties": ("kvc_properties", "Configuration of a manager, with defaults filled in"),
     "RequestInfo": ("kvc_request_info", "State of a request"),
@@ -71,6 +72,7 @@ WORDS = {
     "kvc_attention_launch.plan_bytes": "bytes of Launch.plan", "kvc_attention_launch.workspace_bytes": "bytes of Launch.workspace",
     "kvc_attention_launch": "Launch", "kvc_attention.": "", "kvc_step": "Step", "in kvc_manager_config": "configured", "KVC_BLOCK_*": "BlockState",
     "KVC_DEVICE_*": "DeviceFlags", "KVC_DEVICE_": "DeviceFlags.", "KVC_MEMORY_*": "MemoryKind", "KVC_REQUEST_*": "RequestFlags",
+    "KVC_ERROR_": "", "kvc_stats": "Stats",
     "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "KVC_SIZING_KEEP, GROW or SHRINK": "SizingAction", "KVC_SIZING_BY_LAST, ...": "SizingBasis",
     "KVC_SIZING_NEED, ...": "SizingReason", "KVC_SIZING_REACTIVE, ...": "SizingMode", "this library": "the library",
 }

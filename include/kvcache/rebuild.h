@@ -53,8 +53,8 @@ typedef struct kvc_rebuild {
  * both managers have them (KVC_MANAGER_HINTS), with the time. If both policies are KVC_POLICY_FREQUENCY,
  * positions keep their uses, and blocks come in the order of their release. What a hit cannot use is not
  * carried: positions behind one that was evicted, or that a group lacks; nor requests, pins, registered
- * prompts, statistics and events, nor what the policy remembers of evicted positions. The new manager's
- * events begin with those of the carried positions.
+ * prompts, quotas, statistics and events, nor what the policy remembers of evicted positions. The new
+ * manager's events begin with those of the carried positions.
  *
  *  Namespaces keep their identity and the number of times that they are open, and get new ids.
  *

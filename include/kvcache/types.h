@@ -49,11 +49,15 @@ enum {
   KVC_ERROR_CORRUPT = 10,
   KVC_ERROR_INTERNAL = 11, /**< A bug in the library. */
   KVC_ERROR_AGAIN = 12,    /**< There is no space now. There will be when the steps in flight are retired. */
-  /** Step items only: not tried, because an earlier admission of the step had no space. */
+  /** Step items only: not tried, because an earlier admission of the step had no space. With quotas: an
+   * earlier one of the same share. */
   KVC_ERROR_SKIPPED = 13,
   /** The device failed. The text has the message of its runtime. The outputs may be partly written. Once a
    *  device is lost, every call on it fails. */
-  KVC_ERROR_DEVICE = 14
+  KVC_ERROR_DEVICE = 14,
+  /** The namespace would hold more blocks than the maximum of its quota. Only its own requests, pins and
+   *  external holds can make room. */
+  KVC_ERROR_OVER_QUOTA = 15
 };
 
 /** Element types of arrays, views and stored keys and values. Where a field `dtype` may be 0, 0 means

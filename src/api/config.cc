@@ -242,7 +242,6 @@ kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
   }
   shape->policy_number = config.policy;
   shape->policy = policy;
-  shape->num_classes = 1;
   shape->num_levels = (config.flags & KVC_MANAGER_HINTS) != 0 ? kNumLevels : 1;
   shape->policy_weight = weight != 0 ? weight : policy->default_weight;
   shape->policy_history = config.policy_history;
@@ -274,6 +273,13 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
                 config.flags & ~kManagerFlags);
   }
   shape->flags = config.flags;
+  if (config.max_quotas > Quotas::kMaxQuotas) {
+    return invalid("max_quotas is %u; at most %u namespaces can have a quota", config.max_quotas,
+                   Quotas::kMaxQuotas);
+  }
+  if (config.reserved != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_manager_config.reserved is %u and must be 0", config.reserved);
+  shape->num_classes = config.max_quotas + 1;
   KVC_TRY(read_pools(config, shape));
   KVC_TRY(read_history(shape));
   KVC_TRY(read_groups(config, shape));

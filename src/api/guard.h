@@ -115,6 +115,7 @@ KVC_FIRST_SIZE(kvc_pending_work, 56);
 KVC_FIRST_SIZE(kvc_probe_info, 48);
 KVC_FIRST_SIZE(kvc_block_info, 48);
 KVC_FIRST_SIZE(kvc_pool_info, 80);
+KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
 KVC_FIRST_SIZE(kvc_stats, 240);
 KVC_FIRST_SIZE(kvc_step_limits, 72);

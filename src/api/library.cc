@@ -60,6 +60,7 @@ kvc_status kvc_supports(uint32_t feature) {
     case KVC_FEATURE_FREQUENCY:
     case KVC_FEATURE_FRAGMENTATION:
     case KVC_FEATURE_HINTS:
+    case KVC_FEATURE_QUOTAS:
       return KVC_OK;
     default:
       return kvc::fail(KVC_ERROR_UNSUPPORTED, "feature %u is not in this build (%s)", feature,

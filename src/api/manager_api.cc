@@ -58,6 +58,7 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
       out->flags = shape.flags;
       out->num_groups = shape.num_groups;
       out->num_pools = shape.num_pools;
+      out->max_quotas = shape.num_classes - 1;
       return kvc_status{KVC_OK};
     });
   });
@@ -140,6 +141,22 @@ kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* i
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_pool(manager.shape(), pool));
     return answer(info, [&](kvc_pool_info* out) { return manager.pool_info(pool, out); });
+  });
+}
+
+kvc_status kvc_manager_set_quota(kvc_manager* m, uint64_t namespace_id, uint32_t pool, uint64_t min_blocks,
+                                 uint64_t max_blocks) {
+  return on_manager(m, [&](Manager& manager) {
+    KVC_TRY(check_pool(manager.shape(), pool));
+    return manager.set_quota(namespace_id, pool, min_blocks, max_blocks);
+  });
+}
+
+kvc_status kvc_manager_quota_info(kvc_manager* m, uint64_t namespace_id, uint32_t pool,
+                                  kvc_quota_info* info) {
+  return on_manager(m, [&](Manager& manager) {
+    KVC_TRY(check_pool(manager.shape(), pool));
+    return answer(info, [&](kvc_quota_info* out) { return manager.quota_info(namespace_id, pool, out); });
   });
 }
 

@@ -71,6 +71,8 @@ const char* status_name(kvc_status status) {
       return "KVC_ERROR_SKIPPED";
     case KVC_ERROR_DEVICE:
       return "KVC_ERROR_DEVICE";
+    case KVC_ERROR_OVER_QUOTA:
+      return "KVC_ERROR_OVER_QUOTA";
     default:
       return "unknown status";
   }

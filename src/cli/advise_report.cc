@@ -16,12 +16,6 @@ constexpr const char* kFormula =
     "(ns_per_token * (computed_tokens + rejected_factor * rejected_tokens) + ns_per_block * table_blocks + "
     "ns_per_chunk * chunks_computed) / prompt_tokens";
 
-std::string fixed(double number, int digits) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << number;
-  return text.str();
-}
-
 Json trial_json(const Trial& trial) {
   const ReplayResult& result = trial.result;
   Json json;

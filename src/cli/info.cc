@@ -22,7 +22,8 @@ constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
                                  {"events", KVC_FEATURE_EVENTS},
                                  {"frequency", KVC_FEATURE_FREQUENCY},
                                  {"fragmentation", KVC_FEATURE_FRAGMENTATION},
-                                 {"hints", KVC_FEATURE_HINTS}};
+                                 {"hints", KVC_FEATURE_HINTS},
+                                 {"quotas", KVC_FEATURE_QUOTAS}};
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
 

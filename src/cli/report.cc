@@ -2,21 +2,13 @@
 // The report of a replay. The JSON keys are an interface: add keys, do not rename them.
 #include "cli/report.h"
 
-#include <iomanip>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
 #include "cli/table.h"
 
 namespace kvcli {
 namespace {
-
-std::string fixed(double number, int digits) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(digits) << number;
-  return text.str();
-}
 
 nlohmann::ordered_json latency_json(const Latencies& calls) {
   nlohmann::ordered_json json;

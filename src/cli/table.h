@@ -24,6 +24,13 @@ inline std::string number_text(double number) {
   return text.str();
 }
 
+/// 0.50 with 2 digits
+inline std::string fixed(double number, int digits) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(digits) << number;
+  return text.str();
+}
+
 /// "1 layer", "2 layers"
 inline std::string counted(uint64_t number, const char* noun) {
   return grouped(number) + ' ' + noun + (number == 1 ? "" : "s");

@@ -13,7 +13,8 @@ bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) 
          namespaces_.create(memory, arena_, events_, shape_.num_pools, tag.tag, tag.generation) &&
          tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
                       secret, shape_.policy_history, shape_.has_hints()) &&
-         zeroing_.create(memory, shape_.flags, pool_.num_ids());
+         zeroing_.create(memory, shape_.flags, pool_.num_ids()) &&
+         quotas_.create(memory, shape_.num_classes - 1, pool_);
 }
 
 void Demand::answer_probe(const uint64_t* available, size_t num_pools, uint64_t watermark,
@@ -32,8 +33,9 @@ void Demand::answer_probe(const uint64_t* available, size_t num_pools, uint64_t 
 }
 
 uint64_t Blocks::last_shortage() { return missing_blocks; }
+void Blocks::note_shortage(uint64_t blocks) { missing_blocks = blocks; }
 
-kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const char* who) const {
+kvc_status Blocks::check_pools(const Demand& demand, uint64_t watermark, const char* who) const {
   size_t short_pool = kMaxPools;
   bool again = true;
   for (size_t p = 0; p < shape_.num_pools; ++p) {
@@ -46,16 +48,23 @@ kvc_status Blocks::check_room(const Demand& demand, uint64_t watermark, const ch
   }
   if (short_pool == kMaxPools) return KVC_OK;
   const PoolCounts& pool = pool_.counts(short_pool);
-  const uint64_t wanted = demand.blocks[short_pool] + watermark;
-  const char* fix =
-      again ? "retire the steps in flight, then try again" : "free or preempt requests, or enlarge the pool";
+  const char* fix = "free or preempt requests, or enlarge the pool";
   if (demand.blocks[short_pool] > pool.size) fix = "it can never fit: enlarge the pool, or ask for less";
-  missing_blocks = wanted - pool.available();
-  return fail(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE,
+  return refuse(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE, demand, short_pool, watermark, pool.available(),
+                who, fix);
+}
+
+kvc_status Blocks::refuse(kvc_status status, const Demand& demand, size_t pool, uint64_t watermark,
+                          uint64_t room, const char* who, const char* fix) const {
+  const PoolCounts& counts = pool_.counts(pool);
+  const uint64_t wanted = demand.blocks[pool] + watermark;
+  if (status == KVC_ERROR_AGAIN && demand.blocks[pool] <= counts.size)
+    fix = "retire the steps in flight, then try again";
+  missing_blocks = wanted - room;
+  return fail(status,
               "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and "
               "%llu fenced; %s",
-              who, ull(wanted), short_pool, ull(watermark), ull(pool.available()), ull(pool.size),
-              ull(pool.fenced), fix);
+              who, ull(wanted), pool, ull(watermark), ull(room), ull(counts.size), ull(counts.fenced), fix);
 }
 
 // Detaches a block of LRU and counts it; it stays in the list.
@@ -66,6 +75,8 @@ void Blocks::evict(BlockId victim) {
     --pool_.counts(block.pool).stale;
   } else {
     --namespaces_.cached(node.ns, block.pool);
+    if (quotas_.on()) [[unlikely]]
+      quotas_.free_cached(victim, block.pool);
     ++counters_.evictions;
   }
   detach(victim);
@@ -85,7 +96,9 @@ size_t Blocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
   return counters_.evictions - before;
 }
 
-void Blocks::pop(uint32_t group, size_t count, BlockId* out) {
+void Blocks::pop(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
+  if (quotas_.on()) [[unlikely]]
+    return pop_share(group, ns, count, out);
   const uint32_t pool = shape_.groups[group].pool;
   const auto group_byte = static_cast<uint8_t>(group);
   size_t i = pool_.pop_free(pool, group_byte, count, out);
@@ -104,14 +117,14 @@ void Blocks::pop(uint32_t group, size_t count, BlockId* out) {
 
 BlockId Blocks::take_copy(uint32_t group, uint32_t ns, bool written) {
   BlockId id;
-  pop(group, 1, &id);
+  pop(group, ns, 1, &id);
   if (zeroing_.on()) zeroing_.overwrite(id, namespaces_.id(ns));
   if (written) pool_.mark_written(pool_[id]);
   return id;
 }
 
 void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
-  pop(group, count, out);
+  pop(group, kNoNamespace, count, out);
   if (zeroing_.on()) zeroing_.hand_over(out, count, Zeroing::kExternal);
   for (size_t i = 0; i < count; ++i) {
     pool_[out[i]].refs = 0;
@@ -124,9 +137,9 @@ void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
   if (!drop_ref(block)) return;
   if (!keep_published && is_node(block.node)) detach(id);
   if (fencing()) {
-    pool_.push_fenced(id, issued_);
+    fence(id);
   } else if (!is_node(block.node)) {
-    pool_.push_free(id);
+    free_held(id);
   } else {
     settle_published(id, ns, stale);
   }
@@ -167,7 +180,7 @@ void Blocks::release_external(BlockId id) {
 
 void Blocks::place(BlockId id) {
   if (fencing()) {
-    pool_.push_fenced(id, issued_);
+    fence(id);
   } else {
     settle(id);
   }
@@ -176,37 +189,40 @@ void Blocks::place(BlockId id) {
 void Blocks::settle(BlockId id) {
   const NodeId node = pool_[id].node;
   if (!is_node(node)) {
-    pool_.push_free(id);
+    free_held(id);
   } else {
     settle_published(id, tree_[node].ns, tree_.stale(tree_[node]));
   }
+}
+
+inline void Blocks::push_cached(BlockId id) {
+  if (pool_.has_shelves()) [[unlikely]]
+    shelve(id);
+  else
+    pool_.push_lru(id);
 }
 
 void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
   const Block& block = pool_[id];
   if (stale) {
     detach(id);
-    pool_.push_free(id);
+    free_held(id);
     return;
   }
-  BlockId kept = id;
   if (block.next_copy != id) {
-    const BlockId other = tree_.idle_copy(id);
-    if (is_block(other)) {  // one idle copy is enough: the lowest, at the newest place
+    if (const BlockId other = tree_.idle_copy(id); is_block(other)) {  // one idle copy is enough
+      tree_.detach(id);
+      free_held(id);
       pool_.remove(other);
-      --namespaces_.cached(ns, block.pool);
-      kept = raw(other) < raw(id) ? other : id;
-      const BlockId given_up = kept == id ? other : id;
-      tree_.detach(given_up);
-      pool_.push_free(given_up);
+      push_cached(other);
+      return;
     }
   }
-  if (pool_.has_shelves()) [[unlikely]]
-    shelve(kept);
-  else
-    pool_.push_lru(kept);
-  if (pool_[kept].next_copy != kept) tree_.make_idle(kept);
+  push_cached(id);
+  if (block.next_copy != id) tree_.make_idle(id);
   ++namespaces_.cached(ns, block.pool);
+  if (quotas_.on()) [[unlikely]]
+    quotas_.cache_held(id, block.pool);
 }
 
 void Blocks::settle_fenced(uint64_t step_id) {
@@ -215,6 +231,8 @@ void Blocks::settle_fenced(uint64_t step_id) {
     while (pool_.counts(p).fenced != 0 && pool_.fence_passed(pool_[pool_.fenced_head(p)], retired_)) {
       const BlockId id = pool_.fenced_head(p);
       pool_.remove(id);
+      if (quotas_.on()) [[unlikely]]
+        quotas_.leave_fence(id, p);
       settle(id);
     }
   }

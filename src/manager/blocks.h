@@ -4,14 +4,14 @@
 // namespaces. Used under the manager's lock.
 //
 // blocks.cc takes, holds and releases blocks, publish.cc attaches them to positions and detaches them,
-// namespaces.cc opens and resets namespaces, shelves.cc and levels.cc say where cached blocks wait,
-// compact.cc moves contents.
+// namespaces.cc opens and resets namespaces, shares.cc keeps their quotas, shelves.cc and levels.cc say where
+// cached blocks wait, compact.cc moves contents.
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"
 #include "manager/shape.h"
 #include "manager/zeroing.h"
-#include "pool/block_pool.h"
+#include "pool/quotas.h"
 #include "prefix/prefix_tree.h"
 #include "request/request.h"
 
@@ -21,6 +21,11 @@ namespace kvc {
 struct Demand {
   explicit Demand(size_t num_pools) {  // clearing all 32 would cost more than the rest
     for (size_t p = 0; p < num_pools; ++p) blocks[p] = fenced_hits[p] = 0;
+  }
+  // A hit that will be held.
+  void add_hit(const Block& block) {
+    blocks[block.pool] += block.list == List::kLru;
+    fenced_hits[block.pool] += block.list == List::kFenced;
   }
   // What a pool must have available.
   uint64_t wanted(size_t pool, uint64_t watermark) const {
@@ -49,17 +54,37 @@ class Blocks {
   Identities& identities() { return tree_.identities(); }
   const NamespaceTable& namespaces() const { return namespaces_; }
   const Zeroing& zeroing() const { return zeroing_; }
+  const Quotas& quotas() const { return quotas_; }
 
   // ---- taking and holding
 
-  // OK if every pool has what is demanded of it and the watermark; AGAIN if the fenced blocks would fill
-  // every gap; else NO_SPACE.
-  kvc_status check_room(const Demand& demand, uint64_t watermark, const char* who) const;
+  // OK if every pool has what is demanded of it for a namespace, and the watermark; AGAIN if the fenced
+  // blocks would fill every gap; else OVER_QUOTA if the namespace's maximum is in the way, or NO_SPACE.
+  kvc_status check_room(const Demand& demand, uint32_t ns, uint64_t watermark, const char* who) const {
+    if (quotas_.on()) [[unlikely]]
+      return check_share(demand, ns, watermark, who);
+    return check_pools(demand, watermark, who);
+  }
+  // Whether hits alone may be held: cached blocks are available, but perhaps for other namespaces.
+  kvc_status check_hold(const Demand& demand, uint32_t ns, const char* who) const {
+    return quotas_.on() ? check_share(demand, ns, 0, who) : KVC_OK;
+  }
+  bool may_hold(const Demand& demand, uint32_t ns) const {
+    for (size_t p = 0; p < shape_.num_pools; ++p) {
+      if (demand.blocks[p] > room(ns, p)) return false;
+    }
+    return true;
+  }
+  // Blocks of a pool that a namespace may take.
+  uint64_t room(uint32_t ns, size_t pool) const {
+    const uint64_t available = pool_.counts(pool).available();
+    return quotas_.on() ? quotas_.room(class_of(ns), pool, available) : available;
+  }
   static uint64_t last_shortage();  // blocks missing at this thread's last refusal
 
   // Takes blocks for requests of a namespace. The group's pool must have `count` available.
   void take(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
-    pop(group, count, out);
+    pop(group, ns, count, out);
     if (zeroing_.on()) [[unlikely]]
       zeroing_.hand_over(out, count, namespaces_.id(ns));
   }
@@ -111,7 +136,7 @@ class Blocks {
     if (pool_.fence_passed(block, retired_)) {
       settle(id);
     } else {
-      pool_.push_fenced(id, issued_);
+      fence(id);
     }
   }
 
@@ -203,6 +228,38 @@ class Blocks {
   void add_user(uint32_t ns) { ++namespaces_[ns].users; }
   void drop_user(uint32_t ns) { --namespaces_[ns].users; }
 
+  // ---- quotas: shares.cc
+
+  // No namespace: an external holder.
+  static constexpr uint32_t kNoNamespace = UINT32_MAX;
+  // The class of a namespace; 0 if it has no quota.
+  uint32_t class_of(uint32_t ns) const {
+    return quotas_.on() && ns != kNoNamespace ? namespaces_[ns].quota : 0;
+  }
+  // The namespace whose quota a call means. UNSUPPORTED without quotas.
+  kvc_status find_share(uint64_t namespace_id, uint32_t* ns) const;
+  // `admitted`: requests of the namespace that hold blocks.
+  kvc_status set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t max, uint64_t admitted);
+  // Admitted requests that the watermark of a namespace's admission looks at: `all`, or those of its class.
+  uint64_t num_admitted(uint32_t ns, uint64_t all) const {
+    return quotas_.on() ? quotas_.tenant(class_of(ns)).admitted : all;
+  }
+  void count_admitted(uint32_t ns, uint64_t change) {
+    if (quotas_.on()) [[unlikely]]
+      quotas_.tenant(class_of(ns)).admitted += change;
+  }
+  void count_hits(uint32_t ns, uint64_t queries, uint64_t hits) {
+    if (!quotas_.on()) return;
+    Quotas::Tenant& tenant = quotas_.tenant(class_of(ns));
+    tenant.block_queries += queries;
+    tenant.block_hits += hits;
+  }
+  void count_refusal(uint32_t ns, kvc_status status) {
+    if (status == KVC_ERROR_OVER_QUOTA) quotas_.count_refusal(class_of(ns), refused_pool_);
+  }
+  // Whether externally held blocks may be published in a namespace: they count for it then.
+  kvc_status check_publication(uint32_t ns, const int32_t* blocks, size_t num_blocks) const;
+
   // ---- compaction: compact.cc
 
   // Moves up to `capacity` contents from a pool's highest blocks to its lowest free ones. Until
@@ -222,10 +279,24 @@ class Blocks {
     uint32_t count;
   };
 
-  void pop(uint32_t group, size_t count, BlockId* out);
+  kvc_status check_pools(const Demand& demand, uint64_t watermark, const char* who) const;
+  [[gnu::noinline]] kvc_status check_share(const Demand& demand, uint32_t ns, uint64_t watermark,
+                                           const char* who) const;
+  static void note_shortage(uint64_t blocks);
+  kvc_status refuse(kvc_status status, const Demand& demand, size_t pool, uint64_t watermark, uint64_t room,
+                    const char* who, const char* fix) const;
+  void pop(uint32_t group, uint32_t ns, size_t count, BlockId* out);
+  // With quotas.
+  [[gnu::noinline]] void pop_share(uint32_t group, uint32_t ns, size_t count, BlockId* out);
+  uint64_t payer_of(uint32_t ns) const { return ns == kNoNamespace ? kNoPayer : namespaces_.id(ns); }
+  void keep_to_maximum(uint32_t cls, uint32_t pool, uint64_t most);
+  [[gnu::noinline]] void give(BlockId id, uint32_t ns);
+  void begin_share(uint32_t ns, uint32_t cls, uint64_t admitted);
+  void end_share(uint32_t ns);
   // With several lists.
   [[gnu::noinline]] void pop_victims(uint32_t group, size_t count, BlockId* out);
-  BlockId victim(uint32_t pool);
+  BlockId victim(uint32_t pool, uint64_t classes = BlockPool::kAllClasses);
+  BlockId stale_head(uint32_t pool, uint64_t classes);
   Place place_of(NodeId node) const;
   uint32_t level_of(NodeId node) const { return tree_.retention().on() ? tree_.retention().level(node) : 0; }
   [[gnu::noinline]] void use_annotated(const NodeId* path, size_t length);
@@ -241,6 +312,7 @@ class Blocks {
     }
   }
   void shelve(BlockId id);
+  void push_cached(BlockId id);
   uint32_t num_missing(NodeId node) const;
   void find_fragments(NodeId node, uint32_t group);
   [[gnu::noinline]] void detach_and_sort(BlockId id);
@@ -259,6 +331,8 @@ class Blocks {
     if (list == List::kHeld) return;
     if (list == List::kLru) --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
     pool_.remove(id);
+    if (quotas_.on()) [[unlikely]]
+      quotas_.hit(id, pool_[id].pool, list == List::kFenced);
   }
   bool fencing() const { return issued_ > retired_; }
   // While a block is held, `fence` is the newest step that may read or write it for a former holder.
@@ -268,6 +342,17 @@ class Blocks {
     if (pool_.drop_ref(block)) return true;
     note_release(block, issued_);
     return false;
+  }
+  // Puts a block without holds into FENCED, into FREE.
+  void fence(BlockId id) {
+    pool_.push_fenced(id, issued_);
+    if (quotas_.on()) [[unlikely]]
+      quotas_.fence(id, pool_[id].pool);
+  }
+  void free_held(BlockId id) {
+    pool_.push_free(id);
+    if (quotas_.on()) [[unlikely]]
+      quotas_.free_held(id, pool_[id].pool);
   }
   // Puts a block without holds where it belongs.
   void place(BlockId id);
@@ -287,8 +372,10 @@ class Blocks {
   NamespaceTable namespaces_;
   PrefixTree tree_;
   Zeroing zeroing_;
-  uint64_t issued_ = 0;   // newest step that may be in flight
-  uint64_t retired_ = 0;  // may be a step that a thread is still carrying out
+  Quotas quotas_;
+  uint64_t issued_ = 0;              // newest step that may be in flight
+  uint64_t retired_ = 0;             // may be a step that a thread is still carrying out
+  mutable size_t refused_pool_ = 0;  // whose maximum the last OVER_QUOTA names
   LookAhead ahead_[kMaxPools] = {};
 };
 

@@ -31,8 +31,12 @@ class Checker {
     copies_in_progress();
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(lists(p));
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
+    KVC_CHECK(num_published_ == num_in_rings_, "%zu blocks are published, %zu are copies of a first one",
+              num_published_, num_in_rings_);
     KVC_TRY(nodes());
     for (uint32_t ns = 0; ns < num_namespaces; ++ns) KVC_TRY(namespace_of(ns));
+    for (size_t p = 0; p < shape_.num_pools && s_.blocks.quotas().on(); ++p) KVC_TRY(shares(p));
+    KVC_TRY(tenants());
     return zeroing();
   }
 
@@ -43,6 +47,7 @@ class Checker {
       ++all;
       ++users_[r.ns];
       admitted += r.admitted;
+      admitted_of_[s_.blocks.class_of(r.ns)] += r.admitted;
       return r.building ? KVC_OK : request(i, r);
     }));
     KVC_CHECK(admitted == s_.requests.num_admitted() && all == s_.requests.count(),
@@ -262,10 +267,11 @@ class Checker {
   kvc_status copies(BlockId id) {
     const Block& block = pool_[id];
     KVC_CHECK(tree_.alive(block.node), "block %d hangs on a dead node", raw(id));
-    const BlockId lowest = tree_.block_of(block.node, block.group);
-    KVC_CHECK(is_block(lowest) && raw(lowest) <= raw(id), "block %d is lower than the lowest copy, %d",
-              raw(id), raw(lowest));
-    if (lowest != id) return KVC_OK;
+    const BlockId first = tree_.block_of(block.node, block.group);
+    KVC_CHECK(is_block(first) && pool_[first].node == block.node && tree_.in_ring(id),
+              "block %d is not behind the first copy, %d", raw(id), raw(first));
+    ++num_published_;
+    if (first != id) return KVC_OK;
     size_t idle = 0, count = 0;
     KVC_TRY(s_.each_copy(id, [&](BlockId copy) -> kvc_status {
       KVC_CHECK(
@@ -275,6 +281,7 @@ class Checker {
       idle += pool_[copy].list == List::kLru;
       return KVC_OK;
     }));
+    num_in_rings_ += count;
     KVC_CHECK(idle <= 1, "block %d has %zu idle copies", raw(id), idle);
     return KVC_OK;
   }
@@ -355,6 +362,56 @@ class Checker {
     return KVC_OK;
   }
 
+  // What the classes have of a pool, what they still lack, and that nothing cached waits in another class.
+  kvc_status shares(size_t p) {
+    const Quotas& quotas = s_.blocks.quotas();
+    Quotas::Share found[BlockPool::kMaxClasses] = {};
+    KVC_TRY(s_.each_block(p, [&](BlockId id, const Block& block) -> kvc_status {
+      if (block.list == List::kFree) return KVC_OK;
+      const uint32_t cls = quotas.class_of(id);
+      KVC_CHECK(cls < quotas.num_classes() && quotas.tenant(cls).taken,
+                "block %d is of class %u, which nobody has", raw(id), cls);
+      const uint64_t payer = quotas.payer(id);
+      const bool open = payer != kNoPayer && s_.namespaces().is_open(payer);
+      const uint32_t wanted = open ? s_.blocks.class_of(payer == 0 ? 0 : handle_index(payer)) : 0;
+      const bool stale = block.list == List::kLru && tree_.stale(tree_[block.node]);
+      KVC_CHECK(cls == wanted || stale, "block %d is of class %u, its namespace of %u", raw(id), cls, wanted);
+      if (block.list == List::kLru) {
+        found[cls].cached += !stale;
+        KVC_CHECK(stale || s_.blocks.class_of(tree_[block.node].ns) == cls,
+                  "block %d is cached for a namespace of class %u, and counts for class %u", raw(id),
+                  s_.blocks.class_of(tree_[block.node].ns), cls);
+      } else {
+        ++found[cls].held;
+        found[cls].fenced += block.list == List::kFenced;
+      }
+      return KVC_OK;
+    }));
+    for (uint32_t list = 0; list < pool_.num_lists(); ++list) {
+      const uint32_t cls = pool_.place_of(list).cls;
+      KVC_TRY(s_.each_from(pool_.lru_head(p, list), [&](BlockId id, const Block&) -> kvc_status {
+        KVC_CHECK(quotas.class_of(id) == cls, "block %d waits in class %u and counts for class %u", raw(id),
+                  cls, quotas.class_of(id));
+        return KVC_OK;
+      }));
+    }
+    uint64_t lacking = 0, above = 1;
+    for (uint32_t cls = 0; cls < quotas.num_classes(); ++cls) {
+      const Quotas::Share &share = quotas.share(cls, p), &f = found[cls];
+      KVC_CHECK(share.held == f.held && share.cached == f.cached && share.fenced == f.fenced,
+                "class %u holds %llu, %llu fenced, %llu cached blocks of pool %zu; counted %llu, %llu, %llu",
+                cls, ull(f.held), ull(f.fenced), ull(f.cached), p, ull(share.held), ull(share.fenced),
+                ull(share.cached));
+      lacking += share.unmet();
+      above |= uint64_t{share.used() > share.min} << cls;
+    }
+    KVC_CHECK(
+        lacking == quotas.lacking(p) && above == quotas.above(p) && lacking <= pool_.counts(p).available(),
+        "the classes lack %llu blocks of pool %zu, counted %llu; %llu are available", ull(lacking), p,
+        ull(quotas.lacking(p)), ull(pool_.counts(p).available()));
+    return KVC_OK;
+  }
+
   kvc_status zeroing() {
     const Zeroing& list = s_.blocks.zeroing();
     size_t listed = 0;
@@ -362,6 +419,19 @@ class Checker {
       listed += list.listed(BlockId{static_cast<int32_t>(i)});
     KVC_CHECK(listed == list.count(), "%zu blocks are marked as to be cleared, %zu listed", listed,
               list.count());
+    return KVC_OK;
+  }
+
+  kvc_status tenants() {
+    const Quotas& quotas = s_.blocks.quotas();
+    for (uint32_t cls = 0; cls < quotas.num_classes(); ++cls) {
+      const Quotas::Tenant& tenant = quotas.tenant(cls);
+      KVC_CHECK(tenant.admitted == admitted_of_[cls], "class %u has %llu admitted requests, %llu counted",
+                cls, ull(admitted_of_[cls]), ull(tenant.admitted));
+      KVC_CHECK(cls == 0 || !tenant.taken || s_.namespaces()[tenant.ns].quota == cls,
+                "class %u belongs to namespace %u, which has class %u", cls, tenant.ns,
+                s_.namespaces()[tenant.ns].quota);
+    }
     return KVC_OK;
   }
 
@@ -377,6 +447,8 @@ class Checker {
   Array<uint32_t> users_;
   Array<uint32_t> nodes_of_;  // per namespace
   Array<size_t> cached_;
+  size_t num_published_ = 0, num_in_rings_ = 0;
+  uint64_t admitted_of_[BlockPool::kMaxClasses] = {};  // per class
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ size_t Blocks::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity) {
     if (is_node(pool_[from].node)) tree_.move(from, to);
     pool_.move(from, to);
     if (zeroing_.on()) zeroing_.set_owner(to, zeroing_.owner(from));
+    if (quotas_.on()) quotas_.move(from, to);
     moves[num_moves++] = {raw(from), raw(to)};
   }
   return num_moves;

@@ -24,15 +24,11 @@ void add_namespace(const StateReader& state, uint32_t ns, DigestHash& out) {
     out.add(node.depth);
     out.add(content(state.tree().stale(node), node, state.tree().tokens(id), state.shape.block_size));
     for (size_t g = 0; g < state.shape.num_groups; ++g) {
-      uint64_t copies = 0;  // independent of the ring's order
-      const auto add_copy = [&](BlockId copy) {
-        DigestHash one;
-        one.add(static_cast<uint64_t>(raw(copy)));
-        copies += one.value();
-      };
-      if (const BlockId lowest = state.tree().block_of(id, g); is_block(lowest))
-        state.each_copy(lowest, add_copy);
-      out.add(copies);
+      uint64_t count = 0;
+      const auto add_copy = [&](BlockId copy) { out.add(static_cast<uint64_t>(raw(copy))), ++count; };
+      if (const BlockId first = state.tree().block_of(id, g); is_block(first))
+        state.each_copy(first, add_copy);
+      out.add(count);
     }
     if (state.tree().counts_uses()) out.add(state.tree().uses().of(id));
     if (state.tree().retention().on()) out.add(state.tree().retention().level(id));
@@ -52,7 +48,14 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
                     [&](BlockId id, const Block&) { out.add(state.pool().age(id)); });
   }
   const Zeroing& zeroing = state.blocks.zeroing();
+  const Quotas& quotas = state.blocks.quotas();
+  for (uint32_t cls = 0; cls < quotas.num_classes(); ++cls) {
+    out.add(quotas.tenant(cls).ns);
+    out.add(quotas.share(cls, p).min);
+    out.add(quotas.share(cls, p).max);
+  }
   state.each_block(p, [&](BlockId id, const Block& block) {
+    if (quotas.on() && block.list != List::kFree) out.add(quotas.class_of(id));
     out.add(static_cast<uint64_t>(block.list) | uint64_t{block.written} << 8 |
             uint64_t{block.external} << 16 | uint64_t{block.pins} << 32);
     out.add(block.refs);

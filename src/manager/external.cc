@@ -6,7 +6,7 @@ namespace kvc {
 kvc_status ExternalBlocks::acquire(uint32_t group, int32_t* blocks, size_t num_blocks) {
   Demand demand(shape_.num_pools);
   demand.blocks[shape_.groups[group].pool] = num_blocks;
-  KVC_TRY(blocks_.check_room(demand, 0, "acquire_blocks"));
+  KVC_TRY(blocks_.check_room(demand, Blocks::kNoNamespace, 0, "acquire_blocks"));
   constexpr size_t kPiece = 64;
   for (size_t done = 0; done < num_blocks; done += kPiece) {
     BlockId taken[kPiece];
@@ -29,13 +29,17 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prefix has %zu blocks, the array room for %zu", length,
                 capacity);
   }
+  Demand demand(shape_.num_pools);
   for (size_t j = 0; j < length; ++j) {
-    if (matcher_.needs_position(group, j, length) &&
-        blocks_.pool()[blocks_.tree().block_of(scratch.path()[j], group)].external == UINT16_MAX) {
+    if (!matcher_.needs_position(group, j, length)) continue;
+    const Block& block = blocks_.pool()[blocks_.tree().block_of(scratch.path()[j], group)];
+    if (block.external == UINT16_MAX) {
       return fail(KVC_ERROR_LIMIT, "position %zu of this prefix has %d external holds; release some", j,
                   UINT16_MAX);
     }
+    demand.add_hit(block);
   }
+  KVC_TRY(blocks_.check_hold(demand, prompt.ns, "acquire_prefix"));
   for (size_t j = 0; j < length; ++j) {
     blocks[j] = -1;
     if (!matcher_.needs_position(group, j, length)) continue;
@@ -99,6 +103,7 @@ kvc_status ExternalBlocks::publish(LookupScratch& scratch, uint32_t group, const
   const size_t known = blocks_.tree().walk(prompt, num_blocks, 0, scratch.path());
   KVC_TRY(check_publication(group, blocks, num_blocks, path, known));
   if (!shape_.caches()) return KVC_OK;
+  KVC_TRY(blocks_.check_publication(prompt.ns, blocks, num_blocks));
   const size_t wanted = num_blocks - known;
   const size_t room = blocks_.room_for_positions(wanted, known == 0 ? kNoNode : path[known - 1]);
   if (room < wanted) {

@@ -30,8 +30,9 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, CopyList
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     demand.blocks[shape_.groups[g].pool] += added + (copied >> g & 1);
   }
-  if (const kvc_status status = blocks_.check_room(demand, 0, "the extension"); status != KVC_OK) {
-    ++counters_.refusals;
+  if (const kvc_status status = blocks_.check_room(demand, request.ns, 0, "the extension");
+      status != KVC_OK) {
+    count_refusal(request, status);
     return status;
   }
   if (!reserve_tables(request, positions) ||

@@ -147,8 +147,7 @@ inline kvc_status Requests::plan(const Request& request, AdmissionPlan* admissio
     for (size_t j = 0; j < length; ++j) {
       if (!matcher_.needs_position(g, j, length)) continue;
       const Block& block = pool[blocks_.tree().block_of(path[j], g)];
-      demand.blocks[p] += block.list == List::kLru;
-      demand.fenced_hits[p] += block.list == List::kFenced;
+      demand.add_hit(block);
     }
   }
   return KVC_OK;
@@ -160,8 +159,8 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   info->num_cached = admission.length * shape_.block_size;
   info->lost_reuse_tokens = uint64_t{admission.lost} * shape_.block_size;
   uint64_t available[kMaxPools];
-  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.pool().counts(p).available();
-  admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(), info);
+  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
+  admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(request.ns), info);
   return KVC_OK;
 }
 
@@ -174,9 +173,10 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   AdmissionPlan admission(shape_.num_pools);
   KVC_TRY(plan(request, &admission));
   const size_t length = admission.length, positions = admission.positions;
-  if (const kvc_status status = blocks_.check_room(admission.demand, admission_watermark(), "the admission");
+  if (const kvc_status status =
+          blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
       status != KVC_OK) {
-    ++counters_.refusals;
+    count_refusal(request, status);
     return status;
   }
   if (!reserve_tables(request, positions)) {
@@ -206,8 +206,16 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, 0, length);
   ++num_admitted_;
+  blocks_.count_admitted(request.ns, 1);
   count_admission(request);
   return KVC_OK;
+}
+
+uint64_t Requests::num_admitted_of(uint32_t ns) const {
+  uint64_t admitted = 0;
+  for (size_t i = 0; i < table_.size(); ++i)
+    admitted += table_[i].id != 0 && table_[i].ns == ns && table_[i].admitted;
+  return admitted;
 }
 
 void Requests::count_admission(Request& request) {
@@ -217,8 +225,10 @@ void Requests::count_admission(Request& request) {
     ++counters_.admissions;
     counters_.prompt_tokens += request.known;
     counters_.cached_tokens += request.num_cached;
-    counters_.block_queries += request.known == 0 ? 0 : (request.known - 1) / shape_.block_size;
+    const uint64_t queries = request.known == 0 ? 0 : (request.known - 1) / shape_.block_size;
+    counters_.block_queries += queries;
     counters_.block_hits += request.published;
+    blocks_.count_hits(request.ns, queries, request.published);
     counters_.lost_reuse_tokens += request.lost;
     if (!curves_.empty()) [[unlikely]]
       curves_.admit(request, hit_limit(request), request.next_full != UINT32_MAX);

@@ -86,6 +86,14 @@ kvc_status Manager::build() {
   return KVC_OK;
 }
 
+kvc_status Manager::set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max) {
+  return change([&]() -> kvc_status {
+    uint32_t ns = 0;
+    KVC_TRY(blocks_.find_share(namespace_id, &ns));
+    return blocks_.set_quota(ns, pool, min, max, requests_.num_admitted_of(ns));
+  });
+}
+
 const char* Manager::take_warning() {
   const std::lock_guard lock(monitor_.mutex());
   return requests_.take_warning();

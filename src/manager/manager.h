@@ -37,6 +37,7 @@ class Manager {
   kvc_status close_namespace(uint64_t id);
   kvc_status reset(uint64_t namespace_id);
 
+  kvc_status set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max);
   // Miss-ratio curves: sizing.cc. Of a namespace; 0 = all together.
   kvc_status open_curve(uint64_t namespace_id, const kvc_curve_config& config);
   kvc_status close_curve(uint64_t namespace_id);
@@ -170,6 +171,9 @@ class Manager {
   }
   kvc_status pool_info(uint32_t pool, kvc_pool_info* info) {
     return read(&StateReader::pool_info, pool, info);
+  }
+  kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) {
+    return read(&StateReader::quota_info, namespace_id, pool, info);
   }
   kvc_status block_info(int32_t block, kvc_block_info* info) {
     return read(&StateReader::block_info, block, info);

@@ -131,8 +131,8 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
       reader.at = scratch.path()[reached - 1];
       tree.join(reader);
     }
-    for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.pool().counts(p).available();
-    watermark = num_admitted != 0 ? shape_.watermark : 0;
+    for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(prompt.ns, p);
+    watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
   }
 
   const size_t length = longest_common(known, scratch.residents(), tokens, groups);

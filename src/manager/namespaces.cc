@@ -34,6 +34,7 @@ kvc_status Blocks::close_namespace(uint64_t id) {
                 entry.users);
   }
   forget(ns);
+  if (entry.quota != 0) end_share(ns);
   announce_cleared(id, ns);
   namespaces_.close(ns);
   return KVC_OK;
@@ -49,6 +50,7 @@ kvc_status Blocks::reset(uint64_t namespace_id) {
   if (namespace_id == 0) {
     for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
     namespaces_.reset_all();
+    quotas_.forget_all();
   } else {
     if (namespace_id != KVC_DEFAULT_NAMESPACE) KVC_TRY(find_namespace(namespace_id, &ns));
     forget(ns);
@@ -60,7 +62,10 @@ kvc_status Blocks::reset(uint64_t namespace_id) {
 
 // What the namespace has in LRU counts as free from now on; blocks are detached when they are taken.
 void Blocks::forget(uint32_t ns) {
-  for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale += namespaces_.cached(ns, p);
+  for (uint32_t p = 0; p < shape_.num_pools; ++p) {
+    pool_.counts(p).stale += namespaces_.cached(ns, p);
+    if (quotas_.on()) quotas_.forget(class_of(ns), p, namespaces_.cached(ns, p));
+  }
   namespaces_.reset_one(ns);
 }
 

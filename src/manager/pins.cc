@@ -15,9 +15,26 @@ size_t Pins::first_full(const NodeId* path, size_t length) const {
   return length;
 }
 
-kvc_status Pins::check(const NodeId* path, size_t length) const {
+Demand Pins::demand(const NodeId* path, size_t length) const {
+  Demand demand(shape_.num_pools);
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (size_t j = 0; j < length; ++j) {
+      if (matcher_.needs_position(g, j, length))
+        demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path[j], g)]);
+    }
+  }
+  return demand;
+}
+
+bool Pins::may_hold(const NodeId* path, size_t length, uint32_t ns) const {
+  return first_full(path, length) == length &&
+         (!blocks_.quotas().on() || blocks_.may_hold(demand(path, length), ns));
+}
+
+kvc_status Pins::check(const NodeId* path, size_t length, uint32_t ns) const {
   const size_t full = first_full(path, length);
-  if (full == length) return KVC_OK;
+  if (full == length)
+    return blocks_.quotas().on() ? blocks_.check_hold(demand(path, length), ns, "the pin") : KVC_OK;
   return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", full,
               UINT16_MAX);
 }
@@ -55,7 +72,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());
   }
-  KVC_TRY(check(scratch.path(), length));
+  KVC_TRY(check(scratch.path(), length, prompt.ns));
   Pin* pin = table_.take();
   if (pin == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %zu pins are in use; unpin some or raise max_requests", table_.size());

@@ -30,13 +30,18 @@ class Pins {
   kvc_status unpin(uint64_t id);
 
   // What pins and registered prompts do with the blocks of a hit of `length` positions: [num_groups][length].
-  // LIMIT if a block has as many pins as it can have.
-  kvc_status check(const NodeId* path, size_t length) const;
-  size_t first_full(const NodeId* path, size_t length) const;  // position of such a block, or `length`
+  // LIMIT if a block has as many pins as it can have; without room for the namespace what an admission
+  // answers.
+  kvc_status check(const NodeId* path, size_t length, uint32_t ns) const;
+  bool may_hold(const NodeId* path, size_t length, uint32_t ns) const;
   void hold(const NodeId* path, size_t length, BlockId* blocks);
   void release(const BlockId* blocks, size_t length);
 
  private:
+  // Position of a block with as many pins as it can have, or `length`.
+  size_t first_full(const NodeId* path, size_t length) const;
+  Demand demand(const NodeId* path, size_t length) const;
+
   const Shape& shape_;
   Blocks& blocks_;
   Matcher& matcher_;

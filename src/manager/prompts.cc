@@ -85,7 +85,7 @@ kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& 
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length =
       matcher_.match(content, limit, shape_.all_groups(), 0, scratch.path(), scratch.residents(), nullptr);
-  KVC_TRY(pins_.check(scratch.path(), length));
+  KVC_TRY(pins_.check(scratch.path(), length, content.ns));
   const size_t name_size = std::strlen(name);
   RegisteredPrompt fresh = {};
   fresh.num_positions = static_cast<uint32_t>(scratch.num_blocks());
@@ -187,7 +187,7 @@ void Prompts::grow(RegisteredPrompt& prompt) {
   const size_t limit = shape_.caches() ? prompt.num_positions : 0;
   const size_t length =
       matcher_.match(content, limit, shape_.all_groups(), 0, path_.data, residents_.data, nullptr);
-  if (length < prompt.num_pinned || pins_.first_full(path_.data, length) != length) return;
+  if (length < prompt.num_pinned || !pins_.may_hold(path_.data, length, prompt.ns)) return;
   pins_.hold(path_.data, length, spare_.data);
   give_up(prompt);
   copy_to(prompt.blocks, spare_.data, length * shape_.num_groups);

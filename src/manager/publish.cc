@@ -59,6 +59,7 @@ void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_
     if (block.node == node) continue;
     if (is_node(block.node)) detach(id);  // of an epoch that is over
     if (zeroing_.on()) zeroing_.set_owner(id, namespaces_.id(prompt.ns));
+    if (quotas_.on()) give(id, prompt.ns);
     block.group = static_cast<uint8_t>(group);
     pool_.mark_written(block);
     tree_.attach(node, group, id);
@@ -97,6 +98,13 @@ bool Blocks::is_alone(const GroupTable* groups, size_t position) {
     if (is_block(id) && is_node(pool_[id].node)) node = pool_[id].node;
   }
   if (!is_node(node)) return true;  // nothing is published
+  if (tree_.stale(tree_[node])) {   // nobody finds it; how long what waits in LRU stays there, others decide
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      const BlockId id = groups[g].blocks.data[position];
+      if (is_block(id) && pool_[id].shared()) return false;
+    }
+    return true;
+  }
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     const BlockId id = tree_.block_of(node, g);
     if (!is_block(id)) continue;
@@ -136,6 +144,7 @@ size_t Blocks::drop_idle(NodeId node) {
 // Frees a block of LRU that is not stale, which does not count as an eviction.
 void Blocks::free_cached(BlockId id) {
   --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
+  if (quotas_.on()) quotas_.free_cached(id, pool_[id].pool);
   pool_.remove(id);
   detach(id);
   pool_.push_free(id);

@@ -67,7 +67,7 @@ size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
       (*line)[count++] = {came + bonus, came, id, place.level};
     }
   }
-  if (old.has_shelves()) {  // of equal ones that of the lowest shelf leaves first; ages differ on a shelf
+  if (old.has_shelves()) {  // of equal ones that of the lowest shelf leaves first; ages differ in a list
     std::sort(line->data(), line->data() + count, [](const Leaving& a, const Leaving& b) {
       if (a.level != b.level) return a.level < b.level;
       return a.at != b.at ? a.at < b.at : a.came > b.came;

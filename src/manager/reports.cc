@@ -102,6 +102,24 @@ kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
   return KVC_OK;
 }
 
+kvc_status StateReader::quota_info(uint64_t namespace_id, uint32_t p, kvc_quota_info* info) const {
+  uint32_t ns = 0;
+  KVC_TRY(blocks.find_share(namespace_id, &ns));
+  const Quotas& quotas = blocks.quotas();
+  const Quotas::Share& share = quotas.share(blocks.class_of(ns), p);
+  const Quotas::Tenant& tenant = quotas.tenant(blocks.class_of(ns));
+  info->min_blocks = share.min;
+  info->max_blocks = share.max == Quotas::kNoMaximum ? 0 : share.max;
+  info->held = share.held - share.fenced;
+  info->cached = share.cached;
+  info->fenced = share.fenced;
+  info->available = blocks.room(ns, p);
+  info->refusals = share.refusals;
+  info->block_queries = tenant.block_queries;
+  info->block_hits = tenant.block_hits;
+  return KVC_OK;
+}
+
 kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   if (!pool().exists(id)) {
     return invalid("no block %d; ids end at %llu", id, ull(pool().num_ids() - 1));

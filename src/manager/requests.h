@@ -45,7 +45,10 @@ class Requests {
   const uint64_t& count() const { return count_; }  // those that are being created included
   const uint64_t& num_admitted() const { return num_admitted_; }
   // Blocks of each pool that an admission leaves available now.
-  uint64_t admission_watermark() const { return num_admitted_ != 0 ? shape_.watermark : 0; }
+  uint64_t admission_watermark(uint32_t ns) const {
+    return blocks_.num_admitted(ns, num_admitted_) != 0 ? shape_.watermark : 0;
+  }
+  uint64_t num_admitted_of(uint32_t ns) const;
   const CopyList& waiting_copies() const { return copies_; }
   Curves& curves() { return curves_; }
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
@@ -143,6 +146,10 @@ class Requests {
   size_t hit_limit(const Request& request) const;
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
   void count_admission(Request& request);
+  void count_refusal(const Request& request, kvc_status status) {
+    ++counters_.refusals;
+    blocks_.count_refusal(request.ns, status);
+  }
 
   // growth.cc
   kvc_status reserve_known(Request& request, size_t num_tokens);

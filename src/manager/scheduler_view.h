@@ -20,6 +20,11 @@ class SchedulerView {
   kvc_status create(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
                     uint64_t* num_cached, size_t max_positions) const;
   kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions) const;
+  // A bit for the share of the blocks that an admission counts for: that of the waiting request, or of the
+  // namespace if it is new (0). Without quotas there is one share.
+  uint64_t share_of(uint64_t waiting, uint64_t namespace_id) const {
+    return blocks_.quotas().on() ? uint64_t{1} << class_of(waiting, namespace_id) : 1;
+  }
 
   // All below are called with the lock.
   Request* peek(uint64_t id) const { return requests_.peek(id); }
@@ -65,6 +70,8 @@ class SchedulerView {
   void prefetch_publication(Request& request) const { requests_.prefetch_publication(request); }
 
  private:
+  uint32_t class_of(uint64_t waiting, uint64_t namespace_id) const;
+
   Monitor& monitor_;
   Blocks& blocks_;
   Requests& requests_;

@@ -17,19 +17,20 @@ void Blocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
 
 // What a reset left behind is as good as free, however often it was used: it leaves before any block that a
 // hit can use, as far as it stands first in its list.
-BlockId Blocks::victim(uint32_t pool) {
-  if (pool_.has_shelves() && pool_.counts(pool).stale != 0) {
-    const BlockId stale = pool_.find_head(pool, BlockPool::kAllClasses,
-                                          [&](BlockId id) { return tree_.stale(tree_[pool_[id].node]); });
-    if (is_block(stale)) return stale;
-  }
-  return pool_.victim(pool);
+BlockId Blocks::victim(uint32_t pool, uint64_t classes) {
+  const BlockId stale = stale_head(pool, BlockPool::kAllClasses);
+  return is_block(stale) ? stale : pool_.victim(pool, classes);
+}
+
+BlockId Blocks::stale_head(uint32_t pool, uint64_t classes) {
+  if (!pool_.has_shelves() || pool_.counts(pool).stale == 0) return kNoBlock;
+  return pool_.find_head(pool, classes, [&](BlockId id) { return tree_.stale(tree_[pool_[id].node]); });
 }
 
 Place Blocks::place_of(NodeId node) const {
-  const uint32_t level = level_of(node);
-  if (pool_.num_shelves() == 1) return {0, level, 0};
-  return {0, level,
+  const uint32_t cls = class_of(tree_[node].ns), level = level_of(node);
+  if (pool_.num_shelves() == 1) return {cls, level, 0};
+  return {cls, level,
           shape_.policy->shelf({tree_.counts_uses() ? tree_.uses().of(node) : 0, num_missing(node)})};
 }
 

@@ -74,6 +74,7 @@ void Requests::end_admission(Request& request, bool ends) {
   request.end_admission();
   rows_.forget(request);
   --num_admitted_;
+  blocks_.count_admitted(request.ns, uint64_t{0} - 1);
 }
 
 kvc_status Requests::end(Request& request) {
@@ -233,6 +234,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
     }
   }
   ++num_admitted_;
+  blocks_.count_admitted(child.ns, 1);
   table_.publish(child);
   *child_id = child.id;
   return KVC_OK;

@@ -129,6 +129,7 @@ struct StateReader {
   kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const;
   kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
   kvc_status block_info(int32_t id, kvc_block_info* info) const;
+  kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) const;
   kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
                            int32_t* tables, size_t row_stride) const;
   kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,

@@ -108,7 +108,7 @@ kvc_status Stepper::step(StepPlan& plan) {
       return KVC_OK;
     }
   }
-  bool refused = false;
+  uint64_t refused = 0;  // shares that an admission of the step had no space in
   for (size_t i = 0; i < step.num_admissions; ++i) {
     admit_item(plan, i, &refused);
     if (plan.admission_status()[i] != KVC_OK) failure.note("admissions", i);
@@ -217,14 +217,15 @@ kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& requ
                      ", or switch extend_tokens off (NULL) to extend by slots alone");
 }
 
-void Stepper::admit_item(StepPlan& plan, size_t i, bool* refused) {
+void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused) {
   kvc_step& step = plan.step;
   kvc_status& status = plan.admission_status()[i];
   const size_t item = step.num_requests + i;
   uint64_t id = step.admit_requests == nullptr ? 0 : step.admit_requests[i];
   const bool is_new = id == 0;
   uint64_t cached = 0;
-  if (*refused && (step.flags & KVC_STEP_ADMIT_PAST_REFUSAL) == 0) {
+  const uint64_t share = view_.share_of(id, is_new ? plan.prompt(i).namespace_id : 0);
+  if ((*refused & share) != 0 && (step.flags & KVC_STEP_ADMIT_PAST_REFUSAL) == 0) {
     status = fail(KVC_ERROR_SKIPPED, "not tried: an earlier admission had no space");
   } else {
     const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
@@ -235,9 +236,10 @@ void Stepper::admit_item(StepPlan& plan, size_t i, bool* refused) {
                            step.admit_offsets[i + 1], " of each token of the prompt");
     }
   }
-  const bool no_space = status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN;
-  if (no_space && !*refused) step.shortage_blocks = view_.last_shortage();
-  *refused |= no_space;
+  const bool no_space =
+      status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
+  if (no_space && *refused == 0) step.shortage_blocks = view_.last_shortage();
+  if (no_space) *refused |= share;
   step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL;
   step.admitted[i] = status == KVC_OK ? id : 0;
   step.cached[i] = status == KVC_OK ? cached : 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of one position in one group form a ring: Block::next_copy leads forward, copy_before_ back. The
-// one in LRU, if any, is the lowest or directly behind it. Everything is O(1), except the search for the next
-// lowest when the lowest leaves; so equal prompts in one batch cost no more than different ones.
+// The copies of one position in one group form a ring: Block::next_copy leads forward, copy_before_ back.
+// They stand in the order in which they were published, except that the one in LRU, if any, is the first or
+// directly behind it. Everything is O(1), and no choice depends on the ids of blocks, which other namespaces
+// decide.
 #include "prefix/prefix_tree.h"
 
 namespace kvc {
@@ -30,13 +31,7 @@ void PrefixTree::attach_copy(NodeId id, size_t group, BlockId block) {
   pool_[block].node = id;
   ++counters_.published_blocks;
   ++counters_.duplicates;
-  const BlockId lowest = block_of(id, group);
-  if (raw(block) > raw(lowest)) {
-    link_before(block, lowest);
-    return;
-  }
-  link_before(block, pool_[lowest].list == List::kLru ? lowest : pool_[lowest].next_copy);
-  set_block(id, group, block);
+  link_before(block, block_of(id, group));
 }
 
 void PrefixTree::detach_copy(BlockId block) {
@@ -44,32 +39,19 @@ void PrefixTree::detach_copy(BlockId block) {
   const NodeId id = std::exchange(record.node, kNoNode);
   const BlockId next = record.next_copy;
   unlink(block);
-  if (block_of(id, record.group) != block) return;
-  BlockId lowest = next;
-  for (BlockId copy = pool_[next].next_copy; copy != next; copy = pool_[copy].next_copy) {
-    if (raw(copy) < raw(lowest)) lowest = copy;
-  }
-  set_block(id, record.group, lowest);
-  if (pool_[next].list == List::kLru) make_idle(next);
+  if (block_of(id, record.group) == block) set_block(id, record.group, next);
 }
 
 void PrefixTree::make_idle(BlockId block) {
-  const BlockId lowest = block_of(pool_[block].node, pool_[block].group);
-  if (block == lowest || pool_[lowest].next_copy == block) return;
+  const BlockId first = block_of(pool_[block].node, pool_[block].group);
+  if (block == first || pool_[first].next_copy == block) return;
   unlink(block);
-  link_before(block, pool_[lowest].next_copy);
+  link_before(block, pool_[first].next_copy);
 }
 
 void PrefixTree::move(BlockId from, BlockId to) {
   const Block& block = pool_[from];
-  const BlockId lowest = block_of(block.node, block.group);
-  if (raw(to) < raw(lowest)) {
-    if (const BlockId idle = from == lowest ? kNoBlock : idle_copy(from); is_block(idle)) {
-      unlink(idle);
-      link_before(idle, block.next_copy);
-    }
-    set_block(block.node, block.group, to);
-  }
+  if (block_of(block.node, block.group) == from) set_block(block.node, block.group, to);
   if (block.next_copy == from) return;
   const BlockId before = copy_before(from);
   join(to, block.next_copy);
@@ -77,8 +59,8 @@ void PrefixTree::move(BlockId from, BlockId to) {
 }
 
 BlockId PrefixTree::idle_copy(BlockId block) const {
-  const BlockId lowest = block_of(pool_[block].node, pool_[block].group);
-  for (const BlockId copy : {lowest, pool_[lowest].next_copy}) {
+  const BlockId first = block_of(pool_[block].node, pool_[block].group);
+  for (const BlockId copy : {first, pool_[first].next_copy}) {
     if (copy != block && pool_[copy].list == List::kLru) return copy;
   }
   return kNoBlock;
@@ -92,8 +74,8 @@ size_t PrefixTree::num_copies(BlockId block) const {
 
 bool PrefixTree::in_ring(BlockId block) const {
   if (copy_before(pool_[block].next_copy) != block) return false;
-  const BlockId lowest = block_of(pool_[block].node, pool_[block].group);
-  return pool_[block].list != List::kLru || block == lowest || pool_[lowest].next_copy == block;
+  const BlockId first = block_of(pool_[block].node, pool_[block].group);
+  return pool_[block].list != List::kLru || block == first || pool_[first].next_copy == block;
 }
 
 }  // namespace kvc

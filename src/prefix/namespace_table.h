@@ -25,6 +25,7 @@ struct Namespace {
   uint32_t generation;
   uint32_t opens;  // 0 = closed (index 0: always 1)
   uint32_t users;  // requests and pins
+  uint32_t quota;  // its class (pool/quotas.h); 0 = it has none
   uint32_t num_nodes;
   int32_t hash_next;  // identity table; also the list of unused indices
   uint64_t identity_hash;

@@ -11,7 +11,7 @@
 // places, the oldest events are dropped.
 //
 // Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first;
-// `resident` has a bit per group with a block; block_of() is the lowest id of the copies, which form a ring
+// `resident` has a bit per group with a block; block_of() is the first of the copies, which form a ring
 // (copies.cc). A death goes up a bounded number of ancestors; the others wait in the list of orphans, out of
 // the table. Not thread-safe.
 #pragma once
@@ -37,7 +37,7 @@ struct Node {
   uint32_t listed;     // in its bucket's chain, alive: 1 (in count_dead more)
   NodeId first_child;
   NodeId sibling_next, sibling_prev;
-  BlockId block;   // group 0: lowest copy
+  BlockId block;   // group 0: first copy
   uint32_t holds;  // cursors of requests
   uint64_t epoch : 48, ns : 16;
   uint32_t depth;  // blocks before it
@@ -96,7 +96,7 @@ class PrefixTree {
   }
   bool stale(const Node& node) const { return node.epoch != namespaces_.epoch(node.ns); }
 
-  // Lowest copy of a position in a group; kNoBlock if none.
+  // First copy of a position in a group; kNoBlock if none.
   BlockId block_of(NodeId id, size_t group) const {
     return group == 0 ? (*this)[id].block
                       : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1];
@@ -177,7 +177,7 @@ class PrefixTree {
       end_residence(position);
     if (unused(node)) bury(position);
   }
-  // `to`, a lower id that is not published, takes the place of a published block; the caller moves the
+  // `to`, which is not published, takes the place of a published block; the caller moves the
   // record.
   void move(BlockId from, BlockId to);
   // Another copy of the block's position that waits in LRU, or kNoBlock.
@@ -299,7 +299,7 @@ class PrefixTree {
   Counters& counters_;
   Array<Node> nodes_;
   Array<int32_t> rows_;         // tokens, block_size per node
-  Array<BlockId> more_;         // lowest copies of groups 1.. per node
+  Array<BlockId> more_;         // first copies of groups 1.. per node
   Array<int32_t> buckets_;      // first node, -1 = none
   Array<BlockId> copy_before_;  // ring of copies, backwards; of blocks that have others
   Identities identities_{*this, namespaces_, events_};  // only with events

@@ -23,7 +23,7 @@ AT(kvc_group_config, retention_tokens, 24);
 AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
 
-SIZE(kvc_manager_config, 160);
+SIZE(kvc_manager_config, 168);
 AT(kvc_manager_config, struct_size, 0);
 AT(kvc_manager_config, num_blocks, 8);
 AT(kvc_manager_config, max_nodes, 16);
@@ -46,8 +46,10 @@ AT(kvc_manager_config, log_user_data, 128);
 AT(kvc_manager_config, memory, 136);
 AT(kvc_manager_config, policy_weight, 144);
 AT(kvc_manager_config, policy_history, 152);
+AT(kvc_manager_config, max_quotas, 160);
+AT(kvc_manager_config, reserved, 164);
 
-SIZE(kvc_properties, 96);
+SIZE(kvc_properties, 104);
 AT(kvc_properties, struct_size, 0);
 AT(kvc_properties, num_blocks, 8);
 AT(kvc_properties, max_nodes, 16);
@@ -63,6 +65,8 @@ AT(kvc_properties, num_groups, 72);
 AT(kvc_properties, num_pools, 76);
 AT(kvc_properties, policy_weight, 80);
 AT(kvc_properties, policy_history, 88);
+AT(kvc_properties, max_quotas, 96);
+AT(kvc_properties, reserved, 100);
 
 SIZE(kvc_namespace_config, 56);
 AT(kvc_namespace_config, struct_size, 0);
@@ -148,6 +152,18 @@ AT(kvc_block_info, pins, 32);
 AT(kvc_block_info, published, 36);
 AT(kvc_block_info, num_copies, 40);
 AT(kvc_block_info, group, 44);
+
+SIZE(kvc_quota_info, 80);
+AT(kvc_quota_info, struct_size, 0);
+AT(kvc_quota_info, min_blocks, 8);
+AT(kvc_quota_info, max_blocks, 16);
+AT(kvc_quota_info, held, 24);
+AT(kvc_quota_info, cached, 32);
+AT(kvc_quota_info, fenced, 40);
+AT(kvc_quota_info, available, 48);
+AT(kvc_quota_info, refusals, 56);
+AT(kvc_quota_info, block_queries, 64);
+AT(kvc_quota_info, block_hits, 72);
 
 SIZE(kvc_pool_info, 80);
 AT(kvc_pool_info, struct_size, 0);

@@ -130,7 +130,7 @@ kvc_status Abuser::call(int kind) {
     case 24:
       return kvc_manager_release_blocks(m_, blocks_, some_blocks());
     case 25:
-      switch (random_.below(7)) {
+      switch (random_.below(9)) {
         case 0:
           status = kvc_manager_open_namespace(m_, identity(4 + random_.below(4)), id_out());
           if (status == KVC_OK && id_ != 0) learn(namespaces_, id_);
@@ -158,6 +158,16 @@ kvc_status Abuser::call(int kind) {
                                count_out(), nullptr, 0);
           if (status != KVC_OK) cursor_ = 0;
           return status;
+        }
+        case 6: {
+          const uint64_t min = number(), max = random_.chance(60) ? 0 : number();
+          return kvc_manager_set_quota(m_, random_.chance(30) ? KVC_DEFAULT_NAMESPACE : any(namespaces_),
+                                       group(), random_.chance(70) ? min % 6 : min, max);
+        }
+        case 7: {
+          kvc_quota_info info = {};
+          info.struct_size = random_.chance(95) ? sizeof info : random_.below(sizeof info);
+          return kvc_manager_quota_info(m_, any(namespaces_), group(), &info);
         }
         default: {
           kvc_block_info info = {};

@@ -28,6 +28,13 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_stats, s.m, &s.stats));
   calls.push_back(KVC_CALL(kvc_manager_pool_info, s.m, 0u, &s.pool_info));
   calls.push_back(KVC_CALL(kvc_manager_block_info, s.m, 1, &s.block_info));
+  const auto with_quotas = [](Scene& s) {
+    kvc_manager_config config = s.manager_config;
+    config.max_quotas = 2;
+    return kvc_manager_create(&config, &s.made_manager) == KVC_OK;
+  };
+  calls.push_back(KVC_CALL(kvc_manager_set_quota, s.made_manager, 0u, 0u, 10u, 20u).after(with_quotas));
+  calls.push_back(KVC_CALL(kvc_manager_quota_info, s.made_manager, 0u, 0u, &s.quota_info).after(with_quotas));
   calls.push_back(KVC_CALL(kvc_manager_open_namespace, s.m, &s.identity, &s.ns).allocating());
   calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.ns, 0)).after([](Scene& s) {
     return kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;

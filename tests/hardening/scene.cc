@@ -66,9 +66,9 @@ Scene::~Scene() {
 
 void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
-            request_info, probe_info, device_info, update, backend_info, storage_info, key_metrics,
-            value_metrics, attention_info, estimate, found, rebuild, curve_config, workload_config,
-            sizer_config, curve_info, workload_info, decision);
+            request_info, probe_info, quota_info, device_info, update, backend_info, storage_info,
+            key_metrics, value_metrics, attention_info, estimate, found, rebuild, curve_config,
+            workload_config, sizer_config, curve_info, workload_info, decision);
   curve_config.sample_rate = 1, curve_config.max_blocks = 300;
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);

@@ -119,6 +119,7 @@ class Scene {
   kvc_stats stats = {};
   kvc_pool_info pool_info = {};
   kvc_block_info block_info = {};
+  kvc_quota_info quota_info = {};
   kvc_request_info request_info = {};
   kvc_probe_info probe_info = {};
   kvc_view view = {};

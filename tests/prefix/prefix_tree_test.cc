@@ -82,7 +82,7 @@ TEST_P(PrefixTreeTest, NamespacesHaveTheirOwnRoots) {
   EXPECT_EQ(other, index) << "the last node freed the index";
 }
 
-TEST_P(PrefixTreeTest, CopiesAreARingWithTheLowestInFront) {
+TEST_P(PrefixTreeTest, CopiesAreARingWithTheFirstPublishedInFront) {
   World w(8, 1, GetParam());
   const NodeId node = w.publish(root_of(kRoot), 1);
   std::vector<BlockId> b;
@@ -93,26 +93,27 @@ TEST_P(PrefixTreeTest, CopiesAreARingWithTheLowestInFront) {
   EXPECT_EQ(w.tree.block_of(node, 0), b[3]);
   w.tree.attach(node, 0, b[1]);
   w.tree.attach(node, 0, b[2]);
-  EXPECT_EQ(w.tree.block_of(node, 0), b[1]);
+  EXPECT_EQ(w.tree.block_of(node, 0), b[3]);
   for (const int i : {1, 2, 3, 4}) EXPECT_EQ(w.tree.num_copies(b[static_cast<size_t>(i)]), 4u);
   EXPECT_EQ(w.counters.published_blocks, 4u);
   EXPECT_EQ(w.counters.duplicates, 3u);
 
   EXPECT_FALSE(is_block(w.tree.idle_copy(b[1])));
-  w.pool.drop_ref(w.pool[b[4]]);
-  w.pool.push_lru(b[4]);
-  w.tree.make_idle(b[4]);
-  EXPECT_EQ(w.tree.idle_copy(b[1]), b[4]);
-  EXPECT_FALSE(is_block(w.tree.idle_copy(b[4]))) << "another one";
+  w.pool.drop_ref(w.pool[b[1]]);
+  w.pool.push_lru(b[1]);
+  w.tree.make_idle(b[1]);
+  EXPECT_EQ(w.tree.idle_copy(b[3]), b[1]);
+  EXPECT_FALSE(is_block(w.tree.idle_copy(b[1]))) << "another one";
+  EXPECT_EQ(w.tree.block_of(node, 0), b[3]);
 
-  w.tree.detach(b[1]);
-  EXPECT_EQ(w.tree.block_of(node, 0), b[2]);
-  EXPECT_FALSE(is_node(w.pool[b[1]].node));
-  EXPECT_EQ(w.pool[b[1]].next_copy, b[1]);
   w.tree.detach(b[3]);
-  EXPECT_EQ(w.tree.block_of(node, 0), b[2]);
-  EXPECT_EQ(w.tree.num_copies(b[2]), 2u);
+  EXPECT_EQ(w.tree.block_of(node, 0), b[1]) << "the idle one stands behind the first";
+  EXPECT_FALSE(is_node(w.pool[b[3]].node));
+  EXPECT_EQ(w.pool[b[3]].next_copy, b[3]);
   w.tree.detach(b[2]);
+  EXPECT_EQ(w.tree.block_of(node, 0), b[1]);
+  EXPECT_EQ(w.tree.num_copies(b[4]), 2u);
+  w.tree.detach(b[1]);
   EXPECT_EQ(w.tree.block_of(node, 0), b[4]);
   EXPECT_TRUE(w.tree.alive(node));
   w.tree.detach(b[4]);

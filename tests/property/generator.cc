@@ -81,6 +81,7 @@ Setup random_setup(Random& random) {
                                              : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
+  if (random.chance(20)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
   return setup;
 }
@@ -144,7 +145,8 @@ model::Text Generator::sound_prompt() {
 }
 
 uint64_t Generator::any_namespace() {
-  return namespaces_.empty() || random_.chance(70) ? 0 : namespaces_[random_.below(namespaces_.size())];
+  const uint64_t common = setup_.config.max_quotas ? 40 : 70;
+  return namespaces_.empty() || random_.chance(common) ? 0 : namespaces_[random_.below(namespaces_.size())];
 }
 
 model::Options Generator::options(const World&) {
@@ -334,16 +336,20 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75,  215, 40,  78, 96, 44, 122, 46, 110, 18, 32,
-                                       40, 122, 48,  28,  48, 62, 47, 32,  22, 22,  20, 80,
-                                       58, 36,  50,  220, 28, 34, 26, 28,  42, 24,  30, 24};
+  static const int kWeights[kKinds] = {42,  75, 215, 40, 78, 96, 44, 122, 46, 110, 18,  32, 40,
+                                       122, 48, 28,  48, 62, 47, 32, 22,  22, 20,  120, 80, 58,
+                                       36,  50, 220, 28, 34, 26, 28, 42,  24, 30,  24};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
   int sum = 0, pick = 0;
-  for (int weight : kWeights) sum += weight;
+  const bool quotas = setup_.config.max_quotas != 0 || random_.chance(3);
+  const auto weight = [&](int kind) {
+    return static_cast<Kind>(kind) == Kind::kSetQuota && !quotas ? 0 : kWeights[kind];
+  };
+  for (int kind = 0; kind < kKinds; ++kind) sum += weight(kind);
   int at = static_cast<int>(random_.below(static_cast<uint64_t>(sum)));
-  while (at >= kWeights[pick]) at -= kWeights[pick++];
+  while (at >= weight(pick)) at -= weight(pick++);
   op.kind = static_cast<Kind>(pick);
   uint64_t target =
       0;  // what naturally comes next, often enough for commits, copies on write and their fetching
@@ -459,6 +465,16 @@ Op Generator::next(const World& world) {
       op.ns = random_.chance(8) || namespaces_.empty() ? 0 : namespaces_[random_.below(namespaces_.size())];
       op.number = op.ns == 0 && random_.chance(50);  // the default one alone
       break;
+    case Kind::kSetQuota: {
+      op.ns = namespaces_.empty() || random_.chance(30) ? 0 : namespaces_[random_.below(namespaces_.size())];
+      op.group = random_.below(setup_.config.pools.size());
+      const uint64_t size = world.model().pools[op.group].count;
+      op.number = random_.chance(25) ? 0 : random_.below(random_.chance(10) ? size + 2 : size / 4 + 1);
+      op.most = random_.chance(60) ? 0 : random_.between(std::max(op.number, size / 2), size);
+      if (random_.chance(15)) op.most = op.number;  // a static split, or none if it is 0
+      if (random_.chance(3)) op.most = random_.below(size + 2);
+      break;
+    }
     case Kind::kTakeCopies:
     case Kind::kTakeZeros:
       op.number = random_.chance(10) ? 0 : 64;

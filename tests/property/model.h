@@ -40,11 +40,11 @@ class Model : public HintRules {
     if (capacity == n) capacity = ahead;
     const uint64_t counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
     Table table = hit.table;
-    const bool any =
-        std::any_of(requests.begin(), requests.end(), [](auto& entry) { return entry.second.admitted; });
+    const auto ns = int64_t(o.ns);
     std::vector<uint64_t> need(pools.size());
     for (const Group& g : config_.groups) need[g.pool] += up(counted) - hit.blocks;
-    if (kvc_status status = fits(need, table, any ? config_.watermark : 0)) return ++stats.refusals, status;
+    if (kvc_status status = fits(ns, need, table, any_admitted(ns) ? config_.watermark : 0))
+      return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(table, &Block::requests);
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
@@ -56,6 +56,7 @@ class Model : public HintRules {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
           stats.block_hits += hit.blocks;
       stats.block_queries += n ? (n - 1) / B : 0, stats.lost_reuse_tokens += hit.lost;
+      shares_.of(ns).queries += n ? (n - 1) / B : 0, shares_.of(ns).hits += hit.blocks;
     } else {
       ++stats.readmissions;
     }
@@ -215,10 +216,10 @@ class Model : public HintRules {
     const Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
     const Table& table = hit.table;
     info->num_cached = hit.blocks * B, info->lost_reuse_tokens = hit.lost, info->fits = 1;
-    const bool any =
-        std::any_of(requests.begin(), requests.end(), [](auto& entry) { return entry.second.admitted; });
+    const bool any = any_admitted(int64_t(ns));
     for (size_t p = 0; p < pools.size(); ++p) {
-      uint64_t need = 0, room = pools[p].free.size() + pools[p].lru.size();
+      uint64_t need = 0;
+      const uint64_t room = this->room(int64_t(ns), p);
       for (size_t g = 0; g < table.size(); ++g) {
         if (config_.groups[g].pool != p) continue;
         need += up(n) - hit.blocks;
@@ -234,6 +235,9 @@ class Model : public HintRules {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     const Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
     if (!hit.blocks) return KVC_ERROR_NOT_FOUND;
+    if (shares_.on())
+      if (kvc_status status = fits(int64_t(ns), std::vector<uint64_t>(pools.size()), hit.table, 0))
+        return status;
     if (pins.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     hold(hit.table, &Block::pins);
     pins[*id = ++last_id_] = Pin{ns, hit.table}, *tokens = hit.blocks * B;
@@ -251,7 +255,7 @@ class Model : public HintRules {
     for (uint64_t j = text.tokens.size() / B; j > 0; --j)
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (auto at = positions.find(key(ns, text, j)); at != positions.end())
-          for (int b : std::set<int>(at->second[g]))
+          for (int b : std::vector<int>(at->second[g]))
             if (remove(pools[blocks_[b].pool].lru, b))
               detach(b), pools[blocks_[b].pool].free.push_back(b), ++*dropped, changed();
     return KVC_OK;
@@ -290,7 +294,7 @@ class Model : public HintRules {
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
     need[config_.groups[group].pool] = n;
-    if (kvc_status status = fits(need, {}, 0)) return status;
+    if (kvc_status status = fits(kExternal, need, {}, 0)) return status;
     for (uint64_t i = 0; i < n; ++i)
       out.push_back(take(group, kExternal)), ++blocks_[out.back()].external, changed();
     return KVC_OK;
@@ -301,6 +305,9 @@ class Model : public HintRules {
     const Hit hit = match(ns, text, text.tokens.size() / B, {group}, 0);
     *count = hit.blocks;
     if (*count > room) return KVC_ERROR_BUFFER_TOO_SMALL;
+    if (shares_.on())
+      if (kvc_status status = fits(int64_t(ns), std::vector<uint64_t>(pools.size()), hit.table, 0))
+        return status;
     for (const Cell& cell : hit.table[group]) out.push_back(cell.block), version += cell.block >= 0;
     hold(hit.table, &Block::external);
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(ns, text, j)), changed();
@@ -325,10 +332,12 @@ class Model : public HintRules {
       wanted[ids[j]] = k;
     }
     if (config_.no_cache) return KVC_OK;
+    if (kvc_status status = may_count_for(ns, config_.groups[group].pool, ids)) return status;
     for (int id : ids)
       if (id >= 0 && !findable(id)) {
         detach(id), blocks_[id].written = true, blocks_[id].group = int(group);
-        blocks_[id].owner = int64_t(ns);
+        blocks_[id].owner = blocks_[id].payer = int64_t(ns);
+        if (quota(ns).cls) keep_to(int64_t(ns), blocks_[id].pool, quota(ns).most(blocks_[id].pool));
         stats.duplicates += attach(id, group, wanted[id]), changed();
         policies_.use(positions, wanted[id]);
         const uint64_t blocks = wanted[id].prefix.size() / B;
@@ -363,6 +372,54 @@ class Model : public HintRules {
     return KVC_OK;
   }
 
+  // ---- quotas
+  // Published, the blocks count for the namespace.
+  kvc_status may_count_for(uint64_t ns, size_t p, const std::vector<int>& ids) const {
+    if (!shares_.on()) return KVC_OK;
+    uint64_t coming = 0, of_others = 0, lacking = 0;
+    for (int id : ids)
+      if (id >= 0 && shares_.cls(blocks_[id].payer) != quota(ns).cls)
+        ++coming, of_others += shares_.cls(blocks_[id].payer) != 0;
+    for (int cls : shares_.classes()) {
+      const uint64_t min = shares_.of_class(cls).min[p];
+      lacking += min - std::min(min, counts(cls, p).held);
+    }
+    const uint64_t held = share(int64_t(ns), p).held, most = quota(ns).most(p);
+    if (coming > most - std::min(held, most)) return KVC_ERROR_OVER_QUOTA;
+    return of_others > pools[p].free.size() + pools[p].lru.size() - lacking ? KVC_ERROR_NO_SPACE : KVC_OK;
+  }
+  kvc_status set_quota(uint64_t id, size_t p, uint64_t min, uint64_t max) {
+    if (!shares_.on()) return KVC_ERROR_UNSUPPORTED;
+    if (!epochs.count(id)) return KVC_ERROR_NOT_FOUND;
+    const auto ns = int64_t(id);
+    const uint64_t size = pools[p].count;
+    if (min > size || max > size || (max && min > max)) return KVC_ERROR_INVALID_ARGUMENT;
+    if (min + shares_.minimums_but(ns, p) > size) return KVC_ERROR_INVALID_ARGUMENT;
+    if (!shares_.has(ns) && !min && !max) return KVC_OK;
+    if (!shares_.has(ns) && shares_.all_taken()) return KVC_ERROR_LIMIT;
+    uint64_t held = 0, lacking = 0;
+    for (size_t b = 0; b < blocks_.size(); ++b)
+      held += usable(int(b)) && blocks_[b].pool == p && blocks_[b].payer == ns &&
+              state(int(b)) != KVC_BLOCK_FREE && state(int(b)) != KVC_BLOCK_CACHED;
+    for (int cls : shares_.classes())
+      if (cls == 0 || cls != shares_.cls(ns)) {
+        const uint64_t least = shares_.of_class(cls).min[p];
+        lacking += least - std::min(least, counts(cls, p).held);
+      }
+    if (lacking + min - std::min(min, held) > pools[p].free.size() + pools[p].lru.size())
+      return KVC_ERROR_NO_SPACE;
+    if (!shares_.has(ns)) begin_share(ns), changed();
+    Quota& quota = shares_.of(ns);
+    if (quota.min[p] != min || quota.max[p] != max) changed();
+    quota.min[p] = min, quota.max[p] = max;
+    if (max) keep_to(ns, p, max);
+    const auto none = [](const std::vector<uint64_t>& limits) {
+      return std::all_of(limits.begin(), limits.end(), [](uint64_t limit) { return limit == 0; });
+    };
+    if (none(quota.min) && none(quota.max)) end_share(ns);
+    return KVC_OK;
+  }
+
   // ---- namespaces, copies, steps
   uint64_t open(int identity) {  // identity 0 = all parts absent
     if (identity == 0) return 0;
@@ -381,7 +438,9 @@ class Model : public HintRules {
         if (p.ns == ns) return KVC_ERROR_BUSY;
       for (auto& [name, p] : prompts)
         if (p.ns == ns) return KVC_ERROR_BUSY;
-      namespaces_.erase(ns), epochs.erase(ns), clear(ns);
+      namespaces_.erase(ns), epochs.erase(ns);
+      if (shares_.has(int64_t(ns))) end_share(int64_t(ns));
+      clear(ns);
     } else {
       --namespaces_[ns].second;
     }
@@ -441,13 +500,21 @@ class Model : public HintRules {
       }
       out.status.push_back(status);
     }
+    std::set<int> refused;  // shares
     for (const StepAdmission& a : in.admissions) {
       uint64_t id = a.id, cached = 0;
-      kvc_status status = out.refused && !in.past_refusal ? KVC_ERROR_SKIPPED
-                          : a.id                          ? admit(id, &cached)
-                                                          : allocate(a.text, a.options, &id, &cached);
-      if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_SKIPPED)
+      const int cls = shares_.cls(int64_t(a.id == 0    ? a.options.ns
+                                          : find(a.id) ? find(a.id)->options.ns
+                                                       : 0));
+      const int share = a.id != 0 && !find(a.id) ? 0 : cls;
+      kvc_status status = refused.count(share) && !in.past_refusal ? KVC_ERROR_SKIPPED
+                          : a.id                                   ? admit(id, &cached)
+                                 : allocate(a.text, a.options, &id, &cached);
+      if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA ||
+          status == KVC_ERROR_SKIPPED) {
         if (out.refused++ == 0) out.shortage = shortage;
+        refused.insert(share);
+      }
       out.status.push_back(status), out.admitted.push_back(status ? 0 : id),
           out.cached.push_back(status ? 0 : cached);
     }

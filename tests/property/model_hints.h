@@ -38,7 +38,10 @@ class HintRules : public Rules {
     if (!r) return KVC_ERROR_NOT_FOUND;
     if (!good(priority, until)) return KVC_ERROR_INVALID_ARGUMENT;
     const uint64_t end = count > UINT64_MAX - first ? UINT64_MAX : first + count;
-    const HintRange range{first / B, end == UINT64_MAX ? UINT64_MAX : end / B, int(priority), until};
+    const auto position = [&](uint64_t token) {
+      return std::min<uint64_t>(token / B, 1u << 30);
+    };  // past all of them
+    const HintRange range{position(first), position(end), int(priority), until};
     if (range.begin >= range.end) return KVC_OK;
     std::vector<HintRange> ranges = r->ranges;
     std::erase_if(ranges, [&](auto& old) { return range.begin <= old.begin && old.end <= range.end; });
@@ -78,6 +81,10 @@ class HintRules : public Rules {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     if (prompts.count(name)) return KVC_ERROR_INVALID_ARGUMENT;
     if (prompts.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
+    const Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
+    if (shares_.on())
+      if (kvc_status status = fits(int64_t(ns), std::vector<uint64_t>(pools.size()), hit.table, 0))
+        return status;
     Prompt& prompt = prompts[name] = {ns, epochs[ns], text, Table(config_.groups.size())};
     if (left_.empty()) left_.push_back(places_.size()), places_.push_back(0);
     places_[left_.back()] = name, left_.pop_back();
@@ -110,7 +117,7 @@ class HintRules : public Rules {
     if (before.level != level || before.until != until) changed();
     if (before.level == level) return;
     for (auto& copies : positions.at(k))
-      for (const int id : std::set<int>(copies))
+      for (const int id : std::vector<int>(copies))
         if (Pool& pool = pools[blocks_[id].pool]; remove(pool.lru, id)) come(pool, id);
   }
   // Whoever uses a position takes its demotion back.
@@ -157,9 +164,18 @@ class HintRules : public Rules {
   void keep_prompt(const Request& r) {
     if (r.prompt_name && prompts.count(r.prompt_name)) grow(prompts[r.prompt_name]);
   }
+  bool may_pin(uint64_t ns, const Table& table) const {
+    for (size_t p = 0; p < pools.size() && shares_.on(); ++p) {
+      uint64_t want = 0;
+      for (auto& row : table)
+        for (const Cell& cell : row) want += cell.block >= 0 && in(pools[p].lru, cell.block);
+      if (want > room(int64_t(ns), p)) return false;
+    }
+    return true;
+  }
   void grow(Prompt& prompt) {
     const Hit hit = match(prompt.ns, prompt.text, prompt.text.tokens.size() / B, all_groups(), 0);
-    if (hit.blocks < prompt.table[0].size()) return;
+    if (hit.blocks < prompt.table[0].size() || !may_pin(prompt.ns, hit.table)) return;
     hold(hit.table, &Block::pins);
     drop_pins(prompt.table);
     prompt.table = hit.table;

@@ -5,6 +5,7 @@
 #define KVCACHE_TESTS_PROPERTY_MODEL_POLICY_H_
 
 #include <algorithm>
+#include <array>
 
 #include "property/model_types.h"
 
@@ -40,19 +41,23 @@ class Policies {
     for (int uses = uses_.count(k) ? uses_[k] : 1; uses > 1 && level < 7; uses /= 2) ++level;
     return wants_fragments() ? !fragment : level;
   }
-  // The first block of each shelf of a level stands for it; a stale one leaves before all others. The lowest
-  // level leaves first.
-  template <typename Findable>
-  int victim(const Pool& pool, const std::vector<Block>& blocks, Findable&& findable) const {
-    std::map<std::pair<int, int>, int> first;
-    for (const int id : pool.lru) first.insert({{blocks[id].level, blocks[id].shelf}, id});
+  // The first block of each shelf of a level of a share stands for it; a stale one leaves before all others.
+  // The lowest level leaves first. `may` tells of a share whether its blocks may be evicted, and `may_stale`
+  // whether its stale ones may be.
+  template <typename Findable, typename May, typename MayStale>
+  int victim(const Pool& pool, const std::vector<Block>& blocks, Findable&& findable, May&& may,
+             MayStale&& may_stale) const {
+    std::map<std::array<int, 3>, int> first;
+    for (const int id : pool.lru) first.insert({{blocks[id].cls, blocks[id].level, blocks[id].shelf}, id});
     int best = -1;
-    for (auto [place, id] : first)
-      if (!findable(id)) return id;
-    for (auto [place, id] : first)
-      if (best < 0 ||
+    for (auto [list, id] : first)
+      if (!findable(id) && may_stale(list[0])) return id;
+    for (auto [list, id] : first) {
+      if (!may(list[0])) continue;
+      if (best < 0 || blocks[id].level < blocks[best].level ||
           (blocks[id].level == blocks[best].level && score(pool, blocks[id]) < score(pool, blocks[best])))
         best = id;
+    }
     return best;
   }
 

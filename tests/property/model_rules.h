@@ -6,14 +6,17 @@
 
 #include <algorithm>
 
-#include "property/model_policy.h"
+#include "property/model_quota.h"
 
 namespace model {
 
 class Rules {
  public:
   explicit Rules(Config config)
-      : config_(within_requests(std::move(config))), B(config_.block_size), policies_(config_) {
+      : config_(within_requests(std::move(config))),
+        B(config_.block_size),
+        policies_(config_),
+        shares_(config_) {
     for (uint64_t count : config_.pools) {
       Pool pool{int(blocks_.size()), count, {}, {}, {}, 0};
       blocks_.resize(blocks_.size() + count, Block{.pool = pools.size(), .at = positions.end()});
@@ -44,6 +47,11 @@ class Rules {
   bool in_flight() const { return issued > retired; }
   uint64_t up(uint64_t tokens) const { return (tokens + B - 1) / B; }
   const Config& config() const { return config_; }
+
+  const Quota& quota(uint64_t ns) const { return shares_.of(int64_t(ns)); }
+  // What a namespace, or all without a quota, has of a pool.
+  ShareCounts share(int64_t ns, size_t p) const { return counts(shares_.cls(ns), p); }
+  uint64_t room(int64_t ns, size_t p) const { return room(ns, p, 0, false); }
 
   std::vector<Pool> pools;
   Positions positions;
@@ -117,6 +125,9 @@ class Rules {
     for (const auto& row : r.table)
       if (const int b = row[j].block; b >= 0 && blocks_[b].published) {
         const auto at = blocks_[b].at;
+        if (!current(at->first))
+          return std::none_of(r.table.begin(), r.table.end(),
+                              [&](auto& own) { return own[j].block >= 0 && holds(own[j].block) > 1; });
         for (size_t g = 0; g < r.table.size(); ++g)
           for (const int copy : at->second[g])
             if (copy != r.table[g][j].block || holds(copy) > 1) return false;
@@ -134,7 +145,7 @@ class Rules {
     return out;
   }
   int copy_at(Positions::const_iterator at, size_t g) const {
-    return at == positions.end() || at->second[g].empty() ? -1 : *at->second[g].begin();
+    return at == positions.end() || at->second[g].empty() ? -1 : at->second[g].front();
   }
   Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups,
             uint64_t drop) const {
@@ -165,29 +176,124 @@ class Rules {
   }
   static bool remove(std::vector<int>& list, int b) { return std::erase(list, b) > 0; }
 
-  kvc_status fits(const std::vector<uint64_t>& need, const Table& hits, uint64_t watermark) {
+  ShareCounts counts(int cls, size_t p) const {
+    ShareCounts out;
+    for (size_t id = 0; shares_.on() && id < blocks_.size(); ++id) {
+      const Block& b = blocks_[id];
+      if (b.pool != p || !usable(int(id)) || shares_.cls(b.payer) != cls) continue;
+      const uint32_t s = state(int(id));
+      if (s == KVC_BLOCK_FREE) continue;
+      ++(s == KVC_BLOCK_CACHED ? out.cached : out.held), out.fenced += s == KVC_BLOCK_FENCED;
+    }
+    return out;
+  }
+  // Blocks that a namespace may take: what the others are sure of stays, and it keeps to its maximum. Now, or
+  // when all fenced blocks have settled, `kept` of its own excepted.
+  uint64_t room(int64_t ns, size_t p, uint64_t kept, bool later) const {
+    uint64_t available = pools[p].free.size() + pools[p].lru.size(), others = 0, left = UINT64_MAX;
+    for (const int cls : shares_.on() ? shares_.classes() : std::vector<int>{}) {
+      const ShareCounts has = counts(cls, p);
+      const bool own = cls == shares_.cls(ns);
+      const Quota& q = shares_.of_class(cls);
+      const uint64_t settling = later ? has.fenced - (own ? kept : 0) : 0, held = has.held - settling;
+      available += settling;
+      if (own)
+        left = q.most(p) - std::min(held, q.most(p));
+      else
+        others += q.min[p] - std::min(held, q.min[p]);
+    }
+    if (!shares_.on() && later) available += pools[p].fenced.size() - kept;
+    return std::min(available - std::min(available, others), left);
+  }
+  bool may_evict(int cls, int own, size_t p) const {
+    const ShareCounts has = counts(cls, p);
+    if (cls == own && has.used() < shares_.of_class(cls).min[p]) return false;
+    return cls == own || cls == 0 || has.used() > shares_.of_class(cls).min[p];
+  }
+  void keep_to(int64_t ns, size_t p, uint64_t most) {
+    const int cls = shares_.cls(ns);
+    while (counts(cls, p).used() > most && counts(cls, p).cached) {
+      const auto own = [cls](int other) { return other == cls; };
+      const int b = policies_.victim(
+          pools[p], blocks_, [this](int id) { return findable(id); }, own, own);
+      stats.evictions += findable(b);
+      remove(pools[p].lru, b), pools[p].free.push_back(b), detach(b), changed();
+    }
+  }
+  // May `n` blocks be held for it in addition, and hits that nobody holds?
+  kvc_status fits(int64_t ns, const std::vector<uint64_t>& need, const Table& hits, uint64_t watermark) {
     kvc_status status = KVC_OK;
     shortage = 0;
+    static const auto weight = [](kvc_status s) {
+      return s == KVC_OK ? 0 : s == KVC_ERROR_AGAIN ? 1 : s == KVC_ERROR_NO_SPACE ? 2 : 3;
+    };
     for (size_t p = 0; p < pools.size(); ++p) {
-      uint64_t want = need[p] + watermark, fenced = pools[p].fenced.size();
+      uint64_t want = need[p] + watermark, kept = 0;
       for (auto& row : hits)
         for (const Cell& cell : row)
           if (cell.block >= 0 && blocks_[cell.block].pool == p)
-            want += in(pools[p].lru, cell.block), fenced -= state(cell.block) == KVC_BLOCK_FENCED;
-      const uint64_t room = pools[p].free.size() + pools[p].lru.size();
-      if (want == watermark || want <= room) continue;  // only pools from which it needs any
-      shortage = std::max(shortage, want - room);
-      if (status != KVC_ERROR_NO_SPACE) status = want <= room + fenced ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE;
+            want += in(pools[p].lru, cell.block), kept += state(cell.block) == KVC_BLOCK_FENCED;
+      if (want == watermark || want <= room(ns, p)) continue;  // only pools from which it needs any
+      shortage = std::max(shortage, want - room(ns, p));
+      const ShareCounts has = share(ns, p);
+      const uint64_t stays = has.held - (has.fenced - std::min(kept, has.fenced)),
+                     most = shares_.of(ns).most(p);
+      const kvc_status reason = want <= room(ns, p, kept, true)             ? KVC_ERROR_AGAIN
+                                : most != UINT64_MAX && stays + want > most ? KVC_ERROR_OVER_QUOTA
+                                                                            : KVC_ERROR_NO_SPACE;
+      if (weight(reason) > weight(status)) status = reason, short_pool_ = p;
     }
     return status;
   }
+  kvc_status refused(int64_t ns, kvc_status status) {
+    shares_.of(ns).refusals[short_pool_] += status == KVC_ERROR_OVER_QUOTA;
+    return ++stats.refusals, status;
+  }
+  // Has its share an admitted request?
+  bool any_admitted(int64_t ns) const {
+    return std::any_of(requests.begin(), requests.end(), [&](auto& entry) {
+      return entry.second.admitted && shares_.cls(int64_t(entry.second.options.ns)) == shares_.cls(ns);
+    });
+  }
   int victim(const Pool& pool) const {
-    return policies_.victim(pool, blocks_, [this](int id) { return findable(id); });
+    const auto all = [](int) { return true; };
+    return policies_.victim(
+        pool, blocks_, [this](int id) { return findable(id); }, all, all);
+  }
+  int victim_for(const Pool& pool, int64_t ns, size_t p) const {
+    const auto findable_one = [this](int id) { return findable(id); };
+    return policies_.victim(
+        pool, blocks_, findable_one, [&](int cls) { return may_evict(cls, shares_.cls(ns), p); },
+        [](int) { return true; });
+  }
+  // The share of a namespace begins, and ends: its blocks come to it, and go to the common one.
+  void begin_share(int64_t ns) {
+    shares_.begin(ns);
+    for (Pool& pool : pools)
+      for (const int id : pool.lru)
+        if (blocks_[id].payer == ns && findable(id)) blocks_[id].cls = shares_.cls(ns);
+  }
+  void end_share(int64_t ns) {
+    const int cls = shares_.cls(ns);
+    shares_.end(ns);
+    for (Pool& pool : pools)
+      for (int list = 0; list < 102 * 16; ++list)  // level by level, shelf by shelf
+        for (const int id : std::vector<int>(pool.lru)) {
+          Block& b = blocks_[id];
+          if (b.cls != cls || b.level != list / 16 || b.shelf != list % 16) continue;
+          remove(pool.lru, id), b.cls = 0;
+          if (findable(id))
+            pool.lru.push_back(id), b.came = pool.clock++;
+          else
+            detach(id), pool.free.push_back(id);
+        }
   }
   int take(size_t group, int64_t owner, bool copied = false) {
-    Pool& pool = pools[config_.groups[group].pool];
+    const size_t p = config_.groups[group].pool;
+    Pool& pool = pools[p];
+    if (shares_.of(owner).max[p]) keep_to(owner, p, shares_.of(owner).max[p] - 1);
     const bool fresh = !pool.free.empty();
-    const int id = fresh ? pool.free.back() : victim(pool);
+    const int id = fresh ? pool.free.back() : shares_.on() ? victim_for(pool, owner, p) : victim(pool);
     fresh ? pool.free.pop_back() : void(remove(pool.lru, id));
     stats.takes += 1, stats.evictions += findable(id), stats.evicting_takes += findable(id);
     detach(id);
@@ -197,7 +303,8 @@ class Rules {
       remove(zeros, id);
     else if ((config_.zero_always || (config_.zero_cross_namespace && foreign)) && !in(zeros, id))
       zeros.push_back(id);
-    blocks_[id] = Block{.pool = blocks_[id].pool, .group = int(group), .at = positions.end(), .owner = owner};
+    blocks_[id] = Block{
+        .pool = blocks_[id].pool, .group = int(group), .at = positions.end(), .owner = owner, .payer = owner};
     return id;
   }
   int holds(int id) const { return blocks_[id].requests + blocks_[id].external + blocks_[id].pins; }
@@ -224,15 +331,21 @@ class Rules {
     Pool& pool = pools[blocks_[id].pool];
     if (!findable(id)) return detach(id), pool.free.push_back(id);
     int keep = id;
-    for (int other : std::set<int>(blocks_[id].at->second[blocks_[id].group]))
-      if (remove(pool.lru, other))
-        keep = std::min(id, other), detach(std::max(id, other)), pool.free.push_back(std::max(id, other));
+    std::vector<int>& copies = blocks_[id].at->second[blocks_[id].group];
+    for (int other : std::vector<int>(copies))
+      if (remove(pool.lru, other)) keep = other;
+    if (keep != id) {
+      detach(id), pool.free.push_back(id);
+    } else if (copies.front() != id) {
+      remove(copies, id), copies.insert(copies.begin() + 1, id);
+    }
     come(pool, keep);
   }
   void come(Pool& pool, int id) {  // to the end of its list
     Block& b = blocks_[id];
     pool.lru.push_back(id), b.came = pool.clock++;
-    b.shelf = policies_.shelf(b.at->first, missing(b.at) > 0), b.level = hint_of(b.at->first).level;
+    b.shelf = policies_.shelf(b.at->first, missing(b.at) > 0), b.level = hint_of(b.at->first).level,
+    b.cls = shares_.cls(b.payer);
   }
   Hint hint_of(const Key& k) const { return hints_.count(k) ? hints_.at(k) : Hint{}; }
   void drop_pins(const Table& table) {
@@ -261,7 +374,7 @@ class Rules {
       for (auto& row : r.table)
         for (Cell& cell : row)
           if (cell.block == from) cell.block = to;
-    if (b.published) b.at->second[b.group].erase(from), b.at->second[b.group].insert(to);
+    if (b.published) std::replace(b.at->second[b.group].begin(), b.at->second[b.group].end(), from, to);
     blocks_[to] = b;
     b = Block{.pool = b.pool, .at = positions.end(), .owner = b.owner};
   }
@@ -269,14 +382,14 @@ class Rules {
     const auto [at, is_new] = positions.try_emplace(k, config_.groups.size());
     if (is_new) policies_.begin(k);
     const bool again = !at->second[g].empty();
-    at->second[g].insert(id), blocks_[id].published = true, blocks_[id].at = at;
+    at->second[g].push_back(id), blocks_[id].published = true, blocks_[id].at = at;
     if (!again) note(KVC_EVENT_STORED, id, g, at);
     return again;
   }
   void detach(int id) {
     Block& b = blocks_[id];
     if (!b.published) return;
-    b.published = false, b.at->second[b.group].erase(id);
+    b.published = false, remove(b.at->second[b.group], id);
     if (b.at->second[b.group].empty() && current(b.at->first)) note(KVC_EVENT_REMOVED, id, b.group, b.at);
     if (policies_.wants_fragments() && !config_.groups[b.group].window && b.at->second[b.group].empty() &&
         current(b.at->first) && missing(b.at) == 1)
@@ -308,7 +421,8 @@ class Rules {
     std::vector<uint64_t> need(pools.size());
     for (size_t g = 0; g < config_.groups.size(); ++g)
       need[config_.groups[g].pool] += up(capacity) - r.table[g].size() + shared(r, g);
-    if (kvc_status status = fits(need, {}, 0)) return ++stats.refusals, status;
+    if (kvc_status status = fits(int64_t(r.options.ns), need, {}, 0))
+      return refused(int64_t(r.options.ns), status);
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       if (r.capacity % B) r.table[g][r.capacity / B].own = true;  // about to write there
       if (shared(r, g)) {
@@ -348,6 +462,8 @@ class Rules {
   const Config config_;
   const uint64_t B;
   Policies policies_;
+  Shares shares_;
+  size_t short_pool_ = 0;      // of the last refusal
   std::map<Key, Hint> hints_;  // of positions with blocks; the others have none
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens

@@ -26,6 +26,7 @@ struct Config {
   uint32_t policy = KVC_POLICY_LRU;
   double weight = 0;     // with the default filled in
   uint64_t history = 0;  // FREQUENCY: positions that are remembered
+  uint32_t max_quotas = 0;
   bool hints = false, null_block = false, no_cache = false, zero_cross_namespace = false, zero_always = false;
   std::vector<uint64_t> pools;
   std::vector<Group> groups;
@@ -52,7 +53,8 @@ struct Key {
   std::vector<Letter> prefix;
   auto operator<=>(const Key&) const = default;
 };
-using Positions = std::map<Key, std::vector<std::set<int>>>;  // per group the copies; kept while there is any
+using Positions =
+    std::map<Key, std::vector<std::vector<int>>>;  // per group the copies; kept while there is any
 
 constexpr int64_t kNobody = -2, kExternal = -1;
 struct Block {
@@ -64,6 +66,8 @@ struct Block {
   int64_t owner = kNobody;  // whose content it has: a namespace, kExternal, or nobody's
   uint64_t came = 0;        // to lru: the pool's clock then
   int shelf = 0;            // of the policy, in lru
+  int64_t payer = kNobody;  // unless it is free: the namespace that it counts for, or kExternal
+  int cls = 0;              // of the share, in lru
   int level = 0;            // likewise, of the hints
 };
 struct Pool {

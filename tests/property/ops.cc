@@ -89,6 +89,7 @@ const char* kind_name(Kind kind) {
                                              "open_namespace",
                                              "close_namespace",
                                              "reset",
+                                             "set_quota",
                                              "take_copies",
                                              "take_zero_blocks",
                                              "compact",
@@ -111,9 +112,10 @@ std::string to_text(const Setup& setup) {
   out << "manager: block_size " << c.block_size << ", pools " << list(c.pools) << ", watermark "
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
-      << ", weight " << c.weight << ", history " << c.history << (c.hints ? ", HINTS" : "")
-      << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "")
-      << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "") << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
+      << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas
+      << (c.hints ? ", HINTS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
+      << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
     if (g.window)
@@ -186,6 +188,9 @@ std::string to_text(const Op& op) {
       break;
     case Kind::kReset:
       out << (op.number == 0 ? ns : "KVC_DEFAULT_NAMESPACE") << ")";
+      break;
+    case Kind::kSetQuota:
+      out << ns << ", pool " << op.group << ", " << op.number << ", " << op.most << ")";
       break;
     case Kind::kClose:
       out << ns << ")";

@@ -69,6 +69,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.policy = c.policy;
   config.policy_weight = c.weight;
   config.policy_history = c.history;
+  config.max_quotas = c.max_quotas;
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
   config.flags = (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) |

@@ -80,6 +80,7 @@ class World {
   std::string check_rows(const Op& op, Side& side, const StepPlan& plan, const kvc_step& step);
   StepPlan plan_step(const Op& op);
   std::string compare_side(int side);
+  std::string compare_quotas(Side& side, int index);
   std::string compare_requests(Side& side, int index);
   std::string compare_events(Side& side, int index);
   std::string compare_prefixes(Side& side);

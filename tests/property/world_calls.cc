@@ -35,7 +35,8 @@ std::string fault_of_probe(const kvc_probe_info& info, kvc_status status, uint64
     return "the probe told fits " + std::to_string(info.fits) + " and a hit of " +
            std::to_string(info.num_cached);
   }
-  const bool refused = status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN;
+  const bool refused =
+      status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
   return refused && info.fits != 0 ? "the probe told that it fits" : "";
 }
 
@@ -156,6 +157,9 @@ Outcome World::ask_model(const Op& op) {
       break;
     case Kind::kClose:
       out.status = model_.close(ns);
+      break;
+    case Kind::kSetQuota:
+      out.status = model_.set_quota(ns, op.group, op.number, op.most);
       break;
     case Kind::kReset:
       out.status = model_.reset(op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);
@@ -384,6 +388,10 @@ Outcome World::ask_library(const Op& op, int side) {
     }
     case Kind::kClose:
       out.status = kvc_manager_close_namespace(m, ns);
+      break;
+    case Kind::kSetQuota:
+      out.status = kvc_manager_set_quota(m, ns == 0 && op.tag % 2 ? KVC_DEFAULT_NAMESPACE : ns,
+                                         static_cast<uint32_t>(op.group), op.number, op.most);
       break;
     case Kind::kReset:
       out.status = kvc_manager_reset(m, op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);

@@ -107,9 +107,41 @@ std::string World::compare_side(int index) {
   diff.check("copies", stats.copies, want.copies);
   diff.check("duplicates", stats.duplicates, want.duplicates);
   if (!diff.text().empty()) return diff.text();
+  if (std::string error = compare_quotas(side, index); !error.empty()) return error;
   if (std::string error = compare_requests(side, index); !error.empty()) return error;
   if (std::string error = compare_lists(side, index); !error.empty()) return error;
   return compare_events(side, index);
+}
+
+std::string World::compare_quotas(Side& side, int index) {
+  Differences diff;
+  std::map<uint64_t, uint64_t> spaces{{0, 0}};  // by the model's id
+  for (auto& [tag, handle] : handles_)
+    if (model_.epochs.count(handle.model)) spaces[handle.model] = handle.lib[size_t(index)];
+  for (auto& [ns, lib] : spaces)
+    for (size_t p = 0; p < model_.pools.size(); ++p) {
+      kvc_quota_info info{};
+      info.struct_size = sizeof info;
+      const kvc_status status = kvc_manager_quota_info(side.manager, lib, uint32_t(p), &info);
+      if (setup_.config.max_quotas == 0) {
+        diff.check("quota_info", uint64_t(status), KVC_ERROR_UNSUPPORTED);
+        continue;
+      }
+      const std::string name = "namespace " + std::to_string(ns) + " pool " + std::to_string(p) + " ";
+      const model::Quota& want = model_.quota(ns);
+      const model::ShareCounts has = model_.share(int64_t(ns), p);
+      diff.check(name + "status", uint64_t(status), KVC_OK);
+      diff.check(name + "min_blocks", info.min_blocks, want.min[p]);
+      diff.check(name + "max_blocks", info.max_blocks, want.max[p]);
+      diff.check(name + "held", info.held, has.held - has.fenced);
+      diff.check(name + "cached", info.cached, has.cached);
+      diff.check(name + "fenced", info.fenced, has.fenced);
+      diff.check(name + "available", info.available, model_.room(int64_t(ns), p));
+      diff.check(name + "refusals", info.refusals, want.refusals[p]);
+      diff.check(name + "block_queries", info.block_queries, want.queries);
+      diff.check(name + "block_hits", info.block_hits, want.hits);
+    }
+  return diff.text();
 }
 
 std::string World::compare_requests(Side& side, int index) {

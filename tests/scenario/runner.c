@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], hints;
+static int64_t policy[3], hints, quotas;
 static kvc_workload* workload;
 static kvc_sizer* sizer;
 
@@ -84,7 +84,8 @@ static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t 
                                      .flags = hints ? KVC_MANAGER_HINTS : 0,
                                      .policy = (uint32_t)policy[0],
                                      .policy_weight = (double)policy[1] / 100,
-                                     .policy_history = (uint64_t)policy[2]};
+                                     .policy_history = (uint64_t)policy[2],
+                                     .max_quotas = (uint32_t)quotas};
   return config;
 }
 
@@ -233,6 +234,17 @@ static kvc_status print_stats(void) {
   return status;
 }
 
+static kvc_status print_share(void) {
+  kvc_quota_info q = {.struct_size = sizeof q};
+  const kvc_status status = kvc_manager_quota_info(m, namespaces[a[0]], (uint32_t)a[1], &q);
+  if (status != KVC_OK) return status;
+  printf(" 0");
+  const uint64_t values[] = {q.min_blocks, q.max_blocks, q.held,          q.cached,    q.fenced,
+                             q.available,  q.refusals,   q.block_queries, q.block_hits};
+  for (size_t i = 0; i < sizeof values / sizeof *values; ++i) printf(" %" PRIu64, values[i]);
+  return status;
+}
+
 #define IS(name) (strcmp(word, name) == 0)
 
 /* Prints " 0" and results itself where there are several, else leaves *result for the caller (with -1 =
@@ -303,6 +315,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     return kvc_workload_create(&config, &workload);
   }
   if (IS("observe")) return kvc_workload_record(workload, (uint64_t)a[0], (double)a[1]);
+  if (IS("quotas")) return quotas = a[0], KVC_OK;
+  if (IS("quota"))
+    return kvc_manager_set_quota(m, namespaces[a[0]], (uint32_t)a[1], (uint64_t)a[2], (uint64_t)a[3]);
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
@@ -350,6 +365,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("decide") || IS("decided")) return print_decision(IS("decided"));
   if (IS("forecast")) return print_workload();
   if (IS("stats")) return print_stats();
+  if (IS("share")) return print_share();
   if (IS("rebuild")) return rebuild();
   if (IS("slots")) {
     int64_t slots[kRoom];

@@ -50,6 +50,7 @@ class Runner {
     config.flags = hints_ ? KVC_MANAGER_HINTS : 0;
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
     config.policy_history = static_cast<uint64_t>(policy_[2]);
+    config.max_quotas = static_cast<uint32_t>(quotas_);
     return config;
   }
 
@@ -280,7 +281,14 @@ class Runner {
     kvc::check(status);
     return "";
   }
+  std::string share(const Numbers& a) {
+    const kvc_quota_info q = m_->quota(namespaces_[a[0]], static_cast<uint32_t>(a[1]));
+    return join(std::vector<uint64_t>{q.min_blocks, q.max_blocks, q.held, q.cached, q.fenced, q.available,
+                                      q.refusals, q.block_queries, q.block_hits});
+  }
+
   Numbers policy_ = {0, 0, 0};
+  int64_t quotas_ = 0;
   bool hints_ = false;
   static std::string said(uint64_t value) { return " " + std::to_string(value); }
 
@@ -337,6 +345,14 @@ class Runner {
          return workload_->record(static_cast<uint64_t>(a[0]), static_cast<double>(a[1])), "";
        }},
       {"forecast", [this](const Numbers& a) { return forecast(a); }},
+      {"quotas", [this](const Numbers& a) { return quotas_ = a[0], ""; }},
+      {"quota",
+       [this](const Numbers& a) {
+         return m_->set_quota(namespaces_[a[0]], static_cast<uint64_t>(a[2]), static_cast<uint64_t>(a[3]),
+                              static_cast<uint32_t>(a[1])),
+                "";
+       }},
+      {"share", [this](const Numbers& a) { return share(a); }},
       {"reset", [this](const Numbers& a) { return m_->reset(namespaces_[a[0]]), ""; }},
       {"allocate", [this](const Numbers& a) { return create(a, true); }},
       {"create", [this](const Numbers& a) { return create(a, false); }},

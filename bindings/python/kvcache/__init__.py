@@ -19,13 +19,13 @@ from . import _native, errors
 from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, MemoryKind, Plane, RequestFlags, RopeScaling, SizingAction,
                         SizingBasis, SizingMode, SizingReason, Status, StorageFlags)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
-                     LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, UnsupportedError)
+                     LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
 from .manager import Group, Manager, PendingWork, Rebuilt
 from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
 from .records import (AttentionInfo, BackendInfo, BlockInfo, CurveInfo, DeviceInfo, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics,
-                      RequestInfo, SizingDecision, Stats, WorkloadInfo)
+                      QuotaInfo, RequestInfo, SizingDecision, Stats, WorkloadInfo)
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .sizing import Sizer, Workload
@@ -73,8 +73,8 @@ __all__ = [
     "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE",
     "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "Group", "InternalError",
     "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
-    "Properties", "QuantMetrics", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Sizer", "SizingAction", "SizingBasis",
+    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "OverQuotaError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
+    "Properties", "QuantMetrics", "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Sizer", "SizingAction", "SizingBasis",
     "SizingDecision", "SizingMode", "SizingReason", "Stats", "Status",
     "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "Workload", "WorkloadInfo", "apply_rope", "build_info", "dequantize", "device_info", "errors",
     "find_model", "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports",

@@ -11,7 +11,7 @@ class Status(IntEnum):
 
     Each but OK and SKIPPED is raised as an exception of its own: NO_SPACE as kvcache.NoSpaceError, and so on, whose help() says what it means.
     SKIPPED: an admission of a step before it was refused. OK, INVALID_ARGUMENT, OUT_OF_MEMORY, NOT_FOUND, BUSY, LIMIT, BUFFER_TOO_SMALL,
-    UNSUPPORTED, NOT_HELD, CORRUPT, INTERNAL, AGAIN, DEVICE."""
+    UNSUPPORTED, NOT_HELD, CORRUPT, INTERNAL, AGAIN, DEVICE, OVER_QUOTA."""
 
     OK = _native.KVC_OK
     INVALID_ARGUMENT = _native.KVC_ERROR_INVALID_ARGUMENT
@@ -28,13 +28,14 @@ class Status(IntEnum):
     AGAIN = _native.KVC_ERROR_AGAIN
     SKIPPED = _native.KVC_ERROR_SKIPPED
     DEVICE = _native.KVC_ERROR_DEVICE
+    OVER_QUOTA = _native.KVC_ERROR_OVER_QUOTA
 
 
 class Feature(IntEnum):
     """Questions for kvcache.supports().
 
     LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
-    pool. EVENTS: Manager.events(). HINTS: Manager(hints=True)."""
+    pool. EVENTS: Manager.events(). HINTS: Manager(hints=True). QUOTAS: Manager.set_quota()."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
@@ -43,6 +44,7 @@ class Feature(IntEnum):
     FREQUENCY = _native.KVC_FEATURE_FREQUENCY
     FRAGMENTATION = _native.KVC_FEATURE_FRAGMENTATION
     HINTS = _native.KVC_FEATURE_HINTS
+    QUOTAS = _native.KVC_FEATURE_QUOTAS
 
 
 class BlockState(IntEnum):

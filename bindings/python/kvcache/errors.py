@@ -33,6 +33,10 @@ class AgainError(NoSpaceError):
     """There is no space now. There will be when the steps in flight are retired."""
 
 
+class OverQuotaError(NoSpaceError):
+    """The namespace would hold more blocks than the maximum of its quota. Preempt one of its requests, or wait until one is freed."""
+
+
 class NotFoundError(KvCacheError, LookupError):
     """The request, pin or namespace does not exist, was freed, or belongs to another manager; or there is no such preset or device."""
 
@@ -83,6 +87,7 @@ _CLASSES: dict[int, type[KvCacheError]] = {
     _native.KVC_ERROR_INTERNAL: InternalError,
     _native.KVC_ERROR_AGAIN: AgainError,
     _native.KVC_ERROR_DEVICE: DeviceError,
+    _native.KVC_ERROR_OVER_QUOTA: OverQuotaError,
 }
 for _status, _class in _CLASSES.items():
     _class.status = _status

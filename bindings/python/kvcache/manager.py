@@ -16,7 +16,7 @@ from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .models import Memory
-from .records import BlockInfo, CurveInfo, PoolInfo, ProbeInfo, Properties, Stats
+from .records import BlockInfo, CurveInfo, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
 
 if TYPE_CHECKING:
@@ -97,13 +97,16 @@ class Manager:
 
     hints: evict by priorities before the policy: Request.set_priority(), Request.end_session(), set_prefix_priority(), demote().
 
+    max_quotas: namespaces that may have a quota, at most 63: set_quota().
+
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
     def __init__(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
                  groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False):
+                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False,
+                 max_quotas: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -119,6 +122,7 @@ class Manager:
                 raise TypeError(f"memory is {memory!r:.100}; it must be a kvcache.Memory: pass model.memory(budget_bytes=...)")
             config.set_memory(memory._model._model, memory._query)
         config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
+        config.max_quotas = max_quotas
         pools, group_array = None, None
         if isinstance(groups, Group) or not hasattr(groups, "__iter__"):
             raise TypeError(f"groups is {groups!r:.100}; it must be a sequence of kvcache.Group: pass groups=[kvcache.Group(...)]")
@@ -301,6 +305,22 @@ class Manager:
         """Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests keep
         their blocks and finish."""
         _native.kvc_manager_reset(self._m, namespace_id(namespace))
+
+    def set_quota(self, namespace: Namespace | int = 0, pool: int = 0, *, min_blocks: int = 0, max_blocks: int = 0) -> None:
+        """Sets the quota of a namespace in one pool: the blocks that it can always hold, and those that it may have at most (0 = no maximum).
+
+        While it has no more than min_blocks, what it has cached is not evicted for others; at max_blocks it evicts its own cached blocks. Blocks
+        that it has already count. A minimum of 0 and no maximum in every pool end the quota.
+        Raises InvalidArgumentError (a maximum or a sum of minimums above the pool), NotFoundError (namespace), LimitError (max_quotas namespaces have
+        one), NoSpaceError (others hold blocks of the minimum now), UnsupportedError (max_quotas is 0); then nothing is changed."""
+        _native.kvc_manager_set_quota(self._m, namespace_id(namespace), pool, min_blocks, max_blocks)
+
+    def quota_info(self, namespace: Namespace | int = 0, pool: int = 0) -> QuotaInfo:
+        """Returns the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces, whose minimum and
+        maximum are 0. Raises NotFoundError (namespace), UnsupportedError (max_quotas is 0)."""
+        struct = _native.kvc_quota_info()
+        _native.kvc_manager_quota_info(self._m, namespace_id(namespace), pool, struct)
+        return QuotaInfo.read(struct)
 
     def probe(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> ProbeInfo:
         """Asks whether a prompt would fit, and how much of it is cached. Changes nothing."""

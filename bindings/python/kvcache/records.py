@@ -26,7 +26,7 @@ class Stats(NamedTuple):
     block_hits: Blocks of the hits.
     lost_reuse_tokens: Sum of RequestInfo.lost_reuse_tokens.
     readmissions: Admissions after a preemption or with RequestFlags.RESUMED.
-    refusals: Admissions and extensions with the result NO_SPACE or AGAIN.
+    refusals: Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA.
     preemptions: Request.preempt() and Step.preempts.
     evictions: Cached blocks that were dropped to make room, or by Manager.evict().
     copies: Copy-on-write pairs.
@@ -88,9 +88,9 @@ class ProbeInfo(NamedTuple):
     num_cached: Tokens that would hit.
     blocks_needed: Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds included, the watermark
         not. Use `fits` to decide.
-    blocks_available: Free and evictable blocks of that pool.
+    blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
-    fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE or AGAIN.
+    fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA.
     """
 
     num_cached: int
@@ -130,6 +130,37 @@ class PoolInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.first_block, filled.num_blocks, filled.free, filled.cached, filled.live, filled.reserved,
                    filled.filling, filled.fenced, filled.pinned)
+
+
+@described
+class QuotaInfo(NamedTuple):
+    """The share of a namespace in one pool.
+
+    min_blocks: As set.
+    max_blocks: As set; 0 = no maximum.
+    held: Gauge: blocks that its requests, pins and external holds hold.
+    cached: Gauge: its cached blocks.
+    fenced: Gauge: its released blocks that steps in flight may still write to.
+    available: Gauge: blocks that an admission or an extension of the namespace may take, hits on cached blocks and the watermark included.
+    refusals: Admissions and extensions that its maximum in this pool refused (OVER_QUOTA), since it has the quota.
+    block_queries, block_hits: As in Stats, of this namespace, since it has the quota; the same in all pools.
+    """
+
+    min_blocks: int
+    max_blocks: int
+    held: int
+    cached: int
+    fenced: int
+    available: int
+    refusals: int
+    block_queries: int
+    block_hits: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_quota_info) -> QuotaInfo:
+        """Reads the struct of the native layer."""
+        return cls(filled.min_blocks, filled.max_blocks, filled.held, filled.cached, filled.fenced, filled.available,
+                   filled.refusals, filled.block_queries, filled.block_hits)
 
 
 @described
@@ -173,6 +204,7 @@ class Properties(NamedTuple):
     block_size, vocab_size, policy, flags, num_groups, num_pools: As configured.
     policy_weight: As configured. Since 0.3.
     policy_history: As configured. Since 0.3.
+    max_quotas: As configured. Since 0.3.
     """
 
     num_blocks: int
@@ -189,13 +221,15 @@ class Properties(NamedTuple):
     num_pools: int
     policy_weight: float
     policy_history: int
+    max_quotas: int
 
     @classmethod
     def read(cls, filled: _native.kvc_properties) -> Properties:
         """Reads the struct of the native layer."""
         return cls(filled.num_blocks, filled.max_nodes, filled.max_requests, filled.max_request_tokens,
                    filled.event_capacity, filled.watermark_blocks, filled.block_size, filled.vocab_size, filled.policy,
-                   filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history)
+                   filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history,
+                   filled.max_quotas)
 
 
 @described

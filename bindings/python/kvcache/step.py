@@ -68,8 +68,8 @@ _NUMBERS = {
     "num_slots": "Slots of the last run(): extended tokens of all requests.",
     "num_copies": "Entries of `copies` of the last run().",
     "num_changes": "Entries of `changes` of the last run().",
-    "num_refused": "Admissions of the last run() with NO_SPACE, AGAIN, SKIPPED or BUFFER_TOO_SMALL.",
-    "shortage_blocks": "Blocks that the first admission with NO_SPACE or AGAIN lacked.",
+    "num_refused": "Admissions of the last run() with NO_SPACE, AGAIN, OVER_QUOTA, SKIPPED or BUFFER_TOO_SMALL.",
+    "shortage_blocks": "Blocks that the first admission with NO_SPACE, AGAIN or OVER_QUOTA lacked.",
 }
 
 

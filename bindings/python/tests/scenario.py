@@ -8,6 +8,7 @@ import kvcache
 
 class Runner:
     policy = {}
+    quotas = 0
     hints = False
 
     def line_policy(self, number, percent, history):
@@ -15,7 +16,7 @@ class Runner:
 
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, **self.policy)
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, max_quotas=self.quotas, **self.policy)
         self.requests, self.namespaces, self.pins = {}, {}, {}
         self.begin()
 
@@ -116,6 +117,15 @@ class Runner:
     def line_forecast(self, horizon):
         info = self.workload.info
         return [info.num_observations, *(int(value * 1e3 + 0.5) for value in (info.average, info.level, info.variance, self.workload.predict(horizon)))]
+
+    def line_quotas(self, count):
+        self.quotas = count
+
+    def line_quota(self, name, pool, least, most):
+        self.m.set_quota(self.namespace(name), pool, min_blocks=least, max_blocks=most)
+
+    def line_share(self, name, pool):
+        return self.m.quota_info(self.namespace(name), pool)
 
     def line_reset(self, name):
         self.m.reset(self.namespace(name))

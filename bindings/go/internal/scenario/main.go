@@ -20,6 +20,7 @@ type runner struct {
 	requests, namespaces, pins map[int]uint64
 	cursor                     uint64
 	policy                     [3]int // Number, weight in percent, history.
+	quotas                     uint32
 	hints                      bool
 	workload                   *kvcache.Workload
 	sizer                      *kvcache.Sizer
@@ -38,7 +39,7 @@ func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespac
 
 func (r *runner) config(a []int) kvcache.Config {
 	return kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
-		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints}
+		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, MaxQuotas: r.quotas}
 }
 
 func (r *runner) newStep() (err error) {
@@ -192,6 +193,11 @@ func (r *runner) stats() (string, error) {
 		s.CachedTokens, s.Evictions, s.PublishedBlocks, s.Duplicates, s.Refusals}, err)
 }
 
+func (r *runner) share(namespace kvcache.Namespace, pool uint32) (string, error) {
+	q, err := r.m.QuotaInfo(namespace, pool)
+	return list([]uint64{q.MinBlocks, q.MaxBlocks, q.Held, q.Cached, q.Fenced, q.Available, q.Refusals, q.BlockQueries, q.BlockHits}, err)
+}
+
 func blocks(numbers []int) []int32 {
 	list := make([]int32, len(numbers))
 	for i, number := range numbers {
@@ -268,6 +274,12 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = r.workload.Record(uint64(a[0]), float64(a[1]))
 	case "forecast":
 		return r.forecast(uint64(a[0]))
+	case "quotas":
+		r.quotas = uint32(a[0])
+	case "quota":
+		err = r.m.SetQuota(r.namespace(a[0]), uint32(a[1]), uint64(a[2]), uint64(a[3]))
+	case "share":
+		return r.share(r.namespace(a[0]), uint32(a[1]))
 	case "reset":
 		err = r.m.Reset(r.namespace(a[0]))
 	case "allocate":

@@ -273,6 +273,16 @@ def pool_info(w):
     w.m.pool_info(w.number(1))
 
 
+@call("Manager.set_quota")
+def set_quota(w):
+    w.m.set_quota(w.any_namespace(), w.number(1), min_blocks=w.number(4), max_blocks=w.number(8))
+
+
+@call("Manager.quota_info")
+def quota_info(w):
+    need(w.m.quota_info(w.any_namespace(), w.number(1)).available >= 0, "available")
+
+
 @call("Manager.block_info")
 def block_info(w):
     w.m.block_info(w.number(3))

@@ -13,7 +13,7 @@ public final class Config {
   List<Group> groups = List.of();
   Model model;
   Model.Query memory;
-  int blockSize, vocabSize, flags;
+  int blockSize, vocabSize, flags, maxQuotas;
   long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory;
   Policy policy = Policy.LRU;
   double policyWeight;
@@ -142,6 +142,13 @@ public final class Config {
     return this;
   }
 
+  /** Namespaces that may have a quota ({@link Manager#setQuota}), at most 63; 0 by default. */
+  public Config maxQuotas(int namespaces) {
+    Sizes.count("maxQuotas", namespaces);
+    maxQuotas = namespaces;
+    return this;
+  }
+
   /** Reserves block id 0 for the engine. */
   public Config nullBlock() {
     flags |= Native.KVC_MANAGER_NULL_BLOCK;
@@ -204,6 +211,7 @@ public final class Config {
       config.setPolicy(policy.ordinal());
       config.setPolicy_weight(policyWeight);
       config.setPolicy_history(policyHistory);
+      config.setMax_quotas(maxQuotas);
       if (poolArray == null) {
         config.setNum_blocks(pools.length == 0 ? 0 : pools[0]);
       } else {

@@ -533,6 +533,37 @@ public final class Manager implements AutoCloseable {
     return new Event.Batch(events, next[0]);
   }
 
+  /**
+   * Sets the quota of a namespace in one pool. While it has no more than minBlocks, what it has cached is not evicted for others; at maxBlocks it
+   * evicts its own cached blocks. A minimum of 0 and no maximum in every pool end the quota. Needs {@link Config#maxQuotas}.
+   *
+   * @param minBlocks blocks that it can always hold; the sum over all namespaces is at most the blocks of the pool
+   * @param maxBlocks blocks that it may have; 0 = no maximum
+   */
+  public void setQuota(long namespace, int pool, long minBlocks, long maxBlocks) throws KvCacheException {
+    Sizes.count("pool", pool);
+    Sizes.count("minBlocks", minBlocks);
+    Sizes.count("maxBlocks", maxBlocks);
+    call(m -> Native.kvc_manager_set_quota(m, namespace, pool, minBlocks, maxBlocks));
+  }
+
+  /** The share of a namespace in one pool: kvc_quota_info. maxBlocks is 0 without a maximum. */
+  public record QuotaInfo(long minBlocks, long maxBlocks, long held, long cached, long fenced, long available, long refusals, long blockQueries,
+      long blockHits) {}
+
+  /** Returns the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces. */
+  public QuotaInfo quotaInfo(long namespace, int pool) throws KvCacheException {
+    Sizes.count("pool", pool);
+    kvc_quota_info i = new kvc_quota_info();
+    try {
+      call(m -> Native.kvc_manager_quota_info(m, namespace, pool, i));
+      return new QuotaInfo(i.getMin_blocks(), i.getMax_blocks(), i.getHeld(), i.getCached(), i.getFenced(), i.getAvailable(), i.getRefusals(),
+          i.getBlock_queries(), i.getBlock_hits());
+    } finally {
+      i.delete();
+    }
+  }
+
   /** Blocks of a pool by state, which sum to numBlocks: kvc_pool_info. */
   public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned) {}
 

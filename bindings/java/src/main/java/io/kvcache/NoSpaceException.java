@@ -9,6 +9,11 @@ public final class NoSpaceException extends KvCacheException {
     super(status, message);
   }
 
+  /** Whether the namespace would have more blocks than its quota allows: only its own requests can make room. */
+  public boolean overQuota() {
+    return status() == Native.KVC_ERROR_OVER_QUOTA;
+  }
+
   /** Whether there will be space when the steps in flight are retired. */
   public boolean again() {
     return status() == Native.KVC_ERROR_AGAIN;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** Result of a call, or of one item of a {@link Step}: kvc_status. An engine handles OK, NO_SPACE, AGAIN and SKIPPED; any other is a bug in it. */
+/** Result of a call, or of one item of a {@link Step}: kvc_status. An engine handles OK, NO_SPACE, AGAIN, OVER_QUOTA and SKIPPED; any other is a bug in it. */
 public enum Status {
   OK(Native.KVC_OK),
   INVALID_ARGUMENT(Native.KVC_ERROR_INVALID_ARGUMENT),
@@ -20,7 +20,9 @@ public enum Status {
   AGAIN(Native.KVC_ERROR_AGAIN),
   /** Not tried: an earlier admission had no space. */
   SKIPPED(Native.KVC_ERROR_SKIPPED),
-  DEVICE(Native.KVC_ERROR_DEVICE);
+  DEVICE(Native.KVC_ERROR_DEVICE),
+  /** The namespace would have more blocks than its quota allows. */
+  OVER_QUOTA(Native.KVC_ERROR_OVER_QUOTA);
 
   /** Its number in C, as in {@link Step#status} and {@link KvCacheException#status}. */
   public final int code;

@@ -210,6 +210,8 @@ final class FuzzCalls {
     table.put("Manager.retireStep", () -> m().retireStep(h.number()));
     table.put("Manager.events", () -> m().events(h.number()));
     table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
+    table.put("Manager.setQuota", () -> m().setQuota(h.number(), h.integer(), h.number(), h.number()));
+    table.put("Manager.quotaInfo", () -> m().quotaInfo(h.number(), h.integer()));
     table.put("Manager.blockInfo", () -> m().blockInfo(h.integer()));
     table.put("Manager.requests", () -> m().requests());
     table.put("Manager.device", () -> Manager.device(text("cpu")));

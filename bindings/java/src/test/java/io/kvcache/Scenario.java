@@ -42,6 +42,7 @@ final class Scenario {
   }
 
   private long[] policy = {0, 0, 0};
+  private int quotas;
   private boolean hints;
   private Workload workload;
   private Sizer sizer;
@@ -67,7 +68,8 @@ final class Scenario {
 
   private Config config(long[] a) {
     Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
-        .policy(Config.Policy.values()[(int) policy[0]]).policyWeight(policy[1] / 100.0).policyHistory(policy[2]);
+        .policy(Config.Policy.values()[(int) policy[0]]).policyWeight(policy[1] / 100.0).policyHistory(policy[2])
+        .maxQuotas(quotas);
     if (hints) {
       config.hints();
     }
@@ -151,6 +153,12 @@ final class Scenario {
         s.liveRequests(), s.admissions(), s.cachedTokens(), s.evictions(), s.publishedBlocks(), s.duplicates(), s.refusals()}).flip());
   }
 
+  private String share(int[] a) throws KvCacheException {
+    Manager.QuotaInfo q = m.quotaInfo(namespace(a[0]), a[1]);
+    return list(Buffers.longs(9).put(new long[] {q.minBlocks(), q.maxBlocks(), q.held(), q.cached(), q.fenced(), q.available(), q.refusals(),
+        q.blockQueries(), q.blockHits()}).flip());
+  }
+
   private String allocate(int[] a) throws KvCacheException {
     Request made = m.allocate(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1])));
     requests.put(a[0], made.id());
@@ -204,6 +212,8 @@ final class Scenario {
           default -> forecast(numbers[0]);
         };
       }
+      case "quotas" -> quotas = a[0];
+      case "quota" -> m.setQuota(namespace(a[0]), a[1], a[2], a[3]);
       case "reset" -> m.reset(namespace(a[0]));
       case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1]))).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));
@@ -249,6 +259,7 @@ final class Scenario {
       case "arrive" -> arrive(a);
       case "events" -> events();
       case "stats" -> stats();
+      case "share" -> share(a);
       case "digest" -> " " + Long.toUnsignedString(m.digest());
       default -> throw new IllegalArgumentException("no such line: " + word);
     };
