@@ -21,7 +21,7 @@ struct Locked {
 };
 
 template <typename Handle>
-void destroy(Handle* handle) {
+void destroy_locked(Handle* handle) {
   if (handle == nullptr) return;
   const Env env = handle->env;
   handle->~Handle();
@@ -30,7 +30,7 @@ void destroy(Handle* handle) {
 
 // create(impl, memory) is false without memory.
 template <typename Handle, typename Create>
-kvc_status make_handle(const kvc_allocator* allocator, Handle** out, Create&& create) {
+kvc_status make_locked(const kvc_allocator* allocator, Handle** out, Create&& create) {
   Env env = default_env();
   KVC_TRY(read_allocator(allocator, &env));
   void* place = env.allocate(env.allocator_data, sizeof(Handle), alignof(Handle));
@@ -40,7 +40,7 @@ kvc_status make_handle(const kvc_allocator* allocator, Handle** out, Create&& cr
       *out = made;
       return KVC_OK;
     }
-    destroy(made);
+    destroy_locked(made);
   }
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory; set window or log_capacity lower");
 }
@@ -51,7 +51,7 @@ void complete(T* value, Standard standard) {
   if (*value == 0) *value = static_cast<T>(standard);
 }
 
-kvc_status read_window(uint32_t* window) {
+kvc_status complete_window(uint32_t* window) {
   complete(window, Workload::kDefaultWindow);
   if (*window >= 2 && *window <= KVC_MAX_OBSERVATIONS) return KVC_OK;
   return invalid("window is %u; give 2 .. %d observations", *window, KVC_MAX_OBSERVATIONS);
@@ -109,7 +109,7 @@ kvc_status read_sizer_config(const kvc_sizer_config* config, kvc_sizer_config* o
   if (out->log_capacity > KVC_MAX_OBSERVATIONS)
     return invalid("log_capacity is %u; give up to %d decisions", out->log_capacity, KVC_MAX_OBSERVATIONS);
   if (out->reserved != 0) return fail(KVC_ERROR_UNSUPPORTED, "reserved is %u; set it to 0", out->reserved);
-  KVC_TRY(read_window(&out->window));
+  KVC_TRY(complete_window(&out->window));
   KVC_TRY(check_share("headroom", out->headroom, 10));
   KVC_TRY(check_share("hysteresis", out->hysteresis, 1));
   return check_share("burst_threshold", out->burst_threshold, 100);
@@ -117,7 +117,7 @@ kvc_status read_sizer_config(const kvc_sizer_config* config, kvc_sizer_config* o
 
 // Runs call(impl) under the object's lock.
 template <typename Handle, typename Call>
-kvc_status on(Handle* handle, const char* name, Call&& call) noexcept {
+kvc_status on_locked(Handle* handle, const char* name, Call&& call) noexcept {
   if (handle == nullptr) return invalid("the %s is NULL", name);
   return guarded([&] {
     const std::lock_guard lock(handle->mutex);
@@ -171,17 +171,17 @@ kvc_status kvc_workload_create(const kvc_workload_config* config, kvc_workload**
     KVC_TRY(read_struct(config, &own));
     if (own.reserved != 0) return fail(KVC_ERROR_UNSUPPORTED, "reserved is %u; set it to 0", own.reserved);
     complete(&own.half_life_ns, Workload::kDefaultHalfLife);
-    KVC_TRY(read_window(&own.window));
-    return make_handle(own.allocator, workload, [&](Workload& impl, Memory& memory) {
+    KVC_TRY(complete_window(&own.window));
+    return make_locked(own.allocator, workload, [&](Workload& impl, Memory& memory) {
       return impl.create(memory, own.half_life_ns, own.window);
     });
   });
 }
 
-void kvc_workload_destroy(kvc_workload* workload) { destroy(workload); }
+void kvc_workload_destroy(kvc_workload* workload) { destroy_locked(workload); }
 
 kvc_status kvc_workload_record(kvc_workload* workload, uint64_t now_ns, double value) {
-  return on(workload, "workload", [&](Workload& impl) {
+  return on_locked(workload, "workload", [&](Workload& impl) {
     KVC_TRY(impl.check(now_ns, value, "value"));
     impl.record(now_ns, value);
     return kvc_status{KVC_OK};
@@ -189,13 +189,13 @@ kvc_status kvc_workload_record(kvc_workload* workload, uint64_t now_ns, double v
 }
 
 kvc_status kvc_workload_read(kvc_workload* workload, kvc_workload_info* info) {
-  return on(workload, "workload", [&](Workload& impl) {
+  return on_locked(workload, "workload", [&](Workload& impl) {
     return answer(info, [&](kvc_workload_info* out) { return impl.read(out), kvc_status{KVC_OK}; });
   });
 }
 
 kvc_status kvc_workload_predict(kvc_workload* workload, uint64_t horizon_ns, double* value) {
-  return on(workload, "workload", [&](Workload& impl) {
+  return on_locked(workload, "workload", [&](Workload& impl) {
     KVC_REQUIRE_POINTER(value);
     *value = impl.predict(horizon_ns);
     return kvc_status{KVC_OK};
@@ -207,16 +207,16 @@ kvc_status kvc_sizer_create(const kvc_sizer_config* config, kvc_sizer** sizer) {
     KVC_REQUIRE_POINTER(sizer);
     kvc_sizer_config own;
     KVC_TRY(read_sizer_config(config, &own));
-    return make_handle(own.allocator, sizer,
+    return make_locked(own.allocator, sizer,
                        [&](Sizer& impl, Memory& memory) { return impl.create(memory, own); });
   });
 }
 
-void kvc_sizer_destroy(kvc_sizer* sizer) { destroy(sizer); }
+void kvc_sizer_destroy(kvc_sizer* sizer) { destroy_locked(sizer); }
 
 kvc_status kvc_sizer_decide(kvc_sizer* sizer, uint64_t now_ns, double needed_blocks,
                             kvc_sizing_decision* decision) {
-  return on(sizer, "sizer", [&](Sizer& impl) {
+  return on_locked(sizer, "sizer", [&](Sizer& impl) {
     kvc_sizing_decision own;
     if (decision != nullptr) KVC_TRY(check_size<kvc_sizing_decision>(decision->struct_size));
     KVC_TRY(impl.decide(now_ns, needed_blocks, &own));
@@ -226,7 +226,7 @@ kvc_status kvc_sizer_decide(kvc_sizer* sizer, uint64_t now_ns, double needed_blo
 }
 
 kvc_status kvc_sizer_read_log(kvc_sizer* sizer, uint64_t number, kvc_sizing_decision* decision) {
-  return on(sizer, "sizer", [&](Sizer& impl) {
+  return on_locked(sizer, "sizer", [&](Sizer& impl) {
     return answer(decision, [&](kvc_sizing_decision* out) { return impl.read_log(number, out); });
   });
 }

@@ -7,7 +7,7 @@
 namespace kvc {
 
 namespace {
-constexpr double kKeys = 4294967296.0;  // values of the upper half of a key
+constexpr double kCurveKeys = 4294967296.0;  // values of the upper half of a key
 }
 
 uint64_t Curve::samples_for(uint64_t max_blocks, double rate) {
@@ -28,8 +28,8 @@ uint64_t Curve::bucket_begin(size_t bucket) {
 }
 
 bool Curve::create(Memory& memory, uint64_t max_blocks, double rate, uint64_t half_life) {
-  const double share = std::ceil(rate * kKeys);  // a key is sampled if its upper half is less
-  rate_ = share / kKeys;
+  const double share = std::ceil(rate * kCurveKeys);  // a key is sampled if its upper half is less
+  rate_ = share / kCurveKeys;
   limit_ = static_cast<uint64_t>(share) << 31;
   max_blocks_ = max_blocks;
   half_life_ = until_halving_ = half_life;

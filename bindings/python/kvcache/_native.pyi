@@ -83,6 +83,7 @@ KVC_ERROR_INTERNAL: int
 KVC_ERROR_AGAIN: int
 KVC_ERROR_SKIPPED: int
 KVC_ERROR_DEVICE: int
+KVC_ERROR_OVER_QUOTA: int
 KVC_INT8: int
 KVC_UINT8: int
 KVC_INT32: int
@@ -104,6 +105,7 @@ KVC_FEATURE_EVENTS: int
 KVC_FEATURE_FREQUENCY: int
 KVC_FEATURE_FRAGMENTATION: int
 KVC_FEATURE_HINTS: int
+KVC_FEATURE_QUOTAS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_POLICY_LRU: int
@@ -195,6 +197,7 @@ class kvc_manager_config:
     num_pools: int
     policy_weight: float
     policy_history: int
+    max_quotas: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
 class kvc_properties:
@@ -212,6 +215,7 @@ class kvc_properties:
     num_pools: int
     policy_weight: float
     policy_history: int
+    max_quotas: int
 
 class kvc_request_config:
     user_data: int
@@ -263,6 +267,17 @@ class kvc_pool_info:
     filling: int
     fenced: int
     pinned: int
+
+class kvc_quota_info:
+    min_blocks: int
+    max_blocks: int
+    held: int
+    cached: int
+    fenced: int
+    available: int
+    refusals: int
+    block_queries: int
+    block_hits: int
 
 class kvc_stats:
     epoch: int
@@ -627,6 +642,8 @@ def kvc_model_register(model: kvc_model) -> None: ...
 def kvc_model_from_config(json: _Array, model: kvc_model) -> None: ...
 def kvc_model_rope(model: kvc_model, layer: int, length: int, factors: _Array, frequencies: _Array, attention_factor: _Array) -> None: ...
 def kvc_rope_table(frequencies: _Array, attention_factor: float, positions: _Array, table: _Array) -> None: ...
+def kvc_manager_set_quota(m: kvc_manager, namespace_id: int, pool: int, min_blocks: int, max_blocks: int) -> None: ...
+def kvc_manager_quota_info(m: kvc_manager, namespace_id: int, pool: int, info: kvc_quota_info) -> None: ...
 def kvc_storage_copy_tokens(source: kvc_storage, destination: kvc_storage, copies: _Array) -> None: ...
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...
