@@ -8,7 +8,7 @@ namespace {
 
 kvc_status check_hints(const Manager& manager) {
   if (manager.shape().has_hints()) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED, "hints are off; create the manager with the flag KVC_MANAGER_HINTS");
+  return fail(KVC_ERROR_UNSUPPORTED, "hints are off; create the manager with hints");
 }
 
 kvc_status check_name(const char* name) {

@@ -73,7 +73,8 @@ kvc_status Abuser::call(int kind) {
                                        random_.chance(90) ? kRoom / 2 : SIZE_MAX / (1 + random_.below(3)));
     }
     case 14:
-      return kvc_manager_export_slots(m_, any(live_), group(), random_.below(8), number(), slots_,
+      return kvc_manager_export_slots(m_, any(live_), group(), random_.below(8),
+                                      random_.chance(40) ? random_.below(4) : number(), slots_,
                                       random_.chance(90) ? 8 : random_.below(20));
     case 15:
       return take_copies(m_, copies_, room(), count_out());

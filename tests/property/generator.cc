@@ -66,7 +66,7 @@ Setup random_setup(Random& random) {
       c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
       break;
   }
-  const uint64_t high = random.chance(50) ? 16 : 40;
+  const uint64_t high = random.chance(60) ? 16 : 40;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
@@ -81,7 +81,7 @@ Setup random_setup(Random& random) {
                                              : 0;
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
-  if (random.chance(12)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
+  if (random.chance(15)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
   return setup;
 }
@@ -336,9 +336,9 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 215, 40, 78, 96, 44, 122, 46, 110, 18,  32, 40,
-                                       122, 48, 28,  48, 62, 47, 32, 22,  22, 20,  120, 80, 58,
-                                       36,  50, 220, 28, 34, 28, 34, 46,  26, 30,  26};
+  static const int kWeights[kKinds] = {42,  75, 215, 40, 78, 104, 36, 122, 46, 130, 18,  32, 40,
+                                       128, 48, 28,  48, 62, 47,  38, 22,  22, 20,  190, 80, 58,
+                                       36,  50, 220, 28, 34, 28,  34, 54,  26, 30,  26};
   learn(world);
   Op op;
   op.tag = ++last_tag_;

@@ -155,7 +155,12 @@ class Manager:
 
     _create = staticmethod(_native.kvc_manager_create)
 
-    def rebuild(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, **options: Any) -> Rebuilt:
+    def rebuild(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
+                groups: Sequence[Group] = (), null_block: bool = False,
+                prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
+                event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
+                policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False,
+                max_quotas: int = 0) -> Rebuilt:
         """Creates a manager of another configuration that has what this one has cached: the way to change block_size, the number of blocks or
         the policy. Parameters as for Manager(); `groups` as this manager's. This manager stays as it is; close it when the copies are done. A
         smaller pool keeps what would be evicted last. Raises BusyError while requests are admitted, blocks held or steps in flight, and
@@ -163,7 +168,11 @@ class Manager:
         made: Manager = object.__new__(Manager)
         found: list[Any] = []
         made._create = lambda config: self._rebuild(config, found)
-        made.__init__(num_blocks, block_size, **options)  # type: ignore[misc]
+        made.__init__(  # type: ignore[misc]
+            num_blocks, block_size, memory=memory, groups=groups, null_block=null_block, prefix_cache=prefix_cache, zero=zero,
+            max_requests=max_requests, max_request_tokens=max_request_tokens, max_nodes=max_nodes, event_capacity=event_capacity,
+            watermark_blocks=watermark_blocks, vocab_size=vocab_size, seed=seed, policy=policy, policy_weight=policy_weight,
+            policy_history=policy_history, touch_memory=touch_memory, hints=hints, max_quotas=max_quotas)
         del made._create
         copies, pairs = found
         return Rebuilt(made, copies, {old: Namespace(made, new) for old, new in pairs.tolist()})

@@ -42,7 +42,7 @@ def test_hints_decide_what_is_evicted():
 def test_without_hints_they_are_refused():
     with Manager(8, block_size=4) as m, m.allocate(range(5)) as r:
         for refused in (lambda: r.set_priority(1), r.end_session, lambda: m.demote([1]), lambda: m.set_prefix_priority([1], 1)):
-            with pytest.raises(kvcache.errors.UnsupportedError, match="KVC_MANAGER_HINTS"):
+            with pytest.raises(kvcache.errors.UnsupportedError, match="create the manager with hints"):
                 refused()
 
 

@@ -167,8 +167,12 @@ class BlockSpaceManager:
             held = self._held(seq)
             cached = held.request.admit()
             held.computed = max(held.computed, cached)
+            count, first = len(held.host_blocks), cached // self.block_size
+            fresh = held.request.block_table()[first:count]
             held.request.commit(held.computed)
-            table, first = held.request.block_table(), cached // self.block_size
+            table = held.request.block_table()
+            # What a window has left, before or by this commit, is not copied: nobody may find these blocks.
+            self.device.unpublish_blocks(fresh[(held.host_blocks[first:] < 0) | (table[first:count] < 0)])
             pairs += _pairs(held.host_blocks[first:], table[first:])
             if self.host:
                 self.host.release_blocks(held.host_blocks)

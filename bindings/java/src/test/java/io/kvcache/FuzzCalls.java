@@ -88,6 +88,7 @@ final class FuzzCalls {
     if (!h.rarely(4)) {
       config.hints();
     }
+    config.maxQuotas((int) h.oneOf(0, 2, 2));
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
     latent = h.rarely(4);
@@ -210,8 +211,8 @@ final class FuzzCalls {
     table.put("Manager.retireStep", () -> m().retireStep(h.number()));
     table.put("Manager.events", () -> m().events(h.number()));
     table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
-    table.put("Manager.setQuota", () -> m().setQuota(h.number(), h.integer(), h.number(), h.number()));
-    table.put("Manager.quotaInfo", () -> m().quotaInfo(h.number(), h.integer()));
+    table.put("Manager.setQuota", () -> m().setQuota(namespace(), (int) h.small(2), h.small(4), h.oneOf(0, 8, h.number())));
+    table.put("Manager.quotaInfo", () -> m().quotaInfo(namespace(), (int) h.small(2)));
     table.put("Manager.blockInfo", () -> m().blockInfo(h.integer()));
     table.put("Manager.requests", () -> m().requests());
     table.put("Manager.device", () -> Manager.device(text("cpu")));
@@ -606,6 +607,14 @@ final class FuzzCalls {
         full.allocate(new int[100]);
       } catch (NoSpaceException error) {
         error.again();
+      }
+    });
+    table.put("NoSpaceException.overQuota", () -> {
+      try (Manager full = new Manager(new Config().numBlocks(4).maxQuotas(1))) {
+        full.setQuota(0, 0, 0, 1);
+        full.allocate(new int[32]);
+      } catch (NoSpaceException error) {
+        error.overQuota();
       }
     });
     table.put("KvCacheException.status", () -> {

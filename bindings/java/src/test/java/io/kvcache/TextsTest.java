@@ -121,7 +121,7 @@ class TextsTest {
     for (Status status : Status.values()) {
       assertEquals(status, Status.of(status.code));
     }
-    assertEquals(14, Status.DEVICE.code);
-    assertThrows(IllegalArgumentException.class, () -> Status.of(15));
+    assertEquals(15, Status.OVER_QUOTA.code);
+    assertThrows(IllegalArgumentException.class, () -> Status.of(16));
   }
 }
