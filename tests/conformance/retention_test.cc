@@ -326,7 +326,7 @@ TEST(Retention, WithoutTheFlagHintsAreRefused) {
   Hinted c(shape(4, B));
   const Admitted a = c.allocate(text(1, B));
   EXPECT_REFUSED(c, KVC_ERROR_UNSUPPORTED, c.try_priority(a.id, 0, B, 50));
-  EXPECT_TRUE(says("KVC_MANAGER_HINTS")) << kvc_last_error();
+  EXPECT_TRUE(says("create the manager with hints")) << kvc_last_error();
   EXPECT_REFUSED(c, KVC_ERROR_UNSUPPORTED, kvc_manager_end_session(c.get(), a.id, 0));
   uint64_t count = 77;
   const Tokens tokens = text(1, B);
