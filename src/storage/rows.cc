@@ -43,7 +43,7 @@ struct Context {
 };
 
 // A stored row.
-struct RowPlace {
+struct SlotPlace {
   uint32_t layer;
   uint64_t block;
   uint32_t head;
@@ -52,7 +52,7 @@ struct RowPlace {
   uint64_t in(const Plane& plane) const { return plane.offset(layer, block, head, token); }
 };
 
-void store_row(const Context& c, char* slab, const RowPlace& place, const char* from, float* values,
+void store_row(const Context& c, char* slab, const SlotPlace& place, const char* from, float* values,
                char* stored) {
   char* at = slab + place.in(c.plane);
   if (c.quantized()) {
@@ -80,7 +80,7 @@ void store_row(const Context& c, char* slab, const RowPlace& place, const char* 
   }
 }
 
-void read_quantized(const Context& c, const Stored& stored, const RowPlace& place, uint32_t count,
+void read_quantized(const Context& c, const Stored& stored, const SlotPlace& place, uint32_t count,
                     float* out) {
   if (c.per_channel()) {
     const uint16_t* residual = stored.residual_keys->find(place.layer, place.block, place.head, place.token);
@@ -93,7 +93,7 @@ void read_quantized(const Context& c, const Stored& stored, const RowPlace& plac
   dequantize_row(c.format, stored.slab + place.in(c.plane), scales, count, out);
 }
 
-void gather_row(const Context& c, const Stored& stored, const RowPlace& place, char* to, float* values,
+void gather_row(const Context& c, const Stored& stored, const SlotPlace& place, char* to, float* values,
                 char* untiled) {
   const uint32_t n = c.plane.num_elements;
   if (c.quantized()) {
@@ -122,7 +122,7 @@ void for_each_row(const Layout& layout, uint32_t layer, const int64_t* slots, si
   for (size_t t = 0; t < count; ++t) {
     if (slots[t] < 0) continue;
     const uint64_t slot = static_cast<uint64_t>(slots[t]);
-    RowPlace place{layer, slot / layout.block_size, 0, slot % layout.block_size};
+    SlotPlace place{layer, slot / layout.block_size, 0, slot % layout.block_size};
     for (; place.head < layout.num_heads; ++place.head) row(place, t);
   }
 }
@@ -145,7 +145,7 @@ void hadamard_row(const Layout& layout, float* row, size_t n) {
 void read_row(const Stored& stored, bool keys, uint32_t layer, uint64_t block, uint32_t head, uint64_t token,
               uint32_t count, float* out) {
   const Context c(*stored.layout, keys, KVC_FLOAT32, false);
-  const RowPlace place{layer, block, head, token};
+  const SlotPlace place{layer, block, head, token};
   if (c.quantized()) return read_quantized(c, stored, place, count, out);
   alignas(64) char untiled[kMaxRowElements * sizeof(float)];
   const char* at = stored.slab + place.in(c.plane);
@@ -161,7 +161,7 @@ void store_rows(const Layout& layout, char* slab, bool keys, uint32_t layer, con
   const Context c(layout, keys, from.dtype, stream);
   alignas(64) float values[kMaxRowElements];
   alignas(64) char stored[kMaxRowElements * sizeof(float)], rotated[kMaxRowElements * sizeof(float)];
-  for_each_row(layout, layer, slots, count, [&](const RowPlace& place, size_t t) {
+  for_each_row(layout, layer, slots, count, [&](const SlotPlace& place, size_t t) {
     store_row(c, slab, place, from.row_to_store(t, place.head, c.plane.num_elements, rotated), values,
               stored);
   });
@@ -173,7 +173,7 @@ void gather_rows(const Stored& stored, bool keys, uint32_t layer, const RowArray
   const Context c(*stored.layout, keys, to.dtype, stream);
   alignas(64) float values[kMaxRowElements];
   alignas(64) char untiled[kMaxRowElements * sizeof(float)];
-  for_each_row(c.layout, layer, slots, count, [&](const RowPlace& place, size_t t) {
+  for_each_row(c.layout, layer, slots, count, [&](const SlotPlace& place, size_t t) {
     // The next token's row of this head: the rows of other heads come in between.
     for (uint32_t i = 0; i < c.plane.row_bytes; i += 64)
       __builtin_prefetch(stored.slab + place.in(c.plane) + c.plane.token + i);
@@ -189,7 +189,7 @@ void measure_rows(const Stored& stored, bool keys, uint32_t layer, const RowArra
   const uint32_t shared_by = c.per_channel() ? c.layout.channel_tokens : 1;
   const uint64_t row_bytes = c.plane.row_bytes + ceil_div(c.scales.row_bytes, shared_by);
   alignas(64) float original[kMaxRowElements], restored[kMaxRowElements];
-  for_each_row(c.layout, layer, slots, count, [&](const RowPlace& place, size_t t) {
+  for_each_row(c.layout, layer, slots, count, [&](const SlotPlace& place, size_t t) {
     to_float(c.dtype, with.row(t, place.head), original, n);
     read_row(stored, keys, layer, place.block, place.head, place.token, n, restored);
     hadamard_row(c.layout, restored, n);
