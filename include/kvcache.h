@@ -193,7 +193,8 @@ typedef struct kvc_manager_config {
   /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
-   *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks). */
+   *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks); with
+   *  KVC_MANAGER_HINTS cached blocks are evicted first. */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
   uint64_t max_requests;

@@ -172,6 +172,9 @@ class Blocks {
   // The same for externally held blocks of a group, from the root on; entries of -1 publish no block.
   void publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks, size_t num_blocks,
                         ExtraRecords& extras);
+  // With hints a position may lose its block before those behind it, which then keep its node. So if all
+  // nodes are in use, victims leave until there is one for a namespace. False if that does not help.
+  bool evict_for_node(uint32_t ns);
   // Nodes that `wanted` new positions below `kept` can have: all of them, or fewer.
   size_t room_for_positions(size_t wanted, NodeId kept);
   // A cursor keeps its position alive.

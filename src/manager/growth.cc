@@ -171,10 +171,12 @@ kvc_status Requests::publish_full(Request& request, size_t full) {
       }
     }
     const size_t first = done;
-    done = blocks_.publish(
-        &cursor,
-        {keys, request.token(done * shape_.block_size), extras, request.groups, request.ns, request.epoch},
-        done, end);
+    do {
+      done = blocks_.publish(&cursor,
+                             {keys + (done - first), request.token(done * shape_.block_size), extras,
+                              request.groups, request.ns, request.epoch},
+                             done, end);
+    } while (done < end && shape_.has_hints() && blocks_.evict_for_node(request.ns));
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);
   }

@@ -62,6 +62,22 @@ size_t Blocks::demote(NodeId last, size_t first, uint32_t own_cursors) {
   return count;
 }
 
+bool Blocks::evict_for_node(uint32_t ns) {
+  constexpr size_t kMost = 256;  // victims
+  size_t evicted = 0;
+  for (uint32_t p = 0; p < shape_.num_pools; ++p) {
+    const uint64_t classes = quotas_.on() ? quotas_.evictable(class_of(ns), p) : BlockPool::kAllClasses;
+    while (evicted < kMost) {
+      if (tree_.has_room()) return true;
+      const BlockId leaves = victim(p, classes);
+      if (!is_block(leaves)) break;
+      free_evicted(leaves);
+      ++evicted;
+    }
+  }
+  return tree_.has_room();
+}
+
 kvc_status Blocks::check_time(uint64_t now_ns) const {
   if (now_ns >= now()) return KVC_OK;
   return invalid("now_ns is %llu, before the last time, %llu; give the time of a monotonic clock",

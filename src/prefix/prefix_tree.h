@@ -141,6 +141,9 @@ class PrefixTree {
     PrefixTree& tree_;
   };
   size_t free_nodes() const { return max_nodes_ - counters_.nodes_used; }
+  // Whether a new position has a node. Also reclaims orphans: doing so once for each new node keeps up with
+  // them. Takes places into use.
+  bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
 
   // Publishes a held block at a position.
   void attach(NodeId id, size_t group, BlockId block) {
@@ -265,8 +268,6 @@ class PrefixTree {
   void end_residence(NodeId id);  // of a position that lost its last block
   void bury(NodeId id);           // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
-  // Also reclaims orphans: doing so once for each new node keeps up with them. Takes places into use.
-  bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
   bool reclaim();
   void add_places();
   void reuse_dead();

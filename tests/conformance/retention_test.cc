@@ -344,6 +344,19 @@ TEST(Retention, WithoutTheFlagHintsAreRefused) {
 
 // ---- registered prompts
 
+// Heads that leave before their tails keep their nodes. When none is left, tails leave: nobody can hit them.
+TEST(Retention, TailsWithoutAHeadDoNotEndPublishing) {
+  Hinted c(hinted(512));
+  for (int i = 1; i <= 300; ++i) {
+    const Admitted a = c.allocate(text(i, 8 * B));
+    c.priority(a.id, 0, 4 * B, 10);
+    c.commit(a.id, 8 * B);
+    c.free(a.id);
+    EXPECT_EQ(c.probe(text(i, 8 * B + 1)).num_cached, 8 * B) << i;
+  }
+  EXPECT_EQ(c.stats().unpublished_blocks, 0u);
+}
+
 TEST(Prompts, SurviveFullChurnFromTheFirstUseOn) {
   Hinted c(shape(8, B));
   const Tokens system = text(1, 3 * B + 2);
