@@ -155,7 +155,7 @@ DEFECTS = [
      "  each_cached(node, [&](BlockId id) { pool_.reshelve(id, place_of(node)); });",
      "  each_cached(node, [&](BlockId id) { pool_.reshelve(id, {0, level_of(node), 1}); });"),
     ("what a reset left stays on its shelf", "src/manager/shelves.cc",
-     "    if (is_block(stale)) return stale;", "    static_cast<void>(stale);"),
+     "  return is_block(stale) ? stale : pool_.victim(pool, classes);", "  static_cast<void>(stale);\n  return pool_.victim(pool, classes);"),
     ("a rebuild keeps what would leave first", "src/manager/rebuild.cc",
      "  for (size_t i = line_up(pool, &line); i-- > 0;) {\n", "  const size_t all = line_up(pool, &line);\n  for (size_t i = 0; i < all; ++i) {\n"),
     ("a rebuild copies from the beginning of each block", "src/manager/rebuild.cc",
