@@ -101,6 +101,7 @@ void Scene::make_storage_inputs() {
   small_config.num_blocks = threads_config.num_blocks = 2;
   threads_config.num_threads = 3;
   blocks_in = {block, block + 1};
+  token_copy.source = block;  // its own, as all that this thread reads and writes
   table = {block, block + 1};
   moves_in = {{block, block + 2}, {block + 1, block + 3}};
   swaps_out = {{block, 0}, {block + 1, 1}}, swaps_in = {{0, block + 2}, {1, block + 3}};
