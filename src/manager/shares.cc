@@ -31,14 +31,14 @@ kvc_status Blocks::check_share(const Demand& demand, uint32_t ns, uint64_t water
                   "free or preempt requests, lower the minimums of other namespaces, or enlarge the pool");
   }
   const Quotas::Share& share = quotas_.share(cls, pool);
+  const uint64_t needed = demand.blocks[pool] + watermark;
   refused_pool_ = pool;
-  note_shortage(demand.blocks[pool] + watermark - left);
+  note_shortage(needed - left);
   return fail(
       KVC_ERROR_OVER_QUOTA,
       "%s needs %llu blocks of pool %zu (watermark %llu included); the namespace holds %llu of at most "
       "%llu (%llu fenced): free or preempt its requests, or raise max_blocks of its quota",
-      who, ull(demand.blocks[pool] + watermark), pool, ull(watermark), ull(share.held), ull(share.max),
-      ull(share.fenced));
+      who, ull(needed), pool, ull(watermark), ull(share.held), ull(share.max), ull(share.fenced));
 }
 
 // At its maximum a namespace evicts its own blocks, so that its cache costs nobody else anything.
