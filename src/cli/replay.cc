@@ -40,12 +40,12 @@ struct Live {
   uint32_t index;
   uint32_t produced;
   uint32_t num_outputs;
-  uint32_t length;    // Known tokens.
-  int32_t row;        // Of the block tables.
-  uint32_t todo = 0;  // Tokens of its prompt that are not computed yet.
+  uint32_t length;         // Known tokens.
+  int32_t row;             // Of the block tables.
+  uint32_t remaining = 0;  // Tokens of its prompt that are not computed yet.
 
   bool finished() const { return produced == num_outputs; }
-  uint32_t computed() const { return length - todo; }
+  uint32_t computed() const { return length - remaining; }
 };
 
 class Replay {
@@ -226,7 +226,7 @@ bool Replay::admit(Waiting& waiting) {
   live_.push_back(
       {waiting.id, waiting.index, waiting.produced, request.num_outputs(), length, free_rows_.back()});
   free_rows_.pop_back();
-  live_.back().todo = length - static_cast<uint32_t>(cached);
+  live_.back().remaining = length - static_cast<uint32_t>(cached);
   compute_chunk(live_.back());
   if (!waiting.readmission) {
     result_.prompt_tokens += length;
@@ -241,8 +241,9 @@ bool Replay::admit(Waiting& waiting) {
 
 /// Counts the next tokens of a prompt as computed.
 void Replay::compute_chunk(Live& request) {
-  const uint32_t count = options_.chunk == 0 ? request.todo : std::min(request.todo, options_.chunk);
-  request.todo -= count;
+  const uint32_t count =
+      options_.chunk == 0 ? request.remaining : std::min(request.remaining, options_.chunk);
+  request.remaining -= count;
   result_.computed_tokens += count;
   ++result_.prompt_steps;
 }
@@ -253,9 +254,9 @@ bool Replay::prefill_round() {
   const uint64_t before = result_.preemptions;
   step_->retire(manager_.get());
   for (size_t i = 0; i < live_.size(); ++i) {
-    while (i < live_.size() && live_[i].todo != 0) {
+    while (i < live_.size() && live_[i].remaining != 0) {
       Live& request = live_[i];
-      const uint64_t capacity = request.computed() + std::min(request.todo, options_.chunk);
+      const uint64_t capacity = request.computed() + std::min(request.remaining, options_.chunk);
       prompt_watch_.start();
       kvc_status status = kvc_manager_reserve_tokens(manager_.get(), request.id, capacity);
       prompt_watch_.stop();
@@ -294,14 +295,14 @@ void Replay::decode_round() {
   step_->clear();
   all_items_.clear();
   for (size_t i = 0; i < live_.size(); ++i)
-    if (live_[i].todo == 0) all_items_.push_back(i);
+    if (live_[i].remaining == 0) all_items_.push_back(i);
   if (all_items_.empty()) return;
   items_without_space_.clear();
   extend(all_items_);
   while (!items_without_space_.empty()) preempt_youngest();
 
   for (Live& request : live_) {
-    if (request.todo != 0) continue;
+    if (request.remaining != 0) continue;
     ++result_.output_tokens;
     ++request.produced;
     ++request.length;
