@@ -3,7 +3,8 @@
 #define KVCACHE_REBUILD_H
 
 /** @file kvcache/rebuild.h
- *  @brief A manager of another block size or size that takes over what another one has cached. */
+ *  @brief A new manager of another block size, number of blocks or policy that keeps what an old one has
+ * cached. */
 
 #include <kvcache/storage.h>
 #include <kvcache/types.h>
@@ -46,11 +47,11 @@ typedef struct kvc_rebuild {
  *  the copies are done.
  *
  *  Of a prompt whose first t tokens are in cached blocks, floor(t / block_size) * block_size tokens are
- * cached in the new manager, in the same namespace and with the same extra keys. A block of several old ones
- * may be needed by several continuations; each then has its own. If the new blocks do not suffice, those stay
- * that would leave the old manager last: a new block takes the place of the old one that has its last token,
- * and of one request the last block leaves first. The new manager evicts in this order. Hints are kept if
- * both managers have them (KVC_MANAGER_HINTS), with the time. If both policies are KVC_POLICY_FREQUENCY,
+ * cached in the new manager, in the same namespace and with the same extra keys. If a prefix
+ * branches inside a new block, each branch gets a block of its own. If the new blocks do not suffice, those
+ * that the old manager would evict last are kept. A new block is as old as the old block that has its last
+ * token; of one request the last block is evicted first. The new manager evicts in this order. Hints are kept
+ * if both managers have them (KVC_MANAGER_HINTS), with the time. If both policies are KVC_POLICY_FREQUENCY,
  * positions keep their uses, and blocks come in the order of their release. What a hit cannot use is not
  * carried: positions behind one that was evicted, or that a group lacks; nor requests, pins, registered
  * prompts, quotas, statistics and events, nor what the policy remembers of evicted positions. The new

@@ -80,7 +80,7 @@ KVC_API kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, ui
 KVC_API kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t shared_tokens);
 
 /** Hints the positions of a prompt that have a block now, from first_token on. "Keep until" is priority 100
- * with until_ns. kvc_manager_pin_prefix keeps them without a doubt.
+ * with until_ns. A hint is no promise; kvc_manager_pin_prefix is.
  *  @param[in]  prompt     Tokens, keys and namespace.
  *  @param[out] num_tokens Tokens of the positions that took the hint.
  *  @return KVC_OK (num_tokens may be 0); INVALID_ARGUMENT (as kvc_manager_set_priority, or the prompt),
