@@ -27,10 +27,20 @@ def copy_changed(source, target):
         shutil.copyfile(source, target)
 
 
+def drop_gone(source, target):
+    """A kept copy has no file that the sources have no longer: the build would compile it."""
+    for folder, _, names in os.walk(target):
+        for name in names:
+            path = os.path.join(folder, name)
+            if not os.path.exists(os.path.join(source, os.path.relpath(path, target))):
+                os.remove(path)
+
+
 def copy_sources(copy):
     for part in set(os.listdir(ROOT)) - {"build", ".git"}:
         source, target = os.path.join(ROOT, part), os.path.join(copy, part)
         if os.path.isdir(source):
+            drop_gone(source, target)
             shutil.copytree(source, target, copy_function=copy_changed, dirs_exist_ok=True)
         else:
             copy_changed(source, target)
