@@ -211,13 +211,15 @@ class SizesTest {
     return new WeakReference<>(k);
   }
 
-  static void livesUntil(StreamEvent end, WeakReference<ByteBuffer> buffer) throws Exception {
+  /** The buffer lives until {@code end}, and is gone when the user of the stream has left too. */
+  static void livesUntil(StreamEvent end, WeakReference<ByteBuffer> buffer, Thread user) throws Exception {
     for (int i = 0; i < 10 && !end.done(); ++i) {
       System.gc();
       boolean gone = buffer.get() == null;
       assertTrue(end.done() || !gone, "a buffer is gone that a stream will write");
     }
     end.sync();
+    user.join();
     collect();
     assertEquals(null, buffer.get(), "a buffer stays when all is done");
   }
@@ -231,7 +233,7 @@ class SizesTest {
   @Test
   void buffersOutliveAStreamThatIsForgotten() throws Exception {
     try (Storage s = large(); StreamEvent end = new StreamEvent()) {
-      livesUntil(end, forgotten(s, end));
+      livesUntil(end, forgotten(s, end), new Thread());
     }
   }
 
@@ -249,8 +251,7 @@ class SizesTest {
       longWork(s, stream);
       WeakReference<ByteBuffer> buffer = gather(s, stream, end);
       stream.close(); // the user leaves last, and ends the stream
-      livesUntil(end, buffer);
-      user.join();
+      livesUntil(end, buffer, user);
     }
   }
 
