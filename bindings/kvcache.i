@@ -330,5 +330,7 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache/sizing.h>
 %include <kvcache/quota.h>
 %include <kvcache.h>
+%include <kvcache/external.h>
+%include <kvcache/events.h>
 %include <kvcache/rebuild.h>
 %include <kvcache/retention.h>

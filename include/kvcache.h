@@ -664,115 +664,6 @@ KVC_API kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* pro
 KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blocks,
                                             size_t* num_evicted);
 
-/* ---------------------------------------------------------------- external holds, for engines with their own
- * block tables */
-
-/** Takes blocks of a group's pool, all or nothing. Each gets one external hold. @param[out] blocks
- *  [num_blocks]
- *  @return KVC_OK; NO_SPACE, AGAIN, INVALID_ARGUMENT. Since 0.1. */
-KVC_API kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* blocks,
-                                              size_t num_blocks);
-
-/** Takes an external hold on each cached block of a prefix in one group. All n tokens may match.
- *  @param[out] blocks [capacity], one per position; -1 where a sliding window does not need the block.
- *  @param[out] count Positions matched.
- *  @return KVC_OK (count may be 0); BUFFER_TOO_SMALL (count is what is needed, nothing is held);
- *  INVALID_ARGUMENT, NOT_FOUND, LIMIT (also 65,535 holds of a block), OUT_OF_MEMORY. Since 0.1. */
-KVC_API kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
-                                              int32_t* blocks, size_t capacity, size_t* count);
-
-/** Publishes externally held blocks as the KV of the first num_blocks * block_size tokens, which must be
- *  written. Publishing a block again under the same identity changes nothing. -1 skips a position.
- *  @return KVC_OK; INVALID_ARGUMENT (too few tokens, a block twice or of another pool), NOT_HELD (no
- *  external hold), BUSY (published under another identity, or also held by requests), LIMIT (all nodes in
- *  use), NOT_FOUND, OUT_OF_MEMORY. Since 0.1. */
-KVC_API kvc_status kvc_manager_publish_blocks(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
-                                              const int32_t* blocks, size_t num_blocks);
-
-/** Releases one external hold per entry, last entry first, so that the start of a prefix is evicted last.
- *  -1 skips an entry. All or nothing.
- *  @return KVC_OK; NOT_HELD (more releases than holds), INVALID_ARGUMENT (no such block). Since 0.1. */
-KVC_API kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks);
-
-/** Makes blocks unfindable because their bytes are wrong, for example after a failed load. CACHED blocks
- *  become FREE. Held blocks become FREE on release, FENCED ones when their step is retired. Other copies
- *  of the same position and later positions stay published, and requests go on publishing after what they
- *  lost. -1 and blocks that are not published are skipped.
- *  @param[in]  blocks [num_blocks] @param[out] num_unpublished How many were published.
- *  @return KVC_OK; INVALID_ARGUMENT (no such block; nothing is changed). Since 0.2. */
-KVC_API kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,
-                                                uint64_t* num_unpublished);
-
-/* ---------------------------------------------------------------- events */
-
-/** kvc_event.kind. */
-enum {
-  KVC_EVENT_STORED = 1,  /**< A prefix position can be found in a group. */
-  KVC_EVENT_REMOVED = 2, /**< Its last copy in that group is gone. */
-  /** All of namespace_id (0 = all namespaces, KVC_DEFAULT_NAMESPACE = the default one) is gone; no REMOVED
-   *  events follow for it. */
-  KVC_EVENT_CLEARED = 3
-};
-
-/** A change of what can be found, for routers and other caches. Read events in the order of `sequence`; a
- *  gap means that events were lost. digest = SHA-256(parent_digest, extra_digest, num_tokens as
- *  little-endian uint32, the tokens as little-endian int32): a chain over the prefix. The first
- *  parent_digest identifies the namespace. */
-typedef struct kvc_event {
-  uint64_t sequence;         /**< 0, 1, 2, ... per manager. */
-  uint64_t time_ns;          /**< Wall clock of the call, nanoseconds since 1970. */
-  uint64_t epoch;            /**< Epoch of the namespace: grows with each reset. */
-  uint64_t namespace_id;     /**< 0 = default (but see KVC_EVENT_CLEARED). */
-  uint64_t node;             /**< Prefix position, never reused; 0 for CLEARED. */
-  uint64_t parent_node;      /**< Position before it; 0 = the root of the namespace. */
-  uint64_t token_offset;     /**< Position of the first token. */
-  uint32_t kind;             /**< KVC_EVENT_* */
-  uint32_t group;            /**< Group in which it was stored or removed. */
-  uint32_t num_tokens;       /**< Tokens of the position: block_size; 0 for CLEARED. */
-  int32_t block;             /**< Block stored; for REMOVED the block that held it; -1 for CLEARED. */
-  uint8_t digest[32];        /**< Chained identity of the position. */
-  uint8_t parent_digest[32]; /**< That of its parent. */
-  /** SHA-256 over the extra keys in this block: per key int64 offset from the block's first token, uint64
-   *  length, digest; zeros if there are none. */
-  uint8_t extra_digest[32];
-} kvc_event;
-
-/** Room for events. The caller sets the arrays and capacities. */
-typedef struct kvc_event_batch {
-  size_t struct_size; /**< sizeof(kvc_event_batch) */
-  kvc_event* events;  /**< Out [capacity] */
-  size_t event_size;  /**< sizeof(kvc_event) */
-  size_t capacity;    /**< Entries of events, 1 or more. */
-  size_t count;       /**< Out: events written. */
-  /** Out [token_capacity] tokens of the events in order, num_tokens each; NULL = not wanted. */
-  int32_t* tokens;
-  /** Entries of tokens, block_size or more: the batch ends before an event whose tokens do not fit. */
-  size_t token_capacity;
-} kvc_event_batch;
-
-/** Reads events without removing them. There may be any number of readers, each with its own cursor.
- *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
- *  event has a greater sequence than you passed, the events before it are lost: kvc_manager_list_prefixes
- *  has the state.
- *  @param[in,out] batch  Room for at least one event, and its tokens if they are wanted. count is 0 only if
- *  there are no more events. The call hashes positions that no reader has asked for yet; other calls go on
- *  meanwhile.
- *  @return KVC_OK; INVALID_ARGUMENT (event_size, no room, a cursor in the future); UNSUPPORTED if
- *  event_capacity is 0. Since 0.1. */
-KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);
-
-/** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, in no
- *  particular order. time_ns is 0, and sequence that of the next event to come. Other calls may change the
- * state meanwhile: list everything, then apply the events from event_cursor on. That is the present state. If
- *  some of these events are lost, list again. Like kvc_manager_poll_events it needs 32 KB of stack.
- *  @param[in,out] cursor       0 at first; on return where to go on, 0 = everything was listed.
- *  @param[in,out] event_cursor For kvc_manager_poll_events; written if cursor is 0.
- *  @param[in,out] batch        Room for at least one event, and its tokens if they are wanted.
- *  @return KVC_OK; INVALID_ARGUMENT (event_size, a cursor of no list, no room); UNSUPPORTED if
- *  event_capacity is 0. Since 0.3. */
-KVC_API kvc_status kvc_manager_list_prefixes(kvc_manager* m, uint64_t* cursor, uint64_t* event_cursor,
-                                             kvc_event_batch* batch);
-
 /* ---------------------------------------------------------------- the step */
 
 /** kvc_step.flags. */
@@ -987,6 +878,8 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 
 #include <kvcache/attention.h>
 #include <kvcache/device.h>
+#include <kvcache/events.h>
+#include <kvcache/external.h>
 #include <kvcache/model.h>
 #include <kvcache/quota.h>
 #include <kvcache/rebuild.h>
