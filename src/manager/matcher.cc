@@ -68,8 +68,9 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
     if (drop != 0) length = cut(keys, length < drop ? 0 : length - drop);
     return length;
   }
-  const size_t known = blocks_.tree().walk(prompt, limit, 0, path);
+  size_t known = blocks_.tree().walk(prompt, limit, 0, path);
   for (size_t i = 0; i < known; ++i) residents[i] = blocks_.tree()[path[i]].resident;
+  while (known != 0 && residents[known - 1] == 0) --known;  // nothing is cached from here on
   size_t length = longest_common(known, residents, keys, groups);
   if (lost != nullptr) {
     *lost = lost_positions(known, longest_common(known, residents, TokenSpan{}, groups), residents, groups);
@@ -135,6 +136,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
   }
 
+  while (known != 0 && scratch.residents()[known - 1] == 0) --known;
   const size_t length = longest_common(known, scratch.residents(), tokens, groups);
   const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
   Demand demand(shape_.num_pools);
