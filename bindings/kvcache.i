@@ -332,5 +332,6 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache.h>
 %include <kvcache/external.h>
 %include <kvcache/events.h>
+%include <kvcache/fills.h>
 %include <kvcache/rebuild.h>
 %include <kvcache/retention.h>

@@ -49,9 +49,9 @@
  *  - External hold: a reference to a block by an engine that keeps its own tables
  *    (kvc_manager_acquire_blocks).
  *  - The state of a block is the first that applies: FENCED (released, but a step in flight may still
- *    write to it), FILLING (reserved: does not occur yet), LIVE (held by a request or an external hold,
- *    with a committed token), RESERVED (held, nothing committed), PINNED (held only by pins), CACHED (not
- *    held, can be found), FREE. Every block is in exactly one state.
+ *    write to it), FILLING (a step in flight will write all of it: kvcache/fills.h), LIVE (held by a request
+ * or an external hold, with a committed token), RESERVED (held, nothing committed), PINNED (held only by
+ * pins), CACHED (not held, can be found), FREE. Every block is in exactly one state.
  *  - Prefix position (node): all tokens up to the end of a block. Hit: the cached prefix that a request
  *    gets.
  *  - Waiting: a request without blocks. Step in flight: issued and not retired.
@@ -104,7 +104,8 @@ enum {
   KVC_FEATURE_FREQUENCY = 5,     /**< KVC_POLICY_FREQUENCY. Since 0.3. */
   KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
   KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
-  KVC_FEATURE_QUOTAS = 8         /**< kvc_manager_config.max_quotas. Since 0.3. */
+  KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
+  KVC_FEATURE_FILLS = 9          /**< KVC_MANAGER_FILLS. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -160,7 +161,10 @@ enum {
   KVC_MANAGER_TOUCH_MEMORY = 64,
   /** Evict by the engine's hints (kvcache/retention.h) before the policy. Takes 17 bytes for each prefix
    *  position and 208 for each request. Since 0.3. */
-  KVC_MANAGER_HINTS = 128
+  KVC_MANAGER_HINTS = 128,
+  /** Follow which request computes which tokens (kvcache/fills.h). Takes 4 bytes for each block and 40 for
+   *  each request. Since 0.3. */
+  KVC_MANAGER_FILLS = 256
 };
 
 /** The block manager. Opaque; created by kvc_manager_create. */
@@ -300,6 +304,8 @@ typedef struct kvc_stats {
   uint64_t nodes_used;          /**< Gauge: prefix positions in use. */
   uint64_t metadata_bytes;      /**< Gauge: memory from the manager's allocator, touched or not. */
   uint64_t events_dropped;      /**< Events that were overwritten before any reader had read them. */
+  uint64_t filling_hits;        /**< Blocks of hits that a step in flight was writing. Since 0.3. */
+  uint64_t filling_waits;       /**< Admissions with the result FILLING. Since 0.3. */
 } kvc_stats;
 
 /** Blocks of one pool by state. The states sum to num_blocks. */
@@ -317,7 +323,7 @@ enum {
   KVC_BLOCK_PINNED = 2,
   KVC_BLOCK_RESERVED = 3,
   KVC_BLOCK_LIVE = 4,
-  KVC_BLOCK_FILLING = 5, /**< Reserved: does not occur yet. */
+  KVC_BLOCK_FILLING = 5, /**< Published, and written by a step in flight. */
   KVC_BLOCK_FENCED = 6
 };
 
@@ -443,7 +449,11 @@ enum {
   /** Admit only if all known tokens would fit, even if `slots` asks for fewer now. */
   KVC_REQUEST_FULL_MUST_FIT = 4,
   /** Admitted before under another id: counted in kvc_stats.readmissions, not in admissions. */
-  KVC_REQUEST_RESUMED = 8
+  KVC_REQUEST_RESUMED = 8,
+  /** The known tokens that a step gives slots are computed by that step: kvcache/fills.h. Since 0.3. */
+  KVC_REQUEST_PUBLISH_ENQUEUED = 16,
+  /** Hits may end in blocks that a step in flight writes: kvcache/fills.h. Since 0.3. */
+  KVC_REQUEST_SHARE_FILLING = 32
 };
 
 /** Options of a request. A NULL pointer to it means all defaults. */
@@ -460,6 +470,9 @@ typedef struct kvc_request_config {
   uint32_t flags;     /**< KVC_REQUEST_* */
   /** Shorten every hit by this many blocks (draft heads that need hidden states). */
   uint32_t drop_tail_blocks;
+  /** Until then the request is not admitted (FILLING) while another one computes its next tokens, in the
+   *  clock of kvc_step.now_ns: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
+  uint64_t wait_until_ns;
 } kvc_request_config;
 
 /** State of a request. */
@@ -634,6 +647,9 @@ typedef struct kvc_probe_info {
    */
   uint32_t fits;
   uint32_t reserved; /**< 0 */
+  /** kvc_manager_probe_request: the request that computes the block after num_cached, for all to wait for; 0
+   * = none does from there. kvc_manager_probe: 0. Since 0.3. */
+  uint64_t filling_request;
 } kvc_probe_info;
 
 /** Asks whether a prompt would fit in an admission without options, and how much of it is cached. Changes
@@ -808,7 +824,7 @@ typedef struct kvc_step {
   size_t num_slots;   /**< Out: extend_offsets[num_requests]. */
   size_t num_copies;  /**< Out. */
   size_t num_changes; /**< Out. */
-  /** Out: admissions with NO_SPACE, AGAIN, OVER_QUOTA, SKIPPED or BUFFER_TOO_SMALL. */
+  /** Out: admissions with NO_SPACE, AGAIN, OVER_QUOTA, FILLING, SKIPPED or BUFFER_TOO_SMALL. */
   size_t num_refused;
   /** Out: blocks missing for the first admission with NO_SPACE, AGAIN or OVER_QUOTA. */
   uint64_t shortage_blocks;
@@ -888,6 +904,7 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/device.h>
 #include <kvcache/events.h>
 #include <kvcache/external.h>
+#include <kvcache/fills.h>
 #include <kvcache/model.h>
 #include <kvcache/quota.h>
 #include <kvcache/rebuild.h>

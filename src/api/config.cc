@@ -18,9 +18,10 @@ constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
-                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS;
+                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS;
+constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
 constexpr uint32_t kRequestFlags =
-    KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
+    KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED | kFillFlags;
 
 template <typename T>
 kvc_status read_element(const T* array, size_t i, T* out) {
@@ -57,7 +58,7 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     shape->pool_blocks[p] = pool.num_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
-  const uint64_t most = kMaxBlocks - kMaxPools * (shape->lists_per_pool() - 1);
+  const uint64_t most = kMaxBlocks - kMaxPools * (shape->lists_per_pool() - 1 + shape->has_fills());
   shape->num_blocks = 0;
   for (size_t p = 0; p < shape->num_pools; ++p) {
     const uint64_t blocks = shape->pool_blocks[p];
@@ -372,6 +373,12 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
     return fail(KVC_ERROR_UNSUPPORTED,
                 "request flags %#x are not supported; clear them, or update the library",
                 out->flags & ~kRequestFlags);
+  if (!shape.has_fills() && ((out->flags & kFillFlags) != 0 || out->wait_until_ns != 0)) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "request flags %#x, wait_until_ns %llu: the manager follows no fills; create it with "
+                "KVC_MANAGER_FILLS, or leave them 0",
+                out->flags & kFillFlags, ull(out->wait_until_ns));
+  }
   const struct {
     const char* name;
     uint64_t value;

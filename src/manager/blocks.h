@@ -116,6 +116,16 @@ class Blocks {
     pool_.add_pin(block);
   }
   void mark_written(BlockId id) { pool_.mark_written(pool_[id]); }
+  // Groups whose block at a position can be read by everyone: no step in flight writes it.
+  uint32_t readable(NodeId node) const {
+    uint32_t groups = tree_[node].resident;
+    if (pool_.num_filling() == 0) return groups;
+    for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
+      const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
+      if (pool_.is_filling(tree_.block_of(node, g))) groups &= ~(1u << g);
+    }
+    return groups;
+  }
 
   // ---- releasing
 
@@ -147,6 +157,8 @@ class Blocks {
   void retire(uint64_t step_id) {
     if (step_id > retired_) settle_fenced(step_id);
   }
+  // The blocks that steps from `step_id` on were to write have no content, and nobody finds them.
+  void fail_fills(uint64_t step_id);
   uint64_t retired() const { return retired_; }
 
   // Evicts up to `max_blocks` cached blocks of the pools [first, end) and returns how many.
@@ -165,6 +177,7 @@ class Blocks {
     const GroupTable* groups;
     uint32_t ns;
     uint64_t epoch;
+    uint64_t filled_by;  // a step in flight that will write the blocks; 0 = they are written
   };
   // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
   // not published: before `end` if all nodes are in use.
@@ -334,6 +347,8 @@ class Blocks {
     if (list == List::kHeld) return;
     if (list == List::kLru) --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
     pool_.remove(id);
+    if (pool_.is_filling(id)) [[unlikely]]
+      pool_.resume_filling(id);
     if (quotas_.on()) [[unlikely]]
       quotas_.hit(id, pool_[id].pool, list == List::kFenced);
   }
@@ -361,6 +376,7 @@ class Blocks {
   void place(BlockId id);
   void settle(BlockId id);
   void settle_fenced(uint64_t step_id);
+  void take_back(BlockId id);
   void settle_published(BlockId id, uint32_t ns, bool stale);
   void free_cached(BlockId id);
   void forget(uint32_t ns);

@@ -125,6 +125,19 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
   return status;
 }
 
+kvc_status Manager::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
+  const Guard lock(monitor_);
+  if (!shape_.has_fills()) {
+    return fail(KVC_ERROR_UNSUPPORTED, "the manager follows no fills; create it with KVC_MANAGER_FILLS");
+  }
+  if (step_id <= blocks_.retired() || step_id > stepper_.assigned()) {
+    return invalid("step %llu is not in flight; those after %llu up to %llu are", ull(step_id),
+                   ull(blocks_.retired()), ull(stepper_.assigned()));
+  }
+  if (stepper_.executing() != nullptr) return fail(KVC_ERROR_BUSY, "another thread is in kvc_manager_step");
+  return requests_.fail_step(step_id, ids, capacity, count);
+}
+
 // BUSY while blocks may still be read, written or copied for a call that is over.
 kvc_status Manager::check_quiet() const {
   if (stepper_.executing() != nullptr) return fail(KVC_ERROR_BUSY, "another thread is in kvc_manager_step");

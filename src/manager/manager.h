@@ -75,6 +75,7 @@ class Manager {
   kvc_status retire_step(uint64_t step_id) {
     return change([&] { return stepper_.retire(step_id); });
   }
+  kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
   kvc_status take_pending(kvc_pending_work* work);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
   // A manager that was just made takes over what another one has cached. If that fails, destroy it.

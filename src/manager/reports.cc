@@ -96,8 +96,8 @@ kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
   info->cached = counts.lru - counts.stale;
   info->reserved = counts.reserved;
   info->pinned = counts.pinned;
-  info->live = counts.held() - counts.reserved - counts.pinned;
-  info->filling = 0;
+  info->live = counts.held() - counts.reserved - counts.pinned - counts.filling;
+  info->filling = counts.filling;
   info->fenced = counts.fenced;
   return KVC_OK;
 }
@@ -138,7 +138,8 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
       break;
     case List::kHeld:
       info->state = block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
-                    : block.written != 0                   ? KVC_BLOCK_LIVE
+                    : block.content == Content::kWritten   ? KVC_BLOCK_LIVE
+                    : block.content == Content::kFilling   ? KVC_BLOCK_FILLING
                                                            : KVC_BLOCK_RESERVED;
   }
   info->pool = block.pool;

@@ -3,10 +3,11 @@
 // changes state. All but fill() are used under the manager's lock.
 //
 // lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks,
-// hints.cc keeps what the engine says of their future.
+// fills.cc follows who computes what, hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/blocks.h"
 #include "manager/curves.h"
+#include "manager/fills.h"
 #include "manager/matcher.h"
 #include "manager/prompts.h"
 #include "manager/table_rows.h"
@@ -36,7 +37,8 @@ class Requests {
         counters_(counters) {}
   [[nodiscard]] bool create(Memory& memory, IdTag tag) {
     return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation) &&
-           (!shape_.has_hints() || hints_.create(memory, shape_.max_requests));
+           (!shape_.has_hints() || hints_.create(memory, shape_.max_requests)) &&
+           (!shape_.has_fills() || fills_.create(memory, shape_.max_requests));
   }
 
   const Shape& shape() const { return shape_; }
@@ -93,6 +95,13 @@ class Requests {
   kvc_status preempt(Request& request);
   kvc_status end(Request& request);  // never fails
 
+  // Fills, if the manager follows them. The step will write what the request has slots for: others that share
+  // find it from now on.
+  void enqueue(Request& request, uint64_t step_id);
+  // The steps from `step_id` on have failed: preempts the requests that hold what they were to write.
+  kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
+  const Fills::Of& fill(size_t index) const { return fills_[static_cast<uint32_t>(index)]; }
+
   // Hints, if the manager has them.
   kvc_status check_hint(uint32_t priority, uint64_t until) const;
   kvc_status set_priority(Request& request, const HintRange& range);
@@ -105,8 +114,9 @@ class Requests {
     return request.lane_takes_token() && token_in_range(token, shape_.vocab_size);
   }
   void lane_commit(Request& request, uint64_t committed) {
+    const bool grows = committed > request.committed;
     request.set_committed(static_cast<uint32_t>(committed));
-    if (request.committed > request.marked) mark_committed(request);
+    if (grows && request.committed > request.marked) mark_committed(request);
   }
   // Fetch ahead what growing by a block touches outside the record, and then what publishing a block touches.
   void prefetch_growth(const Request& request) const {
@@ -133,11 +143,9 @@ class Requests {
   // lifecycle.cc
   struct AdmissionPlan {
     explicit AdmissionPlan(size_t num_pools) : demand(num_pools) {}
-    const NodeId* path;
-    size_t length;  // positions of the hit
+    Matcher::Match hit;  // positions
     size_t positions;
     uint64_t capacity, epoch;
-    uint32_t lost;  // positions
     Demand demand;
   };
   kvc_status plan(const Request& request, AdmissionPlan* admission);
@@ -159,20 +167,30 @@ class Requests {
   uint32_t shared_groups(const Request& request, size_t position) const;
   uint64_t next_chain(const Request& request) const;
   void hash_known(Request& request);
-  kvc_status publish_full(Request& request, size_t full);
-  void stop_publishing(Request& request);
+  kvc_status publish_full(Request& request, size_t full, uint64_t filled_by);
+  void stop_publishing(Request& request, bool warns);
   void drop_window(Request& request, uint32_t group, size_t end);
   void mark_committed(Request& request);
+  void mark_written(Request& request, size_t positions);
 
   // shrink.cc
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
   void release_blocks_of(Request& request);
   void release_windows(Request& request, size_t begin, size_t end, bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
+  NodeId cursor_at(const Request& request, size_t published) const;
   size_t boundary_below(const Request& request, size_t position) const;
   void end_admission(Request& request, bool ends);
+  bool reserve_preemption(Request& request);
   bool gather_tokens(Request& request, size_t first_position);
   void cut_blocks(Request& request, uint64_t tokens, size_t kept);
+
+  // fills.cc
+  void begin_fill(Request& request, size_t num_hits);
+  void follow_fill(const Request& request);
+  bool find_fill(const Request& request, const Matcher::Match& hit, uint64_t* filler) const;
+  kvc_status wait_for_fill(const Request& request, const Matcher::Match& hit);
+  bool holds_filling(const Request& request, uint64_t step_id) const;
 
   // hints.cc
   void apply_hints(const Request& request, size_t begin, size_t end);
@@ -189,10 +207,12 @@ class Requests {
   Curves curves_;
   RequestTable table_;
   Array<RequestHints> hints_;  // by index of the request; empty without hints
+  Fills fills_;                // empty without fills
   CopyList copies_;            // of single calls
   Buffer<kvc_block_copy> copy_buffer_ = {};
   uint64_t count_ = 0;
   uint64_t num_admitted_ = 0;
+  uint64_t admissions_ = 0;  // and forks, with fills
   const char* warning_ = nullptr;
   bool warned_nodes_ = false;
 };

@@ -95,6 +95,7 @@ struct Shape {
                                     : 0;
   }
   bool has_hints() const { return num_levels != 1; }
+  bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
   bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }
 };
 

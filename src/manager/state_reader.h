@@ -57,6 +57,11 @@ struct StateReader {
     for (uint32_t l = 0; l < pool().num_lists(); ++l) KVC_TRY(each_from(pool().lru_head(p, l), visit));
     return KVC_OK;
   }
+  // visit(id, block): the held blocks of a pool that are filling, by step.
+  template <typename Visit>
+  kvc_status each_filling(size_t p, Visit&& visit) const {
+    return pool().fills() ? each_from(pool().filling_head(p), visit) : KVC_OK;
+  }
   template <typename Visit>
   kvc_status each_from(BlockId id, Visit&& visit) const {
     for (; is_block(id) && !pool().at_end(id); id = pool()[id].next) KVC_TRY(call(visit, id, pool()[id]));

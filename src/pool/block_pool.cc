@@ -29,7 +29,10 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
   num_ids_ = 0;
   for (size_t p = 0; p < num_pools; ++p) num_ids_ += pool_sizes[p];
   first_id_ = null_block ? 1 : 0;
-  if (!blocks_.create(memory, num_ids_ + num_pools * (1 + num_lists_))) return false;
+  if (!blocks_.create(memory, num_ids_ + num_pools * (1 + num_lists_ + division.fills)) ||
+      (division.fills && !filling_.create(memory, num_ids_))) {
+    return false;
+  }
   const size_t num_classes = num_pools * num_classes_;
   if (has_shelves() &&
       (!came_.create(memory, num_ids_) || !filled_.create(memory, num_classes * num_levels_) ||
@@ -47,6 +50,7 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     };
     for (size_t list = 0; list < num_lists_; ++list) begin_list(list_sentinel(p, list));
     begin_list(sentinel(p, 1));
+    if (fills()) begin_list(filling_sentinel(p));
     const uint64_t end = first + pool_sizes[p];
     if (p == 0 && null_block) blocks_[first++].node = kNoNode;
     pools_[p].counts = {};
@@ -67,6 +71,32 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     first = end;
   }
   return true;
+}
+
+void BlockPool::begin_filling(BlockId id, uint64_t step) {
+  Block& block = (*this)[id];
+  if (block.content == Content::kEmpty) --pools_[block.pool].counts.reserved;
+  block.content = Content::kFilling;
+  filling_[static_cast<size_t>(raw(id))] = static_cast<uint32_t>(step);
+  ++num_filling_;
+  link_filling(id);
+}
+
+// Behind those of earlier steps: nearly always at the end.
+void BlockPool::link_filling(BlockId id) {
+  Block& block = (*this)[id];
+  const uint32_t step = filling_step(id);
+  BlockId next{static_cast<int32_t>(filling_sentinel(block.pool))};
+  for (;;) {
+    const BlockId before = (*this)[next].prev;
+    if (at_end(before) || static_cast<int32_t>(step - filling_step(before)) >= 0) break;
+    next = before;
+  }
+  block.next = next;
+  block.prev = (*this)[next].prev;
+  (*this)[block.prev].next = id;
+  (*this)[next].prev = id;
+  ++pools_[block.pool].counts.filling;
 }
 
 void BlockPool::link_into(BlockId id, Block& block, Place place) {

@@ -37,15 +37,17 @@ void Request::end_admission() {
   next_full = UINT32_MAX;
 }
 
-void Request::fork_from(Request& parent, size_t shared_positions, uint32_t num_extra_keys) {
+void Request::fork_from(Request& parent, size_t shared_positions, size_t num_published,
+                        uint32_t num_extra_keys) {
   known = committed = capacity = prompt_len = num_cached = parent.committed;
   set_positions(shared_positions);
   own_from = positions;
-  marked = room;
-  tail_base = parent.published_tokens();
+  marked = parent.marked < room ? parent.marked : room;
+  published = static_cast<uint32_t>(num_published);
+  tail_base = published_tokens();
   num_keys = num_extra_keys;
-  published = parent.published;
-  next_full = parent.next_full;
+  next_full = parent.next_full == UINT32_MAX ? UINT32_MAX : published_tokens() + block_size;
+  slots = parent.slots;  // of an admission after a preemption
   epoch = parent.epoch;
   lookahead = parent.lookahead;
   flags = parent.flags;
@@ -56,9 +58,9 @@ void Request::fork_from(Request& parent, size_t shared_positions, uint32_t num_e
   tail_shared = parent.tail_shared = true;
 }
 
-void Request::set_published(size_t count) {
+void Request::set_published(size_t count, bool written) {
   published = static_cast<uint32_t>(count);
-  if (marked < published_tokens()) marked = published_tokens();
+  if (written && marked < published_tokens()) marked = published_tokens();
   next_full = (published + 1) * block_size;
 }
 

@@ -102,6 +102,7 @@ Setup random_setup(Random& random) {
   random_policy(random, c);
   if (random.chance(15)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
+  c.fills = random.chance(50);
   return setup;
 }
 
@@ -168,7 +169,7 @@ uint64_t Generator::any_namespace() {
   return namespaces_.empty() || random_.chance(common) ? 0 : namespaces_[random_.below(namespaces_.size())];
 }
 
-model::Options Generator::options(const World&) {
+model::Options Generator::options(const World& world) {
   model::Options o;
   o.ns = any_namespace();
   if (random_.chance(8)) o.max_cached = random_.between(1, 6 * B_);
@@ -180,6 +181,11 @@ model::Options Generator::options(const World&) {
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_WRITE;
   if (random_.chance(10)) o.flags |= KVC_REQUEST_FULL_MUST_FIT;
   if (random_.chance(6)) o.flags |= KVC_REQUEST_RESUMED;
+  if (setup_.config.fills) {
+    if (random_.chance(60)) o.flags |= KVC_REQUEST_PUBLISH_ENQUEUED;
+    if (random_.chance(50)) o.flags |= KVC_REQUEST_SHARE_FILLING;
+    if (random_.chance(50)) o.wait_until = world.model().now() + random_.below(6);
+  }
   return o;
 }
 
@@ -347,6 +353,8 @@ void Generator::step(const World& world, Op& op) {
       if (twice) break;
     } else {
       a.text = prompt(), a.options = options(world);
+      if (!s.in.admissions.empty() && s.in.admissions.back().id == 0 && random_.chance(30))  // the same again
+        a.text = s.in.admissions.back().text, a.options.ns = s.in.admissions.back().options.ns;
       requests_.push_back(make = ++last_tag_);
     }
     s.in.admissions.push_back(a), s.makes.push_back(make);
@@ -355,9 +363,9 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 215, 40, 78, 104, 36, 122, 46, 130, 18,  32, 46,
-                                       128, 48, 28,  48, 62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  54, 220, 28, 34, 28,  34, 54,  26, 30,  26};
+  static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 46,
+                                       128, 48, 28,  48,  62, 47,  38, 22,  22, 20,  190, 80, 58,
+                                       36,  54, 90,  220, 28, 34,  28, 34,  54, 26,  30,  26};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -503,6 +511,7 @@ Op Generator::next(const World& world) {
       op.number = random_.chance(40) ? random_.below(4) : 64;
       break;
     case Kind::kRetire:
+    case Kind::kFailStep:
       op.step.in.retired = retired();
       break;
     case Kind::kStep:

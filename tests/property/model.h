@@ -7,13 +7,13 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_H_
 
-#include "property/model_hints.h"
+#include "property/model_fills.h"
 
 namespace model {
 
-class Model : public HintRules {
+class Model : public FillRules {
  public:
-  using HintRules::HintRules;
+  using FillRules::FillRules;
 
   // ---- requests
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
@@ -35,7 +35,8 @@ class Model : public HintRules {
     uint64_t limit = n ? (n - 1) / B : 0;
     if (o.max_cached) limit = std::min(limit, o.max_cached / B);
     if (o.flags & KVC_REQUEST_NO_READ) limit = 0;
-    const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail);
+    const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
+    if (kvc_status status = wait(*r, hit, limit)) return status;
     uint64_t capacity = o.slots ? std::min(n, hit.blocks * B + o.external + o.slots) : n;
     if (capacity == n) capacity = ahead;
     const uint64_t counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
@@ -47,6 +48,8 @@ class Model : public HintRules {
       return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(table, &Block::requests);
+    for (const auto& row : table)
+      for (const Cell& cell : row) stats.filling_hits += cell.block >= 0 && blocks_[cell.block].filling;
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     recall(o.ns, r->text, 0, hit.blocks);
     for (size_t g = 0; g < table.size(); ++g)
@@ -64,6 +67,7 @@ class Model : public HintRules {
     r->epoch = epochs[o.ns], r->lost = hit.lost, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
+    r->prefill = n, r->order = ++admissions_;
     apply(*r, 0, hit.blocks);
     return changed();
   }
@@ -115,17 +119,19 @@ class Model : public HintRules {
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
     for (uint64_t j = r->committed / B; j < up(c); ++j)
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (r->table[g][j].block >= 0 && c > r->committed) blocks_[r->table[g][j].block].written = true;
-    const bool writes =
-        !(r->options.flags & KVC_REQUEST_NO_WRITE) && r->epoch == epochs[r->options.ns] && !config_.no_cache;
+        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed) blocks_[b].written = true;
     const uint64_t published = r->published;
-    for (uint64_t j = r->committed / B; writes && (j + 1) * B <= c; r->published = ++j) {
+    for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (r->table[g][j].block >= 0) stats.duplicates += attach(r->table[g][j].block, g, k);
       policies_.use(positions, k), recall(r->options.ns, r->text, j, j + 1);
     }
     apply(*r, published, r->published);
+    for (auto& row : r->table)  // what was published before its commit is written when it is full
+      for (uint64_t j = 0; c > r->committed && j < up(c); ++j)
+        if (const int b = row[j].block; b >= 0 && ((j + 1) * B <= c || j >= r->published))
+          blocks_[b].filling = 0, blocks_[b].written = true;
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
       for (uint64_t j = sinks(g); config_.groups[g].window && j < lo(g, c); ++j)
@@ -158,7 +164,7 @@ class Model : public HintRules {
     std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });
     r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, n),
     r->prompt = std::min(r->prompt, n);
-    r->published = std::min(r->published, n / B);
+    r->published = std::min(r->published, n / B), r->prefill = std::min(r->prefill, n);
     return KVC_OK;
   }
   kvc_status fork(uint64_t id, uint64_t* child) {
@@ -168,7 +174,8 @@ class Model : public HintRules {
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     Request c = *r;
     c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
-    c.options.slots = c.options.external = 0;
+    c.options.external = 0;
+    c.published = std::min(c.published, c.committed / B), c.prefill = 0, c.order = ++admissions_;
     c.over = false, c.shared = 0, c.prompt_name = 0;
     c.text.tokens.resize(c.committed);
     std::erase_if(c.text.spans, [&](const Span& s) { return s.first >= c.committed; });
@@ -470,6 +477,20 @@ class Model : public HintRules {
         const int b = pool.fenced.front().first;
         pool.fenced.erase(pool.fenced.begin()), settle(b), changed();
       }
+    written_by(retired);
+    return KVC_OK;
+  }
+  kvc_status fail_step(uint64_t step, std::vector<uint64_t>& preempted) {
+    if (!config_.fills) return KVC_ERROR_UNSUPPORTED;
+    if (step <= retired || step > issued) return KVC_ERROR_INVALID_ARGUMENT;
+    std::map<uint64_t, uint64_t> losers;  // by the order of their admissions
+    for (const auto& [id, r] : requests)
+      for (const auto& row : r.table)
+        for (const Cell& cell : row)
+          if (r.admitted && cell.block >= 0 && blocks_[cell.block].filling >= step) losers[r.order] = id;
+    for (size_t b = 0; b < blocks_.size(); ++b)
+      if (blocks_[b].filling >= step) blocks_[b].filling = 0, detach(int(b)), changed();
+    for (const auto& [order, id] : losers) preempt(id), preempted.push_back(id);
     return KVC_OK;
   }
   kvc_status step(const StepIn& in, StepOut& out) {
@@ -497,6 +518,7 @@ class Model : public HintRules {
         else
           status = s.with_ids ? append(s.id, s.tokens, out.copies)
                               : reserve(s.id, r->capacity + s.count, out.copies);
+        if (status == KVC_OK) enqueue(*find(s.id), issued + 1);
       }
       out.status.push_back(status);
     }
@@ -510,9 +532,12 @@ class Model : public HintRules {
       kvc_status status = refused.count(share) && !in.past_refusal ? KVC_ERROR_SKIPPED
                           : a.id                                   ? admit(id, &cached)
                                  : allocate(a.text, a.options, &id, &cached);
+      if (status == KVC_OK) enqueue(*find(id), issued + 1);
+      out.refused += status == KVC_ERROR_FILLING;
       if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA ||
           status == KVC_ERROR_SKIPPED) {
-        if (out.refused++ == 0) out.shortage = shortage;
+        ++out.refused;
+        if (refused.empty()) out.shortage = shortage;
         refused.insert(share);
       }
       out.status.push_back(status), out.admitted.push_back(status ? 0 : id),
@@ -522,6 +547,9 @@ class Model : public HintRules {
     for (const Copy& copy : out.copies) drop(copy.source, &Block::requests);
     return KVC_OK;
   }
+
+ private:
+  uint64_t admissions_ = 0;  // and forks
 };
 
 }  // namespace model

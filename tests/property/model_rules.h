@@ -40,6 +40,7 @@ class Rules {
     const Block& b = blocks_[id];
     for (auto& [fenced, step] : pools[b.pool].fenced)
       if (fenced == id) return KVC_BLOCK_FENCED;
+    if (b.filling && (b.requests || b.external)) return KVC_BLOCK_FILLING;
     if (b.requests || b.external) return b.written ? KVC_BLOCK_LIVE : KVC_BLOCK_RESERVED;
     return b.pins ? KVC_BLOCK_PINNED : findable(id) ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
   }
@@ -145,20 +146,26 @@ class Rules {
     out.resize(limit, positions.end());
     return out;
   }
-  int copy_at(Positions::const_iterator at, size_t g) const {
-    return at == positions.end() || at->second[g].empty() ? -1 : at->second[g].front();
+  int copy_at(Positions::const_iterator at, size_t g, bool shares = true) const {
+    if (at == positions.end() || at->second[g].empty()) return -1;
+    const int first = at->second[g].front();
+    return blocks_[first].filling && !shares ? -1 : first;
   }
-  Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups,
-            uint64_t drop) const {
+  Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups, uint64_t drop,
+            bool shares = false) const {
     const Path at = path(ns, text, limit);
     uint64_t known = limit;
-    while (known > 0 && at[known - 1] == positions.end()) --known;
+    const auto readable = [&](uint64_t j) {
+      const std::vector<size_t> all = all_groups();
+      return std::any_of(all.begin(), all.end(), [&](size_t g) { return copy_at(at[j], g, shares) >= 0; });
+    };
+    while (known > 0 && !readable(known - 1)) --known;
     const auto longest = [&](uint64_t most, const std::vector<size_t>& of, bool spans) {
       for (uint64_t L = most; L > 0; --L) {
         bool good = true;
         for (const Span& s : text.spans) good &= !spans || L * B <= s.first || L * B >= s.first + s.count;
         for (size_t g : of)
-          for (uint64_t j = 0; good && j < L; ++j) good = !needed(g, j, L) || copy_at(at[j], g) >= 0;
+          for (uint64_t j = 0; good && j < L; ++j) good = !needed(g, j, L) || copy_at(at[j], g, shares) >= 0;
         if (good) return L;
       }
       return uint64_t(0);
@@ -167,7 +174,7 @@ class Rules {
     uint64_t alone = plain;
     for (size_t g : groups) alone = std::max(alone, longest(known, {g}, false));
     Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
-            Table(config_.groups.size())};
+            Table(config_.groups.size()), best};
     for (size_t g : groups)
       for (uint64_t j = 0; j < hit.blocks; ++j)
         hit.table[g].push_back({needed(g, j, hit.blocks) ? copy_at(at[j], g) : -1, false});
@@ -331,6 +338,7 @@ class Rules {
   }
   void settle(int id) {
     Pool& pool = pools[blocks_[id].pool];
+    if (blocks_[id].filling) blocks_[id].filling = 0, blocks_[id].written = true;
     if (!findable(id)) return detach(id), pool.free.push_back(id);
     int keep = id;
     std::vector<int>& copies = blocks_[id].at->second[blocks_[id].group];
@@ -432,7 +440,7 @@ class Rules {
         const Copy copy{cell.block, take(g, int64_t(r.options.ns), true)};
         copies.push_back(copy), ++stats.copies, cell = {copy.destination, true};
         blocks_[copy.destination].requests = 1,
-        blocks_[copy.destination].written = blocks_[copy.source].written;
+        blocks_[copy.destination].written = r.committed > r.capacity / B * B;
       }
       while (r.table[g].size() < up(capacity))
         r.table[g].push_back({take(g, int64_t(r.options.ns)), true}),

@@ -32,6 +32,7 @@ std::string options_of(const model::Options& o) {
   if (o.lookahead) out << " lookahead=" << o.lookahead;
   if (o.flags) out << " flags=" << o.flags;
   if (o.drop_tail) out << " drop_tail=" << o.drop_tail;
+  if (o.wait_until) out << " wait_until=" << o.wait_until;
   return out.str();
 }
 
@@ -94,6 +95,7 @@ const char* kind_name(Kind kind) {
                                              "take_zero_blocks",
                                              "compact",
                                              "retire_step",
+                                             "fail_step",
                                              "step",
                                              "set_time",
                                              "set_priority",
@@ -113,7 +115,7 @@ std::string to_text(const Setup& setup) {
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
       << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas
-      << (c.hints ? ", HINTS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << (c.hints ? ", HINTS" : "") << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
       << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
       << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
@@ -198,6 +200,7 @@ std::string to_text(const Op& op) {
       out << ns << ")";
       break;
     case Kind::kRetire:
+    case Kind::kFailStep:
       out << retired_of(op.step.in.retired) << ")";
       break;
     case Kind::kStep:

@@ -40,6 +40,7 @@ enum class Kind : int {
   kTakeZeros,
   kCompact,
   kRetire,
+  kFailStep,
   kStep,
   kSetTime,
   kSetPriority,

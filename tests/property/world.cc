@@ -39,6 +39,7 @@ kvc_request_config to_config(const model::Options& o) {
   c.lookahead = o.lookahead;
   c.flags = o.flags;
   c.drop_tail_blocks = o.drop_tail;
+  c.wait_until_ns = o.wait_until;
   return c;
 }
 
@@ -75,7 +76,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.max_quotas = c.max_quotas;
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
-  config.flags = (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) |
+  config.flags = (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (c.fills ? uint32_t{KVC_MANAGER_FILLS} : 0u) |
                  (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
                  (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |
                  (c.zero_cross_namespace ? uint32_t{KVC_MANAGER_ZERO_CROSS_NAMESPACE} : 0u) |

@@ -26,7 +26,7 @@ Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
 
 bool without_options(const model::Options& o) {
   return o.max_cached == 0 && o.external == 0 && o.slots == 0 && o.lookahead == 0 && o.flags == 0 &&
-         o.drop_tail == 0;
+         o.drop_tail == 0 && o.wait_until == 0;
 }
 
 // A probe right before an admission says what it does.
@@ -55,6 +55,11 @@ void World::write_bytes(const Op& op) {
       break;
     case Kind::kRetire:
       bytes_.spoil_fenced();
+      break;
+    case Kind::kFailStep:
+      if (const uint64_t step = step_number(op.step.in.retired);
+          step > model_.retired && step <= model_.issued)
+        bytes_.spoil_filling(step);
       break;
     case Kind::kPublish:
       bytes_.write_external(op.blocks, model_id(op.ns), op.group, op.text);
@@ -211,6 +216,12 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kUnregister:
       out.status = model_.unregister_prompt(int(op.number));
       break;
+    case Kind::kFailStep: {
+      std::vector<uint64_t> preempted;
+      out.status = model_.fail_step(step_number(op.step.in.retired), preempted);
+      for (const uint64_t of : preempted) value(tag_of_.at(of));
+      break;
+    }
     case Kind::kStep:
     case Kind::kCount:
       break;
@@ -312,7 +323,7 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_free_request(m, target);
       break;
     case Kind::kProbe: {
-      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched, 77, 77};
+      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched, 77, 77, 0};
       const kvc_status status = kvc_manager_probe(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &info);
       out = collect(status,
                     {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens,
@@ -433,6 +444,16 @@ Outcome World::ask_library(const Op& op, int side) {
       const uint64_t step =
           op.step.in.retired == kFuture ? model_.issued + 1 : step_number(op.step.in.retired);
       out.status = kvc_manager_retire_step(m, step);
+      break;
+    }
+    case Kind::kFailStep: {
+      std::vector<uint64_t> ids(setup_.config.max_requests);
+      size_t count = 0;
+      out.status = kvc_manager_fail_step(m, step_number(op.step.in.retired), ids.data(), ids.size(), &count);
+      for (size_t i = 0; i < count; ++i)
+        for (const auto& [tag, handle] : handles_)
+          if (handle.lib[index] == ids[i] && model_.find(handle.model))
+            out.values.push_back(static_cast<int64_t>(tag));
       break;
     }
     case Kind::kSetTime:

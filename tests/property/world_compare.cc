@@ -106,6 +106,8 @@ std::string World::compare_side(int index) {
   diff.check("evictions", stats.evictions, want.evictions);
   diff.check("copies", stats.copies, want.copies);
   diff.check("duplicates", stats.duplicates, want.duplicates);
+  diff.check("filling_hits", stats.filling_hits, want.filling_hits);
+  diff.check("filling_waits", stats.filling_waits, want.filling_waits);
   if (!diff.text().empty()) return diff.text();
   if (std::string error = compare_quotas(side, index); !error.empty()) return error;
   if (std::string error = compare_requests(side, index); !error.empty()) return error;
