@@ -116,13 +116,14 @@ class Blocks {
     pool_.add_pin(block);
   }
   void mark_written(BlockId id) { pool_.mark_written(pool_[id]); }
+  bool is_filling(BlockId id) const { return pool_.is_filling(id) && !pool_.filled(id, retired_); }
   // Groups whose block at a position can be read by everyone: no step in flight writes it.
   uint32_t readable(NodeId node) const {
     uint32_t groups = tree_[node].resident;
     if (pool_.num_filling() == 0) return groups;
     for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
-      if (pool_.is_filling(tree_.block_of(node, g))) groups &= ~(1u << g);
+      if (is_filling(tree_.block_of(node, g))) groups &= ~(1u << g);
     }
     return groups;
   }
@@ -348,7 +349,7 @@ class Blocks {
     if (list == List::kLru) --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
     pool_.remove(id);
     if (pool_.is_filling(id)) [[unlikely]]
-      pool_.resume_filling(id);
+      pool_.resume_filling(id, retired_);
     if (quotas_.on()) [[unlikely]]
       quotas_.hit(id, pool_[id].pool, list == List::kFenced);
   }

@@ -240,6 +240,8 @@ void Requests::open_lane(Request& request) {
   }
   const uint32_t position = shape_.by_block.divide(request.known - 1);
   if (position >= request.positions || request.marked < request.committed) return;
+  if (shape_.has_fills() && fills_[table_.index_of(request)].listed)
+    return;  // a step may publish what it fills
   uint64_t commit_limit = request.next_full - 1;
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));

@@ -307,8 +307,15 @@ class BlockPool {
   uint32_t filling_step(BlockId id) const { return filling_[static_cast<size_t>(raw(id))]; }
   // Step `step` will write all of a held block.
   void begin_filling(BlockId id, uint64_t step);
+  // Whether the steps up to `retired` have written a block that is filling: it may wait in FENCED for others.
+  bool filled(BlockId id, uint64_t retired) const {
+    return static_cast<int32_t>(static_cast<uint32_t>(retired) - filling_step(id)) >= 0;
+  }
   // A block that is filling is held again, after it was taken out of FENCED.
-  void resume_filling(BlockId id) { link_filling(id); }
+  void resume_filling(BlockId id, uint64_t retired) {
+    if (filled(id, retired)) return end_released_filling((*this)[id], Content::kWritten);
+    link_filling(id);
+  }
   // A block that is filling, and that nobody holds, is written now, or never will be.
   void end_released_filling(Block& block, Content content) {
     --num_filling_;
@@ -318,7 +325,7 @@ class BlockPool {
   void retire_filling(size_t pool, uint64_t retired) {
     while (pools_[pool].counts.filling != 0) {
       const BlockId id = filling_head(pool);
-      if (static_cast<int32_t>(static_cast<uint32_t>(retired) - filling_step(id)) < 0) return;
+      if (!filled(id, retired)) return;
       mark_written((*this)[id]);
     }
   }

@@ -85,7 +85,7 @@ Setup random_setup(Random& random) {
       c.groups = {chunks(random, B), model::Group{}, window(random, B, true), chunks(random, B)}, low = 12;
       break;
   }
-  const uint64_t high = random.chance(60) ? 16 : 40;
+  const uint64_t high = random.chance(60) ? 16 : 34;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
@@ -364,8 +364,8 @@ void Generator::step(const World& world, Op& op) {
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 46,
-                                       128, 48, 28,  48,  62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  54, 90,  220, 28, 34,  28, 34,  54, 26,  30,  26};
+                                       128, 48, 28,  54,  62, 47,  38, 22,  22, 20,  190, 80, 58,
+                                       36,  58, 50,  220, 28, 34,  28, 34,  54, 26,  30,  26};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
