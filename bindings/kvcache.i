@@ -333,4 +333,5 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache/external.h>
 %include <kvcache/events.h>
 %include <kvcache/rebuild.h>
+%include <kvcache/resize.h>
 %include <kvcache/retention.h>
