@@ -192,9 +192,10 @@ kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
         ull(config.num_blocks), config.num_pools, config.num_groups);
   }
   if (config.max_blocks != 0) {
-    return invalid("max_blocks is %llu beside memory, which gives the pools; leave it 0, or take the blocks of "
-                   "kvc_estimate_memory and set pools",
-                   ull(config.max_blocks));
+    return invalid(
+        "max_blocks is %llu beside memory, which gives the pools; leave it 0, or take the blocks of "
+        "kvc_estimate_memory and set pools",
+        ull(config.max_blocks));
   }
   if (config.groups != nullptr || config.pools != nullptr)
     return invalid("groups or pools is set beside memory, which gives both; leave them NULL");

@@ -26,7 +26,8 @@ kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t reserve, uint64_
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_POINTER(tokens);
     if (!manager.shape().has_reserves())
-      return fail(KVC_ERROR_UNSUPPORTED, "the manager remembers no lengths; create it with KVC_MANAGER_RESERVE");
+      return fail(KVC_ERROR_UNSUPPORTED,
+                  "the manager remembers no lengths; create it with KVC_MANAGER_RESERVE");
     KVC_TRY(check_reserve(manager.shape(), reserve));
     *tokens = manager.expected_tokens(reserve, generated);
     return KVC_OK;

@@ -79,8 +79,7 @@ kvc_status Manager::build() {
       !stepper_.create() || !arena_.reserve(reserve)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY,
                 "no memory for %llu blocks, %llu nodes, %llu requests (%llu bytes taken before); use fewer",
-                ull(shape_.num_ids), ull(shape_.max_nodes), ull(shape_.max_requests),
-                ull(memory_.bytes()));
+                ull(shape_.num_ids), ull(shape_.max_nodes), ull(shape_.max_requests), ull(memory_.bytes()));
   }
   monitor_.publish();
   return KVC_OK;
@@ -155,9 +154,10 @@ kvc_status Manager::check_size(uint32_t pool, uint64_t size) const {
                    ull(least + null_blocks));
   };
   if (size > blocks_.pool().counts(pool).room) {
-    return invalid("num_blocks is %llu; pool %u has max_blocks %llu: give at most so many, or create it with "
-                   "more",
-                   ull(size + null_blocks), pool, ull(shape_.pool_room[pool]));
+    return invalid(
+        "num_blocks is %llu; pool %u has max_blocks %llu: give at most so many, or create it with "
+        "more",
+        ull(size + null_blocks), pool, ull(shape_.pool_room[pool]));
   }
   if (size <= shape_.watermark) return refuse("must have more than watermark_blocks", shape_.watermark + 1);
   if (const uint64_t minimums = blocks_.quotas().minimums(pool); size < minimums)

@@ -2,8 +2,8 @@
 // Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
 // changes state. All but fill() are used under the manager's lock.
 //
-// lifecycle.cc creates and admits, reserves.cc says what admissions reserve, growth.cc extends and commits, shrink.cc releases, truncates and forks,
-// hints.cc keeps what the engine says of their future.
+// lifecycle.cc creates and admits, reserves.cc says what admissions reserve, growth.cc extends and commits,
+// shrink.cc releases, truncates and forks, hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/blocks.h"
 #include "manager/curves.h"

@@ -6,9 +6,9 @@
 // (policy.h). Each of these lists is ordered by the time at which its blocks came, except that reshelve()
 // keeps a block's time.
 //
-// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none, or
-// old ones: they are free, and behind all others of FREE in the order of their ids. A pool has `room` ids, of
-// which the first `size` are blocks now.
+// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none,
+// or old ones: they are free, and behind all others of FREE in the order of their ids. A pool has `room` ids,
+// of which the first `size` are blocks now.
 //
 // Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, external, pins are all
 // 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
@@ -274,7 +274,8 @@ class BlockPool {
   BlockId moved_to(BlockId id) const { return (*this)[id].prev; }
   // The lowest free block is taken first, as from a new pool.
   void sort_free(size_t pool);
-  // The pool has `size` blocks from now on, at most its room. Those that leave are free; call sort_free() then.
+  // The pool has `size` blocks from now on, at most its room. Those that leave are free; call sort_free()
+  // then.
   void resize(size_t pool, uint64_t size);
 
   bool fence_passed(const Block& block, uint64_t retired) const {

@@ -342,7 +342,7 @@ Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42,  75, 215, 40, 78, 104, 36, 122, 46, 130, 18,  32, 40,
                                        128, 48, 28,  56, 62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  50, 220, 28, 34, 28,  34, 54,  26, 34,  26, 66};
+                                       36,  50, 220, 28, 34, 28,  34, 54,  26, 34,  26,  66};
   learn(world);
   Op op;
   op.tag = ++last_tag_;

@@ -341,7 +341,8 @@ class Model : public HintRules {
       return cls == 0 || counts(cls, index).used() > shares_.of_class(cls).min[index];
     };
     while (held + pool.lru.size() > size) {
-      const int b = policies_.victim(pool, blocks_, [this](int id) { return findable(id); }, above, all);
+      const int b = policies_.victim(
+          pool, blocks_, [this](int id) { return findable(id); }, above, all);
       remove(pool.lru, b), pool.free.push_back(b), detach(b), ++stats.evictions;
     }
     for (int from = end_of(index) - 1; from >= end; --from) {

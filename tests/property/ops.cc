@@ -114,10 +114,10 @@ std::string to_text(const Setup& setup) {
   out << "manager: block_size " << c.block_size << ", pools " << list(c.pools) << ", watermark "
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
-      << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas
-      << ", rooms " << list(c.rooms) << (c.reserves ? ", RESERVE" : "") << (c.hints ? ", HINTS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
-      << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
-      << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
+      << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas << ", rooms "
+      << list(c.rooms) << (c.reserves ? ", RESERVE" : "") << (c.hints ? ", HINTS" : "")
+      << (c.null_block ? ", NULL_BLOCK" : "") << (c.no_cache ? ", NO_PREFIX_CACHE" : "")
+      << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "") << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
     if (g.window)
