@@ -334,4 +334,5 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache/events.h>
 %include <kvcache/fills.h>
 %include <kvcache/rebuild.h>
+%include <kvcache/resize.h>
 %include <kvcache/retention.h>

@@ -109,7 +109,7 @@ KVC_FIRST_SIZE(kvc_manager_config, 168);
 KVC_FIRST_SIZE(kvc_properties, 104);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
 KVC_FIRST_SIZE(kvc_prompt, 48);
-KVC_FIRST_SIZE(kvc_request_config, 64);
+KVC_FIRST_SIZE(kvc_request_config, 72);
 KVC_FIRST_SIZE(kvc_request_info, 88);
 KVC_FIRST_SIZE(kvc_pending_work, 56);
 KVC_FIRST_SIZE(kvc_probe_info, 56);
@@ -206,6 +206,8 @@ kvc_status answer(T* to, Function&& fill) {
 kvc_status check_group(const Shape& shape, uint32_t group);
 kvc_status check_pool(const Shape& shape, uint32_t pool);
 kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage
+// KVC_RESERVE_*, which the manager must support.
+kvc_status check_reserve(const Shape& shape, uint32_t reserve);
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,

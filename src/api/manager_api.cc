@@ -45,7 +45,8 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
   return on_manager(m, [&](Manager& manager) {
     return answer(properties, [&](kvc_properties* out) {
       const Shape& shape = manager.shape();
-      out->num_blocks = shape.num_blocks;
+      out->num_blocks = manager.read(&StateReader::num_blocks);
+      out->max_blocks = shape.num_ids;
       out->max_nodes = shape.max_nodes;
       out->max_requests = shape.max_requests;
       out->max_request_tokens = shape.max_request_tokens;
