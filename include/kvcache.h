@@ -124,7 +124,10 @@ KVC_API kvc_status kvc_supports(uint32_t feature);
 enum {
   KVC_GROUP_FULL = 0, /**< Full attention: a query reads every earlier token. */
   /** A query at position p reads p - window_tokens + 1 .. p, and the first num_sink_tokens. */
-  KVC_GROUP_SLIDING_WINDOW = 1
+  KVC_GROUP_SLIDING_WINDOW = 1,
+  /** Chunked local attention: a query reads the earlier tokens of its own chunk of chunk_tokens tokens, and
+   *  itself. Since 0.3. */
+  KVC_GROUP_CHUNKED_LOCAL = 2
 };
 
 /** kvc_manager_config.policy. */
@@ -186,14 +189,19 @@ typedef struct kvc_group_config {
   uint32_t kind;      /**< KVC_GROUP_*; other kinds are KVC_ERROR_UNSUPPORTED. */
   /** Sliding window: first tokens that stay readable; their blocks are never returned. */
   uint32_t num_sink_tokens;
-  /** Sliding window: tokens that a query reads, itself included; at least 1. Full attention: 0. A window
-   *  of 1 acts as 2. */
+  /** Sliding window: tokens that a query reads, itself included; at least 1. Others: 0. A window of 1 acts
+   *  as 2. */
   uint64_t window_tokens;
-  /** Sliding window: also keep the window before every multiple of this many tokens. A multiple of
-   *  block_size; 0 = only before the ends of the prompt and the request. Values above 2^32 act as 0. */
+  /** Sliding window, chunked local: also keep what a hit needs that ends at a multiple of this many tokens.
+   *  A multiple of block_size; 0 = only before the ends of the prompt and the request. Values above 2^32 act
+   *  as 0. */
   uint64_t retention_tokens;
   uint32_t pool;     /**< Index of the pool of this group's blocks. */
   uint32_t reserved; /**< 0 */
+  /** Chunked local: tokens of a chunk, at least 1; others: 0. A hit that ends where a chunk begins needs no
+   *  block of the group, else those of the chunk in which it ends. A multiple of block_size is best. Since
+   *  0.3. */
+  uint64_t chunk_tokens;
 } kvc_group_config;
 
 /** Shape and limits of a manager. Only the number of blocks has no default: set exactly one of num_blocks,

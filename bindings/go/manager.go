@@ -24,11 +24,13 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// Group is a group of layers with one block table per request. WindowTokens 0: full attention. Otherwise a query reads the last
-// WindowTokens tokens, itself included, and the first NumSinkTokens.
+// Group is a group of layers with one block table per request. With WindowTokens a query reads the last WindowTokens tokens, itself
+// included, and the first NumSinkTokens; with ChunkTokens the earlier tokens of its chunk of so many tokens, and itself. With neither:
+// full attention.
 type Group struct {
 	WindowTokens, RetentionTokens uint64
 	NumSinkTokens, Pool           uint32
+	ChunkTokens                   uint64
 }
 
 // Config is the shape of a manager: kvc_manager_config. Only the blocks have no default: set NumBlocks, Pools, or Model and Memory.
@@ -132,8 +134,11 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 			to.struct_size, to.pool = C.sizeof_kvc_group_config, C.uint32_t(group.Pool)
 			to.window_tokens, to.retention_tokens = C.uint64_t(group.WindowTokens), C.uint64_t(group.RetentionTokens)
 			to.num_sink_tokens = C.uint32_t(group.NumSinkTokens)
+			to.chunk_tokens = C.uint64_t(group.ChunkTokens)
 			if group.WindowTokens > 0 {
 				to.kind = C.KVC_GROUP_SLIDING_WINDOW
+			} else if group.ChunkTokens > 0 {
+				to.kind = C.KVC_GROUP_CHUNKED_LOCAL
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations from callers: read by struct_size, checked field by field, defaults filled in.
 #include <algorithm>
+#include <numeric>
 
 #include "api/create.h"
 #include "api/guard.h"
@@ -90,23 +91,32 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
 
 kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   GroupShape& out = shape->groups[g];
-  if (group.kind != KVC_GROUP_FULL && group.kind != KVC_GROUP_SLIDING_WINDOW) {
+  const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW, chunks = group.kind == KVC_GROUP_CHUNKED_LOCAL;
+  if (group.kind != KVC_GROUP_FULL && !window && !chunks) {
     return fail(KVC_ERROR_UNSUPPORTED,
-                "group %zu is of kind %u; full attention (0) and sliding window (1) are supported", g,
-                group.kind);
+                "group %zu is of kind %u; full attention (0), sliding window (1) and chunked local attention "
+                "(2) are supported",
+                g, group.kind);
   }
   if (group.reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "group %zu: reserved is %u and must be 0", g, group.reserved);
   if (group.pool >= shape->num_pools)
     return invalid("group %zu takes from pool %u, there are %u", g, group.pool, shape->num_pools);
-  const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW;
   if (window && group.window_tokens == 0)
     return invalid("group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
-  if (!window && (group.window_tokens | group.retention_tokens | group.num_sink_tokens) != 0) {
-    return invalid(
-        "group %zu: window_tokens %llu, retention_tokens %llu, num_sink_tokens %u; full attention "
-        "has no window, retention or sinks",
-        g, ull(group.window_tokens), ull(group.retention_tokens), group.num_sink_tokens);
+  if (chunks && group.chunk_tokens == 0)
+    return invalid("group %zu: chunk_tokens is 0; a chunk has at least 1 token", g);
+  if (!window && (group.window_tokens | group.num_sink_tokens) != 0) {
+    return invalid("group %zu: window_tokens %llu, num_sink_tokens %u; only a sliding window has them: set 0",
+                   g, ull(group.window_tokens), group.num_sink_tokens);
+  }
+  if (!chunks && group.chunk_tokens != 0) {
+    return invalid("group %zu: chunk_tokens is %llu; only chunked local attention has chunks: set 0", g,
+                   ull(group.chunk_tokens));
+  }
+  if (!window && !chunks && group.retention_tokens != 0) {
+    return invalid("group %zu: retention_tokens is %llu; full attention keeps all blocks: set 0", g,
+                   ull(group.retention_tokens));
   }
   if (group.retention_tokens % shape->block_size != 0) {
     return invalid("group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
@@ -116,10 +126,12 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   out.pool = group.pool;
   // A window of 1 counts as 2, so that every hit holds the block at its end. Numbers beyond any request are
   // cut, so that no sum overflows.
-  out.window = std::clamp<uint64_t>(group.window_tokens, 2, kEndlessTokens);
+  out.window = chunks ? std::min(group.chunk_tokens, kEndlessTokens)
+                      : std::clamp<uint64_t>(group.window_tokens, 2, kEndlessTokens);
+  out.restarts = chunks ? std::lcm(out.window, uint64_t{shape->block_size}) : UINT64_MAX;
   out.retention = group.retention_tokens > kEndlessTokens ? 0 : group.retention_tokens;
   out.sinks = static_cast<uint32_t>(ceil_div(group.num_sink_tokens, shape->block_size));
-  (window ? shape->window_groups : shape->full_groups) |= 1u << g;
+  (out.windowed() ? shape->window_groups : shape->full_groups) |= 1u << g;
   return KVC_OK;
 }
 

@@ -104,7 +104,7 @@ inline constexpr size_t kFirstSize = 0;
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
 KVC_FIRST_SIZE(kvc_pool_config, 16);
-KVC_FIRST_SIZE(kvc_group_config, 40);
+KVC_FIRST_SIZE(kvc_group_config, 48);
 KVC_FIRST_SIZE(kvc_manager_config, 168);
 KVC_FIRST_SIZE(kvc_properties, 104);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);

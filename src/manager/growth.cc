@@ -245,8 +245,9 @@ void Requests::open_lane(Request& request) {
   uint64_t commit_limit = request.next_full - 1;
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-    const uint64_t dropping = uint64_t{request.groups[g].dropped + 1} * shape_.block_size +
-                              shape_.groups[g].window - 1;  // the count that would return a block
+    // The count that would return a block.
+    const uint64_t dropping =
+        shape_.groups[g].window_passes(uint64_t{request.groups[g].dropped} + 1, shape_.block_size);
     if (commit_limit >= dropping) commit_limit = dropping - 1;
   }
   uint64_t append_limit = uint64_t{position + 1} * shape_.block_size;

@@ -76,9 +76,11 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
     known = blocks_.tree().walk(prompt, limit, 0, path);
     for (size_t i = 0; i < known; ++i)
       residents[i] = looks ? blocks_.readable(path[i]) : blocks_.tree()[path[i]].resident;
-    length = longest_common(known, residents, keys, groups);
+    size_t end = known;
+    while (end != 0 && residents[end - 1] == 0) --end;  // nothing can be read from there on
+    length = longest_common(end, residents, keys, groups);
     if (lost != nullptr) {
-      *lost = lost_positions(known, longest_common(known, residents, TokenSpan{}, groups), residents, groups);
+      *lost = lost_positions(end, longest_common(end, residents, TokenSpan{}, groups), residents, groups);
     }
   }
   if (found != nullptr) found->reached = length, found->known = known;
@@ -144,6 +146,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
   }
 
+  while (known != 0 && scratch.residents()[known - 1] == 0) --known;
   const size_t length = longest_common(known, scratch.residents(), tokens, groups);
   const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
   Demand demand(shape_.num_pools);

@@ -32,13 +32,20 @@ struct GroupShape {
   uint32_t kind;
   uint32_t pool;
   uint32_t sinks;      // positions that are never returned
-  uint64_t window;     // tokens, 2 .. 2^32
+  uint64_t window;     // tokens of a sliding window, 2 .. 2^32, or of a chunk, 1 .. 2^32
   uint64_t retention;  // tokens, at most 2^32; 0 = none
+  uint64_t restarts;   // at its multiples a chunk and a block begin; UINT64_MAX without chunks
 
-  bool windowed() const { return kind == KVC_GROUP_SLIDING_WINDOW; }
-  // First position that a query at position `tokens` still reads.
+  bool windowed() const { return kind != KVC_GROUP_FULL; }
+  // First position that a query at token `tokens` still reads, if it reads any before its own.
   uint64_t window_start(uint64_t tokens, uint32_t block_size) const {
-    return tokens < window ? 0 : (tokens - window + 1) / block_size;
+    if (tokens < window) return 0;
+    return (kind == KVC_GROUP_CHUNKED_LOCAL ? tokens / window * window : tokens - window + 1) / block_size;
+  }
+  // Fewest tokens whose window starts at `position` or behind it.
+  uint64_t window_passes(uint64_t position, uint32_t block_size) const {
+    const uint64_t tokens = position * block_size;
+    return kind == KVC_GROUP_CHUNKED_LOCAL ? ceil_div(tokens, window) * window : tokens + window - 1;
   }
 };
 
@@ -71,8 +78,8 @@ struct Shape {
   uint32_t positions_within(uint64_t tokens) const {
     return tokens >= UINT32_MAX ? UINT32_MAX : by_block.divide(static_cast<uint32_t>(tokens));
   }
-  // Whether a window block that leaves a table can serve a later hit at a boundary: the end of the prompt's
-  // full blocks, or a multiple of the group's retention.
+  // Whether a block of a window or a chunk that leaves a table can serve a later hit at a boundary: the end
+  // of the prompt's full blocks, or a multiple of the group's retention.
   bool serves_boundary(uint32_t group, uint32_t prompt_len, size_t position) const {
     const GroupShape& shape = groups[group];
     const auto serves = [&](uint64_t boundary) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that give blocks back: freed, preempted, truncated; and forks, which share them. The order of
 // release decides the order of eviction: docs/SEMANTICS.md.
+#include <algorithm>
+
 #include "manager/requests.h"
 
 namespace kvc {
@@ -134,9 +136,9 @@ kvc_status Requests::preempt(Request& request) {
   return KVC_OK;
 }
 
-// What a group has returned lies between its sinks and its window: a possible length ends in the sinks, or
-// its window begins behind what is gone. There is always a higher one, the committed length. The lower one
-// may be 0.
+// What a group has returned lies between its sinks and its window: a possible length ends in the sinks, its
+// window begins behind what is gone, or a chunk begins there. There is always a higher one, the committed
+// length. The lower one may be 0.
 Requests::Restorable Requests::restorable(const Request& request, uint64_t tokens) const {
   Restorable near{tokens, tokens};
   for (bool again = true; again;) {
@@ -147,10 +149,15 @@ Requests::Restorable Requests::restorable(const Request& request, uint64_t token
       const uint64_t dropped = request.groups[g].dropped;
       if (dropped <= shape.sinks) continue;
       const uint64_t sinks_end = uint64_t{shape.sinks} * shape_.block_size;
-      const uint64_t window_begin = dropped * shape_.block_size + shape.window - 1;
-      const auto is_gone = [&](uint64_t n) { return n > sinks_end && n < window_begin; };
-      if (is_gone(near.lower)) near.lower = sinks_end, again = true;
-      if (is_gone(near.higher)) near.higher = window_begin, again = true;
+      const uint64_t window_begin = shape.window_passes(dropped, shape_.block_size);
+      const auto is_gone = [&](uint64_t n) {
+        return n > sinks_end && n < window_begin && n % shape.restarts != 0;
+      };
+      if (is_gone(near.lower))
+        near.lower = std::max(sinks_end, near.lower / shape.restarts * shape.restarts), again = true;
+      if (is_gone(near.higher))
+        near.higher = std::min(window_begin, ceil_div(near.higher, shape.restarts) * shape.restarts),
+        again = true;
     }
   }
   return near;
@@ -167,10 +174,11 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
     return KVC_OK;
   }
   if (const auto [lower, higher] = restorable(request, tokens); lower != tokens) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "cannot keep %u tokens: a sliding window has returned blocks that they need; the next lower "
-                "length that can be kept is %llu, the next higher one %llu",
-                tokens, ull(lower), ull(higher));
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "cannot keep %u tokens: a window or a chunk has returned blocks that they need; the next lower "
+        "length that can be kept is %llu, the next higher one %llu",
+        tokens, ull(lower), ull(higher));
   }
   const size_t full = tokens / block_size, needed = shape_.positions_of(tokens);
   const size_t published = full < request.published ? full : request.published;

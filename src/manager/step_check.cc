@@ -101,13 +101,14 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
     const uint64_t positions = (grown > request->positions ? grown : request->positions) + 1;  // and a copy
     const bool whole = any_whole || !rows_.owns(*request, plan.row(i));
     const uint64_t committed = step.committed == nullptr ? 0 : step.committed[i];
-    const uint64_t advance = committed > request->committed ? committed - request->committed : 0;
-    for (size_t g = 0; g < shape_.num_groups; ++g) {
+    const uint64_t tokens = committed < end ? committed : end;  // more are refused
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const GroupTable& table = request->groups[g];
       uint64_t entries = positions;
       const uint32_t dropped = table.dropped - table.synced_dropped;
       if (!whole && table.synced > dropped) entries -= table.synced - dropped;
-      if (shape_.groups[g].windowed()) entries += advance / shape_.block_size + 1;
+      const uint64_t start = shape_.dropped_below(g, tokens);
+      if (start > table.dropped) entries += start - table.dropped;
       bound += entries < step.row_stride ? entries : step.row_stride;
     }
   }

@@ -14,7 +14,7 @@ SIZE(kvc_pool_config, 16);
 AT(kvc_pool_config, struct_size, 0);
 AT(kvc_pool_config, num_blocks, 8);
 
-SIZE(kvc_group_config, 40);
+SIZE(kvc_group_config, 48);
 AT(kvc_group_config, struct_size, 0);
 AT(kvc_group_config, kind, 8);
 AT(kvc_group_config, num_sink_tokens, 12);
@@ -22,6 +22,7 @@ AT(kvc_group_config, window_tokens, 16);
 AT(kvc_group_config, retention_tokens, 24);
 AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
+AT(kvc_group_config, chunk_tokens, 40);
 
 SIZE(kvc_manager_config, 168);
 AT(kvc_manager_config, struct_size, 0);

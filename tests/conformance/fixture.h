@@ -51,6 +51,14 @@ inline kvc_group_config window_group(uint64_t tokens, uint32_t sinks = 0, uint64
   return g;
 }
 
+inline kvc_group_config chunk_group(uint64_t tokens, uint64_t retention = 0, uint32_t pool = 0) {
+  kvc_group_config g = full_group(pool);
+  g.kind = KVC_GROUP_CHUNKED_LOCAL;
+  g.chunk_tokens = tokens;
+  g.retention_tokens = retention;
+  return g;
+}
+
 inline kvc_manager_config shape(uint64_t blocks, uint32_t block_size = 16) {
   kvc_manager_config c{};
   c.struct_size = sizeof c;

@@ -12,7 +12,7 @@ namespace kvc::test {
 class Abuser : private BadArguments {
  public:
   // Shapes of the manager's groups.
-  static constexpr int kShapes = 5;
+  static constexpr int kShapes = 7;
   explicit Abuser(uint64_t seed, int shape = 0) : BadArguments(seed) {
     kvc_group_config full = {}, window = {};
     full.struct_size = window.struct_size = sizeof full;
@@ -20,6 +20,10 @@ class Abuser : private BadArguments {
     window.window_tokens = shape == 1 || shape == 2 ? 1 : shape == 3 ? 6 : UINT64_MAX;
     window.num_sink_tokens = shape == 2 ? 3 : 0;
     window.retention_tokens = shape == 3 ? 8 : 0;
+    if (shape == 5 || shape == 6) {
+      window.kind = KVC_GROUP_CHUNKED_LOCAL;
+      window.window_tokens = 0, window.chunk_tokens = shape == 5 ? 8 : 5;
+    }
     const kvc_group_config groups[] = {window, full};  // calls of external blocks mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;

@@ -6,6 +6,15 @@
 
 namespace {
 
+model::Group chunks(Random& random, uint64_t B) {
+  model::Group g;
+  g.window = true;
+  g.chunk_tokens = random.chance(60) ? B * random.between(1, 5) : random.between(1, 5 * B);
+  if (random.chance(80)) g.retention = B * random.between(1, 3);
+  if (random.chance(6)) g.chunk_tokens = UINT64_MAX - random.below(2 * B + 2);
+  return g;
+}
+
 model::Group window(Random& random, uint64_t B, bool sinks) {
   model::Group g;
   g.window = true;
@@ -40,11 +49,12 @@ Setup random_setup(Random& random) {
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
   uint64_t low = 4;
-  switch (random.below(10)) {
+  switch (random.below(14)) {
     case 0:
     case 1:
     case 8:
     case 9:
+    case 13:
       c.groups = {model::Group{}};
       break;
     case 2:
@@ -64,6 +74,15 @@ Setup random_setup(Random& random) {
       break;
     case 7:
       c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
+      break;
+    case 10:
+      c.groups = {chunks(random, B)};
+      break;
+    case 11:
+      c.groups = {model::Group{}, chunks(random, B)}, c.groups[1].pool = random.below(2), low = 8;
+      break;
+    case 12:
+      c.groups = {chunks(random, B), model::Group{}, window(random, B, true), chunks(random, B)}, low = 12;
       break;
   }
   const uint64_t high = random.chance(60) ? 16 : 40;
@@ -348,9 +367,9 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 40,
+  static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 46,
                                        128, 48, 28,  56,  62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  58, 50,  220, 28, 34,  28, 34,  54, 26,  34,  26, 66};
+                                       36,  60, 55,  220, 28, 34,  28, 34,  54, 26,  34,  26, 66};
   learn(world);
   Op op;
   op.tag = ++last_tag_;

@@ -384,7 +384,7 @@ class Model : public FillRules {
         return status;
     for (const Cell& cell : hit.table[group]) out.push_back(cell.block), version += cell.block >= 0;
     hold(hit.table, &Block::external);
-    for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(ns, text, j)), changed();
+    for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(ns, text, j));
     recall(ns, text, 0, hit.blocks);
     return KVC_OK;
   }

@@ -88,6 +88,7 @@ class Rules {
     return all;
   }
   uint64_t lo(size_t g, uint64_t t) const {
+    if (const uint64_t C = config_.groups[g].chunk_tokens) return (t - t % C) / B;
     const uint64_t W = std::max<uint64_t>(config_.groups[g].window_tokens, 2);
     return t >= W ? (t - W + 1) / B : 0;
   }
@@ -158,6 +159,12 @@ class Rules {
   Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups, uint64_t drop,
             bool shares = false) const {
     const Path at = path(ns, text, limit);
+    uint64_t known = limit;
+    const auto readable = [&](uint64_t j) {
+      const std::vector<size_t> all = all_groups();
+      return std::any_of(all.begin(), all.end(), [&](size_t g) { return copy_at(at[j], g, shares) >= 0; });
+    };
+    while (known > 0 && !readable(known - 1)) --known;
     const auto longest = [&](uint64_t most, const std::vector<size_t>& of, bool spans) {
       for (uint64_t L = most; L > 0; --L) {
         bool good = true;
@@ -168,10 +175,9 @@ class Rules {
       }
       return uint64_t(0);
     };
-    const uint64_t plain = longest(limit, groups, false), best = longest(plain, groups, true);
-    uint64_t known = 0, alone = plain;
-    while (known < limit && is_known(key(ns, text, known + 1))) ++known;
-    for (size_t g : groups) alone = std::max(alone, std::min(known, longest(limit, {g}, false)));
+    const uint64_t plain = longest(known, groups, false), best = longest(plain, groups, true);
+    uint64_t alone = plain;
+    for (size_t g : groups) alone = std::max(alone, longest(known, {g}, false));
     Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
             Table(config_.groups.size()), best};
     for (size_t g : groups)

@@ -17,8 +17,8 @@
 namespace model {
 
 struct Group {
-  bool window = false;
-  uint64_t window_tokens = 0, sink_tokens = 0, retention = 0;
+  bool window = false;  // or chunks, if chunk_tokens is set
+  uint64_t window_tokens = 0, sink_tokens = 0, retention = 0, chunk_tokens = 0;
   size_t pool = 0;
 };
 struct Config {

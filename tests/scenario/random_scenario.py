@@ -17,6 +17,10 @@ def scenario(seed, operations):
     window = rng.choice([(), (), (8, 2), (5, 0), (1, 0), (1, 5), (3, 1), (1 << 40, 0)])
     yield rng.choice([("policy", 0, 0, 0), ("policy", 1, rng.choice([0, 10, 100, 300]), rng.choice([0, 3, 20])), ("policy", 2, rng.choice([0, 50, 100]), 0)])
     yield ("hints", rng.choice([0, 1, 1]))
+    if rng.random() < 0.4:
+        window = ()
+        for _ in range(rng.randrange(1, 4)):
+            yield rng.choice([("group", 0, 0, 0, 0), ("group", 8, rng.choice([0, 3]), rng.choice([0, 8]), 0), ("group", 0, 0, rng.choice([0, 4, 12]), rng.choice([3, 8, 12]))])
     yield ("manager", rng.choice([24, 40]), 4, 64, 8, *window)
     yield ("open", 1, 65)
     yield ("open", 2, 66)

@@ -100,13 +100,32 @@ static kvc_status make_step(void) {
   return kvc_step_create(m, &limits, &step);
 }
 
+/* Groups of the managers made from now on, instead of those of the manager's line. */
+static kvc_group_config chosen[8];
+static size_t num_chosen;
+
+static kvc_status choose_group(size_t count) {
+  const kvc_group_config group = {.struct_size = sizeof group,
+                                  .kind = a[0] != 0   ? KVC_GROUP_SLIDING_WINDOW
+                                          : a[3] != 0 ? KVC_GROUP_CHUNKED_LOCAL
+                                                      : KVC_GROUP_FULL,
+                                  .window_tokens = (uint64_t)a[0],
+                                  .num_sink_tokens = (uint32_t)a[1],
+                                  .retention_tokens = (uint64_t)a[2],
+                                  .chunk_tokens = (uint64_t)a[3]};
+  if (count == 0) num_chosen = 0;
+  if (count != 0) chosen[num_chosen++] = group;
+  return KVC_OK;
+}
+
 static kvc_status make_manager(size_t count) {
   const kvc_group_config groups[2] = {{.struct_size = sizeof groups[0]},
                                       {.struct_size = sizeof groups[0],
                                        .kind = KVC_GROUP_SLIDING_WINDOW,
                                        .window_tokens = (uint64_t)a[4],
                                        .num_sink_tokens = (uint32_t)a[5]}};
-  const kvc_manager_config config = config_of_line(groups, count > 4 ? 2 : 1);
+  const kvc_manager_config config =
+      num_chosen != 0 ? config_of_line(chosen, num_chosen) : config_of_line(groups, count > 4 ? 2 : 1);
   kvc_step_destroy(step);
   kvc_manager_destroy(m);
   m = NULL, step = NULL, cursor = 0;
@@ -293,6 +312,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
       printf(" %s", names + at);
     return *printed = 1, status;
   }
+  if (IS("group")) return choose_group(count);
   if (IS("manager")) return make_manager(count);
   if (IS("open")) {
     const char model = (char)a[1];

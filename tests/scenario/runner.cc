@@ -82,6 +82,16 @@ class Runner {
     step_ = std::make_unique<kvc::Step>(*m_, limits);
   }
 
+  // Groups of the managers made from now on, instead of those of the manager's line.
+  std::string choose_group(const Numbers& a) {
+    if (a.empty()) return chosen_.clear(), "";
+    auto group = kvc::make<kvc_group_config>();
+    group.kind = a[0] != 0 ? KVC_GROUP_SLIDING_WINDOW : a[3] != 0 ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_FULL;
+    group.window_tokens = static_cast<uint64_t>(a[0]), group.num_sink_tokens = static_cast<uint32_t>(a[1]);
+    group.retention_tokens = static_cast<uint64_t>(a[2]), group.chunk_tokens = static_cast<uint64_t>(a[3]);
+    return chosen_.push_back(group), "";
+  }
+
   std::string make_manager(const Numbers& a) {
     auto groups = std::vector<kvc_group_config>(a.size() > 4 ? 2 : 1, kvc::make<kvc_group_config>());
     if (a.size() > 4) {
@@ -89,6 +99,7 @@ class Runner {
       groups[1].window_tokens = static_cast<uint64_t>(a[4]);
       groups[1].num_sink_tokens = static_cast<uint32_t>(a[5]);
     }
+    if (!chosen_.empty()) groups = chosen_;
     kvc_manager_config config = config_of(a);
     config.groups = groups.data(), config.num_groups = groups.size();
     step_.reset();
@@ -289,6 +300,7 @@ class Runner {
 
   Numbers policy_ = {0, 0, 0};
   int64_t quotas_ = 0;
+  std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
   static std::string said(uint64_t value) { return " " + std::to_string(value); }
 
@@ -324,6 +336,7 @@ class Runner {
       {"acquire", [this](const Numbers& a) { return acquire(a); }},
       {"unregister", [this](const Numbers& a) { return m_->unregister_prompt(name(a[0]).c_str()), ""; }},
       {"prompts", [this](const Numbers&) { return prompts(); }},
+      {"group", [this](const Numbers& a) { return choose_group(a); }},
       {"manager", [this](const Numbers& a) { return make_manager(a); }},
       {"rebuild", [this](const Numbers& a) { return rebuild(a); }},
       {"open", [this](const Numbers& a) { return open(a); }},

@@ -32,17 +32,19 @@ if TYPE_CHECKING:
 class Group(NamedTuple):
     """A group of layers with one block table per request.
 
-    window_tokens: a query reads the last window_tokens tokens, itself included; 0 = full attention.
+    window_tokens: a query reads the last window_tokens tokens, itself included; 0 = full attention, or chunks.
     num_sink_tokens: with a window, the first tokens that a query reads besides.
-    retention_tokens: with a window, also keep the window before every multiple of this many tokens, itself a multiple of block_size; 0 = only
-        before the ends of the prompt and the request.
+    retention_tokens: with a window or chunks, also keep what a hit needs that ends at a multiple of this many tokens, itself a multiple of
+        block_size; 0 = only before the ends of the prompt and the request.
     pool: index of the pool that the group takes its blocks from.
+    chunk_tokens: chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself.
     """
 
     window_tokens: int = 0
     num_sink_tokens: int = 0
     retention_tokens: int = 0
     pool: int = 0
+    chunk_tokens: int = 0
 
 
 @described
@@ -517,7 +519,10 @@ def _group_config(index: int, group: Group) -> _native.kvc_group_config:
     if not isinstance(group, Group):
         raise TypeError(f"groups[{index}] is {group!r:.100}; it must be a kvcache.Group")
     config = _native.kvc_group_config()
-    config.kind = _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_FULL
+    config.kind = (
+        _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_CHUNKED_LOCAL if group.chunk_tokens else _native.KVC_GROUP_FULL
+    )
+    config.chunk_tokens = group.chunk_tokens
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens
     config.retention_tokens, config.pool = group.retention_tokens, group.pool
     return config

@@ -10,12 +10,16 @@ class Runner:
     policy = {}
     quotas = 0
     hints = False
+    groups = ()
 
     def line_policy(self, number, percent, history):
         self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
 
+    def line_group(self, window=None, sinks=0, retention=0, chunk=0):
+        self.groups = () if window is None else (*self.groups, kvcache.Group(window, sinks, retention, 0, chunk))
+
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
-        groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
+        groups = self.groups or ([kvcache.Group(), kvcache.Group(window, sinks)] if window else [])
         self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, max_quotas=self.quotas, **self.policy)
         self.requests, self.namespaces, self.pins = {}, {}, {}
         self.begin()

@@ -22,6 +22,7 @@ type runner struct {
 	policy                     [3]int // Number, weight in percent, history.
 	quotas                     uint32
 	hints                      bool
+	groups                     []kvcache.Group
 	workload                   *kvcache.Workload
 	sizer                      *kvcache.Sizer
 }
@@ -69,7 +70,9 @@ func (r *runner) rebuild(a []int) (string, error) {
 
 func (r *runner) manager(a []int) (err error) {
 	config := r.config(a)
-	if len(a) > 4 {
+	if len(r.groups) > 0 {
+		config.Groups = r.groups
+	} else if len(a) > 4 {
 		config.Groups = []kvcache.Group{{}, {WindowTokens: uint64(a[4]), NumSinkTokens: uint32(a[5])}}
 	}
 	if r.m != nil {
@@ -246,6 +249,12 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = r.m.UnregisterPrompt(fmt.Sprint("p", a[0]))
 	case "prompts":
 		return list(r.m.Prompts())
+	case "group": // of the managers made from now on
+		if len(a) == 0 {
+			r.groups = nil
+		} else {
+			r.groups = append(r.groups, kvcache.Group{WindowTokens: uint64(a[0]), NumSinkTokens: uint32(a[1]), RetentionTokens: uint64(a[2]), ChunkTokens: uint64(a[3])})
+		}
 	case "manager":
 		err = r.manager(a)
 	case "rebuild":

@@ -31,18 +31,25 @@ public final class Config {
   /**
    * A group of layers with one block table per request.
    *
-   * @param windowTokens 0 = full attention; otherwise tokens that a query reads, itself included
+   * @param windowTokens tokens that a query reads, itself included; 0 = full attention, or chunks
    * @param numSinkTokens with a window: first tokens that stay readable
-   * @param retentionTokens with a window: also keep the windows before every multiple of this many tokens reusable
+   * @param retentionTokens with a window or chunks: also keep what a hit needs that ends at a multiple of this many tokens
    * @param pool index of its pool
+   * @param chunkTokens chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself; 0 = no chunks
    */
-  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool) {
+  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
     /** Refuses negative numbers. */
     public Group {
       Sizes.count("windowTokens", windowTokens);
       Sizes.count("numSinkTokens", numSinkTokens);
       Sizes.count("retentionTokens", retentionTokens);
       Sizes.count("pool", pool);
+      Sizes.count("chunkTokens", chunkTokens);
+    }
+
+    /** Full attention, or a sliding window. */
+    public Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool) {
+      this(windowTokens, numSinkTokens, retentionTokens, pool, 0);
     }
 
     /** Full attention in pool 0. */
@@ -258,7 +265,9 @@ public final class Config {
     for (int i = 0; i < groups.size(); ++i) {
       Group from = groups.get(i);
       kvc_group_config group = new kvc_group_config();
-      group.setKind(from.windowTokens() == 0 ? Native.KVC_GROUP_FULL : Native.KVC_GROUP_SLIDING_WINDOW);
+      group.setKind(
+          from.windowTokens() != 0 ? Native.KVC_GROUP_SLIDING_WINDOW : from.chunkTokens() != 0 ? Native.KVC_GROUP_CHUNKED_LOCAL : Native.KVC_GROUP_FULL);
+      group.setChunk_tokens(from.chunkTokens());
       group.setWindow_tokens(from.windowTokens());
       group.setNum_sink_tokens(from.numSinkTokens());
       group.setRetention_tokens(from.retentionTokens());

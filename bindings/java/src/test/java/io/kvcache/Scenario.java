@@ -6,9 +6,11 @@ import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -44,6 +46,7 @@ final class Scenario {
   private long[] policy = {0, 0, 0};
   private int quotas;
   private boolean hints;
+  private final List<Config.Group> groups = new ArrayList<>();
   private Workload workload;
   private Sizer sizer;
 
@@ -95,7 +98,9 @@ final class Scenario {
 
   private void manager(long[] a) throws KvCacheException {
     Config config = config(a);
-    if (a.length > 4) {
+    if (!groups.isEmpty()) {
+      config.groups(groups.toArray(new Config.Group[0]));
+    } else if (a.length > 4) {
       config.groups(new Config.Group(), new Config.Group(a[4], (int) a[5], 0, 0));
     }
     if (m != null) {
@@ -190,6 +195,13 @@ final class Scenario {
     switch (word) {
       case "policy" -> policy = numbers;
       case "manager" -> manager(numbers); // a window may have 2^40 tokens
+      case "group" -> {
+        if (a.length == 0) {
+          groups.clear();
+        } else {
+          groups.add(new Config.Group(numbers[0], a[1], numbers[2], 0, numbers[3]));
+        }
+      }
       case "hints" -> hints = a[0] != 0;
       case "now" -> step.nowNs(numbers[0]);
       case "time" -> m.setTime(numbers[0]);
