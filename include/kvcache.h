@@ -239,6 +239,9 @@ typedef struct kvc_manager_config {
    *  more, and cached blocks are listed per namespace with a quota. Since 0.3. */
   uint32_t max_quotas;
   uint32_t reserved; /**< 0 */
+  /** Bytes for a log of the manager's calls (kvcache/record.h), at least KVC_MIN_RECORD_BYTES; 0 = no log. A call
+   *  costs nothing more then. Since 0.3. */
+  uint64_t record_bytes;
 } kvc_manager_config;
 
 /** Configuration of a manager, with defaults filled in. */
@@ -252,6 +255,7 @@ typedef struct kvc_properties {
   uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
   uint32_t max_quotas;     /**< As in kvc_manager_config. Since 0.3. */
   uint32_t reserved;       /**< 0 */
+  uint64_t record_bytes;   /**< As in kvc_manager_config. Since 0.3. */
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
@@ -883,6 +887,7 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/model.h>
 #include <kvcache/quota.h>
 #include <kvcache/rebuild.h>
+#include <kvcache/record.h>
 #include <kvcache/retention.h>
 #include <kvcache/sizing.h>
 

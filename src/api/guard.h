@@ -10,11 +10,16 @@
 #include "base/status.h"
 #include "manager/manager.h"
 
+namespace kvc {
+class Recorder;
+}
+
 struct kvc_manager {
   kvc::Manager* impl;
   kvc::Env env;
   void (*log)(void* user_data, int32_t level, const char* text);
   void* log_user_data;
+  kvc::Recorder* recorder;  // nullptr: its calls are not recorded
 };
 
 namespace kvc {
@@ -144,6 +149,8 @@ KVC_FIRST_SIZE(kvc_workload_info, 104);
 KVC_FIRST_SIZE(kvc_sizer_config, 104);
 KVC_FIRST_SIZE(kvc_sizing_decision, 104);
 KVC_FIRST_SIZE(kvc_rebuild, 64);
+KVC_FIRST_SIZE(kvc_log_info, 40);
+KVC_FIRST_SIZE(kvc_replay_info, 312);
 #undef KVC_FIRST_SIZE
 
 template <typename T>
