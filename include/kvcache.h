@@ -239,8 +239,8 @@ typedef struct kvc_manager_config {
    *  more, and cached blocks are listed per namespace with a quota. Since 0.3. */
   uint32_t max_quotas;
   uint32_t reserved; /**< 0 */
-  /** Bytes for a log of the manager's calls (kvcache/record.h), at least KVC_MIN_RECORD_BYTES; 0 = no log. A call
-   *  costs nothing more then. Since 0.3. */
+  /** Bytes for a log of the manager's calls (kvcache/record.h), at least KVC_MIN_RECORD_BYTES; 0 = no log. A
+   * call costs nothing more then. Since 0.3. */
   uint64_t record_bytes;
 } kvc_manager_config;
 

@@ -15,7 +15,8 @@ thread_local const kvc_manager* recording = nullptr;
 // Holds the recorder's lock for a call.
 class RecordedCall {
  public:
-  explicit RecordedCall(const kvc_manager* m) : lock_(m->recorder->mutex()), outer_(std::exchange(recording, m)) {}
+  explicit RecordedCall(const kvc_manager* m)
+      : lock_(m->recorder->mutex()), outer_(std::exchange(recording, m)) {}
   ~RecordedCall() { recording = outer_; }
   RecordedCall(const RecordedCall&) = delete;
   RecordedCall& operator=(const RecordedCall&) = delete;
@@ -31,8 +32,9 @@ bool is_repeatable(kvc_status status) {
          status != KVC_ERROR_INTERNAL && status != KVC_ERROR_CORRUPT;
 }
 
-static_assert(sizeof(kvc_manager_config) == 176 && sizeof(kvc_group_config) == 40 && sizeof(kvc_pool_config) == 16,
-              "a new field: if it is no pointer, write its size here; else clear it here and in replay_log.cc");
+static_assert(
+    sizeof(kvc_manager_config) == 176 && sizeof(kvc_group_config) == 40 && sizeof(kvc_pool_config) == 16,
+    "a new field: if it is no pointer, write its size here; else clear it here and in replay_log.cc");
 
 kvc_status write_config(CallWriter& out, kvc_manager_config config) {
   const auto write_all = [&](const auto* elements, size_t count) -> kvc_status {
@@ -103,9 +105,9 @@ kvc_status Recorded<kFunction>::call(kvc_manager* m, Args... args) {
   return status;
 }
 
-#define KVC_CALL(number, function, ...) template struct Recorded<function>;
+#define KVC_LOGGED_CALL(number, function, ...) template struct Recorded<function>;
 #include "api/record_calls.def"
-#undef KVC_CALL
+#undef KVC_LOGGED_CALL
 
 }  // namespace kvc
 

@@ -13,7 +13,8 @@ template <size_t kFirst, typename Codec, typename... Rest, typename Args, typena
 void visit_codecs(CodecList<Codec, Rest...>, Args& args, const Visit& visit) {
   [&]<size_t... I>(std::index_sequence<I...>) { visit(Codec{}, std::get<kFirst + I>(args)...); }
   (std::make_index_sequence<Codec::kParams>{});
-  if constexpr (sizeof...(Rest) != 0) visit_codecs<kFirst + Codec::kParams>(CodecList<Rest...>{}, args, visit);
+  if constexpr (sizeof...(Rest) != 0)
+    visit_codecs<kFirst + Codec::kParams>(CodecList<Rest...>{}, args, visit);
 }
 
 // The inputs of a call, in order.
@@ -34,14 +35,14 @@ void visit_results(Log& log, Args& args) {
 }
 
 namespace codec {
-#define KVC_CALL(number, function, ...) using of_##function = CodecList<__VA_ARGS__>;
+#define KVC_LOGGED_CALL(number, function, ...) using of_##function = CodecList<__VA_ARGS__>;
 #include "api/record_calls.def"
-#undef KVC_CALL
+#undef KVC_LOGGED_CALL
 }  // namespace codec
 
 template <auto kFunction>
 struct LoggedCall;
-#define KVC_CALL(number, function, ...)             \
+#define KVC_LOGGED_CALL(number, function, ...)      \
   template <>                                       \
   struct LoggedCall<function> {                     \
     static constexpr uint32_t kNumber = number;     \
@@ -49,6 +50,6 @@ struct LoggedCall;
     using Codecs = codec::of_##function;            \
   };
 #include "api/record_calls.def"
-#undef KVC_CALL
+#undef KVC_LOGGED_CALL
 
 }  // namespace kvc

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parameters of logged calls are. A codec is of kParams parameters: inputs() writes them to a log before
-// the call (CallWriter) or makes them from a log (CallReader); results() writes what came of them, or compares it.
+// What the parameters of logged calls are. A codec is of kParams parameters: inputs() writes them to a log
+// before the call (CallWriter) or makes them from a log (CallReader); results() writes what came of them, or
+// compares it.
 #pragma once
 #include <kvcache.h>
 
@@ -10,8 +11,8 @@
 
 namespace kvc::codec {
 
-// Most tokens of a prompt or an item that a log has: somewhat more than a request can have. A call with more fails,
-// and need not have that many.
+// Most tokens of a prompt or an item that a log has: somewhat more than a request can have. A call with more
+// fails, and need not have that many.
 inline uint64_t most_tokens(const Shape& shape) { return shape.max_request_tokens + 65536; }
 
 struct Number {

@@ -31,7 +31,8 @@ class Scratch {
     return memory;
   }
   void clear() {
-    for (const Part& part : parts_) part.mapped == 0 ? std::free(part.memory) : unmap_pages(part.memory, part.mapped);
+    for (const Part& part : parts_)
+      part.mapped == 0 ? std::free(part.memory) : unmap_pages(part.memory, part.mapped);
     parts_.clear();
   }
 
@@ -181,17 +182,20 @@ class CallReader {
     T logged{};
     number(logged);
     if (logged == value) return;
-    differ("%s is %lld; the log has %lld", name, static_cast<long long>(value), static_cast<long long>(logged));
+    differ("%s is %lld; the log has %lld", name, static_cast<long long>(value),
+           static_cast<long long>(logged));
   }
   void new_id(uint64_t made) {
     const uint64_t place = in_.number();
     if (place < kFirstId || in_.failed()) {
       if (place == 0 && made == 0) return;
-      return differ("%s is of place %lld; the log has %lld", "the id", place_of(made), static_cast<long long>(place));
+      return differ("%s is of place %lld; the log has %lld", "the id", place_of(made),
+                    static_cast<long long>(place));
     }
     ids_.learn(place, static_cast<uint32_t>(in_.number()), made);
     if (made == 0 || place - kFirstId != id_place(made))
-      differ("%s is of place %lld; the log has %lld", "the id", place_of(made), static_cast<long long>(place - kFirstId));
+      differ("%s is of place %lld; the log has %lld", "the id", place_of(made),
+             static_cast<long long>(place - kFirstId));
   }
   template <typename T>
   void list(const T* data, size_t count, const char* name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step in a log: inputs that the step uses, and outputs that the caller asked for. The entries of block tables
-// are not there: the list of changes says what was written.
+// A step in a log: inputs that the step uses, and outputs that the caller asked for. The entries of block
+// tables are not there: the list of changes says what was written.
 #pragma once
 #include "api/record_codecs.h"
 
@@ -76,7 +76,9 @@ struct Step {
     const size_t count = step.num_admissions;
     if (log.given(step.admit_requests)) log.ids(step.admit_requests, count);
     if (log.refused()) return;
-    const auto creates = [&](size_t i) { return step.admit_requests == nullptr || step.admit_requests[i] == 0; };
+    const auto creates = [&](size_t i) {
+      return step.admit_requests == nullptr || step.admit_requests[i] == 0;
+    };
     size_t first = 0;
     while (first < count && !creates(first)) ++first;
     if (first == count) return;

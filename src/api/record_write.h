@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writing side of a call in a log: its inputs before it runs, its results after. record_read.h is the other
-// side, with functions of the same names.
+// The writing side of a call in a log: its inputs before it runs, its results after. record_read.h is the
+// other side, with functions of the same names.
 #pragma once
 #include <type_traits>
 
@@ -12,8 +12,9 @@
 
 namespace kvc {
 
-// Ids in a log: 0; kEveryId for UINT64_MAX, which has meanings of its own; kOtherId for what another manager made
-// or nobody; else kind and index, from kFirstId on, and the generation, counted from the manager's first.
+// Ids in a log: 0; kEveryId for UINT64_MAX, which has meanings of its own; kOtherId for what another manager
+// made or nobody; else kind and index, from kFirstId on, and the generation, counted from the manager's
+// first.
 inline constexpr uint64_t kEveryId = 1, kOtherId = 2, kFirstId = 3;
 
 constexpr uint32_t id_place(uint64_t id) { return static_cast<uint32_t>(id >> 32) & 0xFFFFF; }

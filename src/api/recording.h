@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a call comes into the log of its manager: the first line of each function that changes one is KVC_RECORD.
-// record_calls.def says what its parameters are.
+// How a call comes into the log of its manager: the first line of each function that changes one is
+// KVC_RECORD. record_calls.def says what its parameters are.
 #pragma once
 #include "api/guard.h"
 #include "record/recorder.h"
@@ -22,8 +22,8 @@ struct Recorded<kFunction> {
 kvc_status start_recording(kvc_manager* m, const kvc_manager_config& config);
 void stop_recording(kvc_manager* m);
 
-#define KVC_RECORD(function, m, ...)                                                         \
-  if ((m) != nullptr && (m)->recorder != nullptr && !::kvc::is_recording(m)) [[unlikely]]    \
+#define KVC_RECORD(function, m, ...)                                                      \
+  if ((m) != nullptr && (m)->recorder != nullptr && !::kvc::is_recording(m)) [[unlikely]] \
   return ::kvc::Recorded<function>::call(m __VA_OPT__(, ) __VA_ARGS__)
 
 }  // namespace kvc

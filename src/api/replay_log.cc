@@ -38,8 +38,8 @@ class LogReplay {
 };
 
 kvc_status LogReplay::malformed(const ByteReader& in, const char* what) const {
-  return invalid("byte %zu: %s in call %llu; %s", static_cast<size_t>(in.at() - log_), what, ull(info_.calls + 1),
-                 kNotOurs);
+  return invalid("byte %zu: %s in call %llu; %s", static_cast<size_t>(in.at() - log_), what,
+                 ull(info_.calls + 1), kNotOurs);
 }
 
 // What kvc_manager_create was told; the seed is another one.
@@ -73,7 +73,8 @@ void LogReplay::compare(const char* name, kvc_status status, kvc_status logged, 
   if (status == logged && difference[0] == 0) return;
   if (info_.mismatches++ != 0) return;
   info_.first_mismatch = info_.calls + 1;
-  const int prefix = std::snprintf(info_.text, sizeof info_.text, "call %llu, %s: ", ull(info_.first_mismatch), name);
+  const int prefix =
+      std::snprintf(info_.text, sizeof info_.text, "call %llu, %s: ", ull(info_.first_mismatch), name);
   char* const end = info_.text + prefix;
   const size_t room = sizeof info_.text - static_cast<size_t>(prefix);
   if (status != logged)
@@ -107,11 +108,11 @@ std::tuple<Args...> parameters_of(kvc_status (*)(kvc_manager*, Args...)) {
 kvc_status LogReplay::replay_call(ByteReader in) {
   scratch_.clear();
   switch (in.number()) {
-#define KVC_CALL(number, function, ...) \
-  case number:                          \
+#define KVC_LOGGED_CALL(number, function, ...) \
+  case number:                                 \
     return replay_as<LoggedCall<function>>(function, parameters_of(function), in);
 #include "api/record_calls.def"
-#undef KVC_CALL
+#undef KVC_LOGGED_CALL
     default:
       return malformed(in, "an unknown function stands");
   }

@@ -107,7 +107,8 @@ void add_replay(CLI::App& app, Arguments& args) {
   replay->add_option("--record", args.replay.record, "Write a log of the calls to this file");
   replay
       ->add_option("--log", args.log,
-                   "Instead of a trace, make the calls of this log again, and compare their results; - is standard input")
+                   "Instead of a trace, make the calls of this log again, and compare their results; - is "
+                   "standard input")
       ->excludes("TRACE", "--generate", "--requests", "--record");
   replay->add_flag("--json", args.json, "Print JSON");
 }

@@ -52,8 +52,10 @@ void LogFile::finish(kvc_manager* manager) {
   const auto info = ask<kvc_log_info>(kvc_manager_log_info, manager);
   take(manager, info.bytes);
   if (info.lost_calls != 0)
-    throw std::runtime_error(path_ + ": the log lost " + grouped(info.lost_calls) + " calls; use less concurrency");
-  if (!file_.flush()) throw std::runtime_error(path_ + ": not written completely; check the space on the disk");
+    throw std::runtime_error(path_ + ": the log lost " + grouped(info.lost_calls) +
+                             " calls; use less concurrency");
+  if (!file_.flush())
+    throw std::runtime_error(path_ + ": not written completely; check the space on the disk");
 }
 
 void LogFile::take(kvc_manager* manager, uint64_t size) {
@@ -88,7 +90,8 @@ bool replay_log(const std::string& path, bool json, std::ostream& out) {
   if (info.mismatches != 0) std::cerr << "kvcache: " << info.text << "; please report it, with the log\n";
   if (info.lost_calls != 0) {
     std::cerr << "kvcache: the log was full after call " << grouped(info.calls) << " and lost "
-              << grouped(info.lost_calls) << " calls; record again with more record_bytes, or take the log more often\n";
+              << grouped(info.lost_calls)
+              << " calls; record again with more record_bytes, or take the log more often\n";
   }
   return info.mismatches == 0 && info.lost_calls == 0;
 }

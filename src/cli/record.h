@@ -31,8 +31,8 @@ class LogFile {
   std::vector<char> bytes_;
 };
 
-/// Replays a log and prints what came of it: true without a mismatch and lost calls. Throws InputError if the log
-/// cannot be read.
+/// Replays a log and prints what came of it: true without a mismatch and lost calls. Throws InputError if the
+/// log cannot be read.
 bool replay_log(const std::string& path, bool json, std::ostream& out);
 
 }  // namespace kvcli

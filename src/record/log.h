@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of a log: parts, each a header and a payload. The first payload begins with the configuration; then
-// each call is its length and so many bytes. Reading trusts nothing.
+// The frame of a log: parts, each a header and a payload. The first payload begins with the configuration;
+// then each call is its length and so many bytes. Reading trusts nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -29,8 +29,8 @@ kvc_status Recorder::take(void* out, size_t capacity, size_t* size) {
   const size_t needed = sizeof(LogHeader) + used_;
   *size = needed;
   if (capacity < needed) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the log has %zu bytes, capacity is %zu; give room for them", needed,
-                capacity);
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the log has %zu bytes, capacity is %zu; give room for them",
+                needed, capacity);
   }
   LogHeader header = {};
   header.first_call = taken_calls_;

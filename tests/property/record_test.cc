@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recorded manager under random operations, and its log: the replay has every status, every result and the same
-// digest, on a manager with another hash seed. Without arguments about 100,000 calls on managers of many shapes.
+// A recorded manager under random operations, and its log: the replay has every status, every result and the
+// same digest, on a manager with another hash seed. Without arguments about 100,000 calls on managers of many
+// shapes.
 //   --operations N    calls of all managers    --seed S    of the first manager (default 1)
 //   --write FILE      one log of 3,000 operations, and its digest, for other programs
 #include <cstdio>
@@ -51,7 +52,8 @@ bool replays(const Recorded& recorded, uint64_t* calls) {
                 static_cast<unsigned long long>(info.lost_calls), info.text);
   } else if (info.digest != recorded.digest) {
     std::printf("the digest is %016llx, that of the recorded manager %016llx\n",
-                static_cast<unsigned long long>(info.digest), static_cast<unsigned long long>(recorded.digest));
+                static_cast<unsigned long long>(info.digest),
+                static_cast<unsigned long long>(recorded.digest));
   } else {
     *calls += info.calls;
     return true;
