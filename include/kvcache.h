@@ -260,6 +260,9 @@ typedef struct kvc_manager_config {
   /** Blocks to which kvc_manager_resize may enlarge the only pool (kvcache/resize.h); 0 = num_blocks. With
    *  `pools` each pool has its own; with `memory` it must be 0. Since 0.3. */
   uint64_t max_blocks;
+  /** Bytes for a log of the manager's calls (kvcache/record.h), at least KVC_MIN_RECORD_BYTES; 0 = no log. A
+   * call costs nothing more then. Since 0.3. */
+  uint64_t record_bytes;
 } kvc_manager_config;
 
 /** Configuration of a manager, with defaults filled in. */
@@ -276,6 +279,7 @@ typedef struct kvc_properties {
   /** Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs.
    *  Since 0.3. */
   uint64_t max_blocks;
+  uint64_t record_bytes;   /**< As in kvc_manager_config. Since 0.3. */
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
@@ -936,6 +940,7 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/model.h>
 #include <kvcache/quota.h>
 #include <kvcache/rebuild.h>
+#include <kvcache/record.h>
 #include <kvcache/resize.h>
 #include <kvcache/retention.h>
 #include <kvcache/sizing.h>

@@ -5,6 +5,7 @@
 
 #include "api/create.h"
 #include "api/guard.h"
+#include "api/recording.h"
 #include "models/memory.h"
 
 namespace kvc {
@@ -311,6 +312,10 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
     return invalid("max_quotas is %u; at most %u namespaces can have a quota", config.max_quotas,
                    Quotas::kMaxQuotas);
   }
+  if (config.record_bytes != 0 && config.record_bytes < KVC_MIN_RECORD_BYTES) {
+    return invalid("record_bytes is %llu; give at least %d, or 0 to record nothing", ull(config.record_bytes),
+                   KVC_MIN_RECORD_BYTES);
+  }
   if (config.reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_manager_config.reserved is %u and must be 0", config.reserved);
   shape->num_classes = config.max_quotas + 1;
@@ -341,7 +346,13 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
     env.release(env.allocator_data, handle, sizeof(kvc_manager), alignof(kvc_manager));
     return status;
   }
-  *handle = kvc_manager{impl, env, own.log, own.log_user_data};
+  *handle = kvc_manager{impl, env, own.log, own.log_user_data, nullptr};
+  if (own.record_bytes != 0) {
+    if (const kvc_status status = start_recording(handle, own); status != KVC_OK) {
+      kvc_manager_destroy(handle);
+      return status;
+    }
+  }
   *manager = handle;
   return KVC_OK;
 }
@@ -438,6 +449,7 @@ kvc_status kvc_manager_create(const kvc_manager_config* config, kvc_manager** ma
 
 void kvc_manager_destroy(kvc_manager* m) {
   if (m == nullptr) return;
+  stop_recording(m);
   Manager::destroy(m->impl);
   const Env env = m->env;
   env.release(env.allocator_data, m, sizeof(kvc_manager), alignof(kvc_manager));

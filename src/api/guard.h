@@ -10,11 +10,16 @@
 #include "base/status.h"
 #include "manager/manager.h"
 
+namespace kvc {
+class Recorder;
+}
+
 struct kvc_manager {
   kvc::Manager* impl;
   kvc::Env env;
   void (*log)(void* user_data, int32_t level, const char* text);
   void* log_user_data;
+  kvc::Recorder* recorder;  // nullptr: its calls are not recorded
 };
 
 namespace kvc {
@@ -103,10 +108,10 @@ inline constexpr size_t kFirstSize = 0;
   inline constexpr size_t kFirstSize<type> = size;        \
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
-KVC_FIRST_SIZE(kvc_pool_config, 16);
+KVC_FIRST_SIZE(kvc_pool_config, 24);
 KVC_FIRST_SIZE(kvc_group_config, 48);
-KVC_FIRST_SIZE(kvc_manager_config, 168);
-KVC_FIRST_SIZE(kvc_properties, 104);
+KVC_FIRST_SIZE(kvc_manager_config, 184);
+KVC_FIRST_SIZE(kvc_properties, 120);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
 KVC_FIRST_SIZE(kvc_prompt, 48);
 KVC_FIRST_SIZE(kvc_request_config, 72);
@@ -114,7 +119,7 @@ KVC_FIRST_SIZE(kvc_request_info, 88);
 KVC_FIRST_SIZE(kvc_pending_work, 56);
 KVC_FIRST_SIZE(kvc_probe_info, 56);
 KVC_FIRST_SIZE(kvc_block_info, 48);
-KVC_FIRST_SIZE(kvc_pool_info, 80);
+KVC_FIRST_SIZE(kvc_pool_info, 88);
 KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
 KVC_FIRST_SIZE(kvc_stats, 256);
@@ -144,6 +149,8 @@ KVC_FIRST_SIZE(kvc_workload_info, 104);
 KVC_FIRST_SIZE(kvc_sizer_config, 104);
 KVC_FIRST_SIZE(kvc_sizing_decision, 104);
 KVC_FIRST_SIZE(kvc_rebuild, 64);
+KVC_FIRST_SIZE(kvc_log_info, 40);
+KVC_FIRST_SIZE(kvc_replay_info, 312);
 #undef KVC_FIRST_SIZE
 
 template <typename T>

@@ -21,6 +21,7 @@
 #include "cli/generate.h"
 #include "cli/library.h"
 #include "cli/options.h"
+#include "cli/record.h"
 #include "cli/replay.h"
 #include "cli/report.h"
 #include "cli/session_oracle.h"
@@ -45,6 +46,7 @@ struct Arguments {
   uint64_t requests = 0;  // 0 = not given.
   uint64_t seed = 1;
   std::string output = "-";
+  std::string log;
   ReplayOptions replay;
   EstimateOptions estimate;
   AdviseOptions advise;
@@ -102,6 +104,12 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->add_flag("--data", args.replay.data,
                  "As --verify, but with keys and values that go through a storage")
       ->each([&args](const std::string&) { args.replay.verify = true; });
+  replay->add_option("--record", args.replay.record, "Write a log of the calls to this file");
+  replay
+      ->add_option("--log", args.log,
+                   "Instead of a trace, make the calls of this log again, and compare their results; - is "
+                   "standard input")
+      ->excludes("TRACE", "--generate", "--requests", "--record");
   replay->add_flag("--json", args.json, "Print JSON");
 }
 
@@ -202,6 +210,7 @@ void check_curve(double rate) {
 }
 
 int run_replay(const Arguments& args) {
+  if (!args.log.empty()) return replay_log(args.log, args.json, std::cout) ? kExitOk : kExitFailure;
   check_policy(args.replay);
   check_curve(args.replay.curve);
   if (!args.replay.hints.empty()) parse_hints(args.replay.hints);

@@ -28,6 +28,7 @@ class Manager {
   static void destroy(Manager* manager);
 
   const Shape& shape() const { return shape_; }
+  IdTag id_tag() const { return id_tag_; }
   // A warning that waits to be delivered by the caller once the lock is free; nullptr if there is none.
   const char* take_warning();
 

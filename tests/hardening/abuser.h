@@ -6,6 +6,7 @@
 
 #include "calls.h"
 #include "hardening/abuse_arguments.h"
+#include "hardening/recording.h"
 
 namespace kvc::test {
 
@@ -32,8 +33,9 @@ class Abuser : private BadArguments {
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
     config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS;
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
-    expect_ok(kvc_manager_create(&config, &m_));
     expect_ok(kvc_manager_create(&config, &other_));
+    config.record_bytes = record_bytes();
+    expect_ok(kvc_manager_create(&config, &m_));
     for (int i = 0; i < 3; ++i) {  // ids of another manager
       uint64_t id = 0, pinned = 0;
       const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, i};
@@ -49,6 +51,7 @@ class Abuser : private BadArguments {
     digest_ = digest();
   }
   ~Abuser() {
+    expect_replay(m_);
     kvc_manager_destroy(m_);
     kvc_manager_destroy(other_);
   }

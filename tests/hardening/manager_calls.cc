@@ -138,12 +138,33 @@ void add_step(std::vector<Call>& calls) {
           }));
 }
 
+// Of a recorded manager that no other thread uses.
+void add_log(std::vector<Call>& calls) {
+  const auto recorded = [](Scene& s) {
+    kvc_manager_config config = s.manager_config;
+    config.record_bytes = 1 << 16;
+    if (kvc_manager_create(&config, &s.made_manager) != KVC_OK) return false;
+    s.log.resize((1 << 16) + 64);
+    return kvc_manager_set_time(s.made_manager, 5) == KVC_OK;
+  };
+  calls.push_back(
+      KVC_CALL(kvc_manager_take_log, s.made_manager, s.log.data(), s.log.size(), &s.count).after(recorded));
+  calls.push_back(KVC_CALL(kvc_manager_log_info, s.made_manager, &s.log_info).after(recorded));
+  calls.push_back(KVC_CALL(kvc_log_replay, s.log.data(), s.count, &s.replay_info)
+                      .allocating()
+                      .after([recorded](Scene& s) {
+                        return recorded(s) && kvc_manager_take_log(s.made_manager, s.log.data(), s.log.size(),
+                                                                   &s.count) == KVC_OK;
+                      }));
+}
+
 }  // namespace
 
 void add_manager_calls(std::vector<Call>& calls) {
   add_life(calls);
   add_requests(calls);
   add_step(calls);
+  add_log(calls);
 }
 
 }  // namespace kvc::test

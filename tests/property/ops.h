@@ -87,6 +87,7 @@ struct Setup {
 
   model::Config config;
   uint64_t event_capacity = 0;
+  uint64_t record_bytes = 0;
   bool keeps_all_events() const { return event_capacity == kAllEvents; }
   int32_t fill_id = -1;
 };

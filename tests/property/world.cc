@@ -88,6 +88,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.num_groups = groups.size();
   config.pools = pools.data();
   config.num_pools = pools.size();
+  config.record_bytes = setup.record_bytes;
   return create_manager(config, hash_mask);
 }
 
@@ -114,6 +115,15 @@ uint64_t World::rejected_candidates() const {
   stats.struct_size = sizeof stats;
   kvc_manager_stats(sides_[0].manager, &stats);
   return stats.rejected_candidates;
+}
+
+void World::take_log(int side, std::vector<unsigned char>& log) const {
+  kvc_manager* m = sides_[static_cast<size_t>(side)].manager;
+  size_t size = 0;
+  kvc_manager_take_log(m, nullptr, 0, &size);
+  const size_t before = log.size();
+  log.resize(before + size);
+  if (kvc_manager_take_log(m, log.data() + before, size, &size) != KVC_OK) log.resize(before);
 }
 
 uint64_t World::digest(int side) const {
