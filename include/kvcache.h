@@ -279,7 +279,7 @@ typedef struct kvc_properties {
   /** Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs.
    *  Since 0.3. */
   uint64_t max_blocks;
-  uint64_t record_bytes;   /**< As in kvc_manager_config. Since 0.3. */
+  uint64_t record_bytes; /**< As in kvc_manager_config. Since 0.3. */
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.

@@ -15,9 +15,9 @@
 ///     r.commit(prompt.size());                   // from now on other requests can share these blocks
 ///     if (!r.append({&next, 1})) preempt();      // one decode step; ~Request frees
 ///
-/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE, KVC_ERROR_AGAIN and KVC_ERROR_OVER_QUOTA of calls
-/// that take blocks (Fit). Destroy requests, pins, namespaces and steps before their manager. The manager may
-/// be moved meanwhile.
+/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE, KVC_ERROR_AGAIN, KVC_ERROR_OVER_QUOTA and
+/// KVC_ERROR_FILLING of calls that take blocks (Fit). Destroy requests, pins, namespaces and steps before
+/// their manager. The manager may be moved meanwhile.
 
 #include <kvcache.h>
 
@@ -52,18 +52,22 @@ class Prompt {
   kvc_prompt prompt_;
 };
 
-/// Result of a call that takes blocks: true = done, false = no space, nothing changed.
+/// Result of a call that takes blocks: true = done, false = no space, or another request is computing the
+/// next tokens; nothing changed.
 class [[nodiscard]] Fit {
  public:
   /// Throws Error at any other failure.
   explicit Fit(kvc_status status) : status_(status) {
-    if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN && status != KVC_ERROR_OVER_QUOTA)
+    if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN && status != KVC_ERROR_OVER_QUOTA &&
+        status != KVC_ERROR_FILLING)
       check(status);
   }
   explicit operator bool() const noexcept { return status_ == KVC_OK; }  ///< Done?
   bool again() const noexcept { return status_ == KVC_ERROR_AGAIN; }     ///< Retry once steps are retired.
   /// Its namespace is at the maximum of its quota.
   bool over_quota() const noexcept { return status_ == KVC_ERROR_OVER_QUOTA; }
+  /// It waits for another request to compute its next tokens (kvcache/fills.h).
+  bool filling() const noexcept { return status_ == KVC_ERROR_FILLING; }
 
  private:
   kvc_status status_;
@@ -238,6 +242,9 @@ class Manager {
     return {{copies.data(), work.num_copies}, {zero_blocks.data(), work.num_zero_blocks}};
   }
   /// Moves contents to the lowest blocks of pool `p`. Returns the moves to execute, the used part of `room`.
+  Span<uint64_t> fail_step(uint64_t step_id, Span<uint64_t> room) {
+    return {room.data(), ask<size_t>(kvc_manager_fail_step, get(), step_id, room.data(), room.size())};
+  }
   Span<kvc_block_copy> compact(Span<kvc_block_copy> room, uint32_t p = 0) {
     return {room.data(), ask<size_t>(kvc_manager_compact, get(), p, room.data(), room.size())};
   }

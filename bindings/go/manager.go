@@ -53,6 +53,7 @@ type Config struct {
 	// TakePending lists the blocks to clear: those that move from one namespace to another, or all that are handed out.
 	ZeroCrossNamespace, ZeroAlways bool
 	TouchMemory                    bool // Take all memory from the system now, not when it is first used.
+	Fills                          bool // Follow which request computes which tokens: RequestOptions.WaitUntilNs, ShareFilling, FailStep.
 	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority, DemotePrefix.
 
 	Policy Policy // Which cached block is evicted first.
@@ -115,6 +116,9 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	}
 	if config.Hints {
 		c.flags |= C.KVC_MANAGER_HINTS
+	}
+	if config.Fills {
+		c.flags |= C.KVC_MANAGER_FILLS
 	}
 	if config.ZeroAlways {
 		c.flags |= C.KVC_MANAGER_ZERO_ALWAYS
@@ -258,6 +262,16 @@ func (m *Manager) Check() error {
 // RetireStep states that the kernels of all steps up to this one have finished. Blocks fenced for these steps become available.
 func (m *Manager) RetireStep(stepID uint64) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_retire_step(c, stepID) })
+}
+
+// FailStep states that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are
+// preempted, in the order of their admissions; it returns them. Errors: ErrInvalidArgument (no step in flight), ErrUnsupported (without Config.Fills).
+func (m *Manager) FailStep(stepID uint64) ([]Request, error) {
+	return grown(func(room []Request) (count uint64, err error) {
+		ids := unsafe.Slice((*uint64)(unsafe.Pointer(&room[0])), len(room))
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_fail_step(c, stepID, ids, &count) })
+		return count, err
+	})
 }
 
 // Version is the version of the library: major * 10000 + minor * 100 + patch.

@@ -17,6 +17,8 @@ type requestConfig struct {
 	size                                                        uint64
 	userData, maxCachedTokens, externalTokens, slots, lookahead uint64
 	flags, dropTailBlocks                                       uint32
+	waitUntilNs                                                 uint64
+	reserve, _                                                  uint32
 }
 
 // RequestOptions are the options of a request: kvc_request_config. The zero value is all defaults.
@@ -32,17 +34,20 @@ type RequestOptions struct {
 	NoWrite         bool       // Do not publish.
 	FullMustFit     bool       // Admit only if all known tokens would fit.
 	Resumed         bool       // Admitted before under another id.
+	PublishEnqueued bool       // The known tokens that a step gives slots are computed by that step. Needs Config.Fills, as the next two do.
+	ShareFilling    bool       // Hits may end in blocks that a step in flight writes.
+	WaitUntilNs     uint64     // Until then ErrFilling while another request computes the next tokens; 0 = compute them too.
 	ExtraKeys       []ExtraKey // In order, without overlaps.
 }
 
 func (o *RequestOptions) config() *requestConfig {
-	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks}
+	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks, waitUntilNs: o.WaitUntilNs}
 	config.size = uint64(unsafe.Sizeof(*config))
 	for _, flag := range []struct {
 		set  bool
 		flag uint32
 	}{{o.NoRead, C.KVC_REQUEST_NO_READ}, {o.NoWrite, C.KVC_REQUEST_NO_WRITE}, {o.FullMustFit, C.KVC_REQUEST_FULL_MUST_FIT},
-		{o.Resumed, C.KVC_REQUEST_RESUMED}} {
+		{o.Resumed, C.KVC_REQUEST_RESUMED}, {o.PublishEnqueued, C.KVC_REQUEST_PUBLISH_ENQUEUED}, {o.ShareFilling, C.KVC_REQUEST_SHARE_FILLING}} {
 		if flag.set {
 			config.flags |= flag.flag
 		}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of pools that change their size, and of the room that admissions reserve.
 #include "api/guard.h"
+#include "api/recording.h"
 
 using namespace kvc;
 
@@ -8,6 +9,7 @@ extern "C" {
 
 kvc_status kvc_manager_resize(kvc_manager* m, uint32_t pool, uint64_t num_blocks, kvc_block_copy* moves,
                               size_t capacity, size_t* num_moves) {
+  KVC_RECORD(kvc_manager_resize, m, pool, num_blocks, moves, capacity, num_moves);
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(moves, capacity);
     KVC_REQUIRE_POINTER(num_moves);

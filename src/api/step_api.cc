@@ -187,6 +187,7 @@ kvc_status kvc_manager_retire_step(kvc_manager* m, uint64_t step_id) {
 
 kvc_status kvc_manager_fail_step(kvc_manager* m, uint64_t step_id, uint64_t* requests, size_t capacity,
                                  size_t* count) {
+  KVC_RECORD(kvc_manager_fail_step, m, step_id, requests, capacity, count);
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(requests, capacity);
     KVC_REQUIRE_POINTER(count);

@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], hints, quotas;
+static int64_t policy[3], fills[3], hints, quotas;
 static kvc_workload* workload;
 static kvc_sizer* sizer;
 
@@ -74,18 +74,19 @@ static kvc_status print_workload(void) {
 }
 
 static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t num_groups) {
-  const kvc_manager_config config = {.struct_size = sizeof config,
-                                     .num_blocks = (uint64_t)a[0],
-                                     .block_size = (uint32_t)a[1],
-                                     .event_capacity = (uint64_t)a[2],
-                                     .max_requests = (uint64_t)a[3],
-                                     .groups = groups,
-                                     .num_groups = num_groups,
-                                     .flags = hints ? KVC_MANAGER_HINTS : 0,
-                                     .policy = (uint32_t)policy[0],
-                                     .policy_weight = (double)policy[1] / 100,
-                                     .policy_history = (uint64_t)policy[2],
-                                     .max_quotas = (uint32_t)quotas};
+  const kvc_manager_config config = {
+      .struct_size = sizeof config,
+      .num_blocks = (uint64_t)a[0],
+      .block_size = (uint32_t)a[1],
+      .event_capacity = (uint64_t)a[2],
+      .max_requests = (uint64_t)a[3],
+      .groups = groups,
+      .num_groups = num_groups,
+      .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0)),
+      .policy = (uint32_t)policy[0],
+      .policy_weight = (double)policy[1] / 100,
+      .policy_history = (uint64_t)policy[2],
+      .max_quotas = (uint32_t)quotas};
   return config;
 }
 
@@ -200,6 +201,7 @@ static kvc_status run_admissions(size_t count, char* printed) {
     configs[i].struct_size = sizeof configs[i];
     ((uint64_t*)array(KVC_STEP_ADMIT_NAMESPACES))[i] = namespaces[one[1]],
     configs[i].slots = (uint64_t)one[2];
+    configs[i].flags = (uint32_t)fills[1], configs[i].wait_until_ns = (uint64_t)fills[2];
     memcpy((int32_t*)array(KVC_STEP_ADMIT_TOKENS) + offsets[i], sequence(one[3], one[4]),
            (size_t)one[4] * sizeof *tokens);
     offsets[i + 1] = offsets[i] + (uint64_t)one[4];
@@ -276,6 +278,17 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
   if (IS("policy")) return memcpy(policy, a, sizeof policy), KVC_OK;
   if (IS("hints")) return hints = a[0], KVC_OK;
+  if (IS("fills")) return memcpy(fills, a, sizeof fills), KVC_OK;
+  if (IS("fail")) {
+    uint64_t ids[64];
+    size_t preempted = 0;
+    const kvc_status status = kvc_manager_fail_step(m, step->step_id, ids, 64, &preempted);
+    if (status == KVC_OK) printf(" 0"), *printed = 1;
+    for (size_t i = 0; status == KVC_OK && i < preempted; ++i)
+      for (int name = 0; name < 32; ++name)
+        if (requests[name] == ids[i]) printf(" %d", name);
+    return status;
+  }
   if (IS("now")) return step->now_ns = (uint64_t)a[0], KVC_OK;
   if (IS("time")) return kvc_manager_set_time(m, (uint64_t)a[0]);
   if (IS("priority")) {

@@ -47,7 +47,8 @@ class Runner {
     auto config = kvc::make<kvc_manager_config>();
     config.num_blocks = static_cast<uint64_t>(a[0]), config.block_size = static_cast<uint32_t>(a[1]);
     config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
-    config.flags = hints_ ? KVC_MANAGER_HINTS : 0;
+    config.flags =
+        (hints_ ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (fills_[0] ? uint32_t{KVC_MANAGER_FILLS} : 0u);
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
     config.policy_history = static_cast<uint64_t>(policy_[2]);
     config.max_quotas = static_cast<uint32_t>(quotas_);
@@ -163,6 +164,8 @@ class Runner {
       const int64_t* one = &a[5 * i];
       step.array<uint64_t>(KVC_STEP_ADMIT_NAMESPACES)[i] = namespaces_[one[1]],
       configs[i].slots = static_cast<uint64_t>(one[2]);
+      configs[i].flags = static_cast<uint32_t>(fills_[1]),
+      configs[i].wait_until_ns = static_cast<uint64_t>(fills_[2]);
       const auto tokens = sequence(one[3], one[4]);
       std::copy(tokens.begin(), tokens.end(), &step.array<int32_t>(KVC_STEP_ADMIT_TOKENS)[offsets[i]]);
       offsets[i + 1] = offsets[i] + tokens.size();
@@ -302,11 +305,22 @@ class Runner {
   int64_t quotas_ = 0;
   std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
+  Numbers fills_ = {0, 0, 0};
   static std::string said(uint64_t value) { return " " + std::to_string(value); }
 
   std::map<std::string, std::function<std::string(const Numbers&)>> lines_ = {
       {"policy", [this](const Numbers& a) { return policy_ = a, ""; }},
       {"hints", [this](const Numbers& a) { return hints_ = a[0] != 0, ""; }},
+      {"fills", [this](const Numbers& a) { return fills_ = a, ""; }},
+      {"fail",
+       [this](const Numbers&) {
+         std::vector<uint64_t> room(64);
+         std::string text;
+         for (const uint64_t id : m_->fail_step((*step_)->step_id, room))
+           for (const auto& [name, known] : requests_)
+             if (known == id) text += " " + std::to_string(name);
+         return text;
+       }},
       {"now", [this](const Numbers& a) { return (*step_)->now_ns = static_cast<uint64_t>(a[0]), ""; }},
       {"time", [this](const Numbers& a) { return m_->set_time(static_cast<uint64_t>(a[0])), ""; }},
       {"priority",

@@ -101,13 +101,15 @@ class Manager:
 
     max_quotas: namespaces that may have a quota, at most 63: set_quota().
 
+    fills: follow which request computes which tokens: allocate(wait_until_ns=...), RequestFlags.PUBLISH_ENQUEUED and SHARE_FILLING, fail_step().
+
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
     def __init__(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
                  groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False,
+                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
                  max_quotas: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
@@ -118,6 +120,7 @@ class Manager:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         config.flags |= (_native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0) | (_native.KVC_MANAGER_HINTS if hints else 0)
+        config.flags |= _native.KVC_MANAGER_FILLS if fills else 0
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
             if not isinstance(memory, Memory):
@@ -161,7 +164,7 @@ class Manager:
                 groups: Sequence[Group] = (), null_block: bool = False,
                 prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False,
+                policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
                 max_quotas: int = 0) -> Rebuilt:
         """Creates a manager of another configuration that has what this one has cached: the way to change block_size, the number of blocks or
         the policy. Parameters as for Manager(); `groups` as this manager's. This manager stays as it is; close it when the copies are done. A
@@ -221,7 +224,7 @@ class Manager:
 
     def allocate(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                  slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-                 flags: RequestFlags | int = 0) -> Request:
+                 flags: RequestFlags | int = 0, wait_until_ns: int = 0) -> Request:
         """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
@@ -229,18 +232,20 @@ class Manager:
         slots: tokens after the hit that get slots now, such as the first chunk of a prefill; 0 = all. external_tokens: tokens after the hit
         that a transfer will fill; they get slots besides. max_cached_tokens: upper bound of the hit; 0 = none. drop_tail_blocks: blocks by
         which a hit is shortened, for draft heads that need hidden states. user_data: number that Request.info returns. flags: RequestFlags.
+        wait_until_ns: until then the request is not admitted (FillingError) while another one computes its next tokens; 0 = it computes them too.
+        Needs Manager(fills=True).
 
-        Raises NoSpaceError, AgainError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
+        Raises NoSpaceError, AgainError, FillingError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns)
         return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def create(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-               flags: RequestFlags | int = 0) -> Request:
+               flags: RequestFlags | int = 0, wait_until_ns: int = 0) -> Request:
         """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def request(self, id: int) -> Request:
@@ -375,11 +380,12 @@ class Manager:
         return _native.kvc_manager_register_prompt(self._m, name, namespace_id(namespace), tokens, pack_keys(keys))
 
     def acquire_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
-                       max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0) -> Request:
+                       max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0,
+                       wait_until_ns: int = 0) -> Request:
         """Creates and admits a request with a registered prompt, followed by tokens (int32 [n]). Other parameters as for allocate(). Raises
         NotFoundError if there is no such name, and what allocate() raises; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns)
         return Request(self, *_native.kvc_manager_acquire_prompt(self._m, name, tokens, config))
 
     def unregister_prompt(self, name: str) -> None:
@@ -505,6 +511,12 @@ class Manager:
     def retire_step(self, step_id: int) -> None:
         """States that the kernels of all steps up to step_id have finished. Blocks fenced for these steps become available."""
         _native.kvc_manager_retire_step(self._m, step_id)
+
+    def fail_step(self, step_id: int) -> list[int]:
+        """Says that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are preempted,
+        in the order of their admissions; returns their ids. Raises InvalidArgumentError (no step in flight), UnsupportedError."""
+        ids: list[int] = self._grown(lambda room: _native.kvc_manager_fail_step(self._m, step_id, room), np.uint64).tolist()
+        return ids
 
     def events(self, cursor: int = 0) -> EventReader:
         """Returns an iterator over the events from `cursor` on. Needs event_capacity."""

@@ -37,6 +37,8 @@ class Stats(NamedTuple):
     nodes_used: Gauge: prefix positions in use.
     metadata_bytes: Gauge: memory from the manager's allocator, touched or not.
     events_dropped: Events that were overwritten before any reader had read them.
+    filling_hits: Blocks of hits that a step in flight was writing.
+    filling_waits: Admissions with the result FILLING.
     """
 
     epoch: int
@@ -68,6 +70,8 @@ class Stats(NamedTuple):
     nodes_used: int
     metadata_bytes: int
     events_dropped: int
+    filling_hits: int
+    filling_waits: int
 
     @classmethod
     def read(cls, filled: _native.kvc_stats) -> Stats:
@@ -78,7 +82,8 @@ class Stats(NamedTuple):
                    filled.cached_tokens, filled.block_queries, filled.block_hits, filled.lost_reuse_tokens,
                    filled.readmissions, filled.refusals, filled.preemptions, filled.evictions, filled.copies,
                    filled.duplicates, filled.published_blocks, filled.unpublished_blocks, filled.rejected_candidates,
-                   filled.nodes_used, filled.metadata_bytes, filled.events_dropped)
+                   filled.nodes_used, filled.metadata_bytes, filled.events_dropped, filled.filling_hits,
+                   filled.filling_waits)
 
 
 @described
@@ -91,6 +96,7 @@ class ProbeInfo(NamedTuple):
     blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
     fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA.
+    filling_request: Of probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there.
     """
 
     num_cached: int
@@ -98,12 +104,13 @@ class ProbeInfo(NamedTuple):
     blocks_available: int
     lost_reuse_tokens: int
     fits: bool
+    filling_request: int
 
     @classmethod
     def read(cls, filled: _native.kvc_probe_info) -> ProbeInfo:
         """Reads the struct of the native layer."""
         return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
-                   bool(filled.fits))
+                   bool(filled.fits), filled.filling_request)
 
 
 @described

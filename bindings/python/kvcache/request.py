@@ -69,6 +69,7 @@ class RequestOptions(NamedTuple):
     drop_tail_blocks: blocks by which a hit is shortened, for draft heads that need hidden states.
     user_data: number that Request.info returns.
     flags: RequestFlags.
+    wait_until_ns: until then the request is not admitted while another one computes its next tokens; 0 = it computes them too.
     keys: ExtraKey objects of the prompt.
     """
 
@@ -80,6 +81,7 @@ class RequestOptions(NamedTuple):
     drop_tail_blocks: int = 0
     user_data: int = 0
     flags: int = 0
+    wait_until_ns: int = 0
     keys: Sequence[ExtraKey] = ()
 
 
@@ -98,13 +100,14 @@ def namespace_id(namespace: Namespace | int) -> int:
 
 
 def request_config(lookahead: int, slots: int, external_tokens: int, max_cached_tokens: int, drop_tail_blocks: int, user_data: int,
-                   flags: int) -> Optional[_native.kvc_request_config]:
+                   flags: int, wait_until_ns: int = 0) -> Optional[_native.kvc_request_config]:
     """Returns the options of a request for the native layer; None = all defaults."""
-    if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags) == (0, 0, 0, 0, 0, 0, 0):
+    if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns) == (0,) * 8:
         return None
     config = _native.kvc_request_config()
     config.lookahead, config.slots, config.external_tokens = lookahead, slots, external_tokens
     config.max_cached_tokens, config.drop_tail_blocks, config.user_data, config.flags = max_cached_tokens, drop_tail_blocks, user_data, flags
+    config.wait_until_ns = wait_until_ns
     return config
 
 

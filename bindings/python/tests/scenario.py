@@ -10,6 +10,7 @@ class Runner:
     policy = {}
     quotas = 0
     hints = False
+    fills = (0, 0, 0)
     groups = ()
 
     def line_policy(self, number, percent, history):
@@ -20,7 +21,7 @@ class Runner:
 
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = self.groups or ([kvcache.Group(), kvcache.Group(window, sinks)] if window else [])
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, max_quotas=self.quotas, **self.policy)
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, fills=bool(self.fills[0]), max_quotas=self.quotas, **self.policy)
         self.requests, self.namespaces, self.pins = {}, {}, {}
         self.begin()
 
@@ -41,6 +42,13 @@ class Runner:
 
     def line_hints(self, on):
         self.hints = bool(on)
+
+    def line_fills(self, *fills):
+        self.fills = fills
+
+    def line_fail(self):
+        names = {getattr(request, "id", request): name for name, request in self.requests.items()}
+        return [names[id] for id in self.m.fail_step(self.step.step_id)]
 
     def line_now(self, time):
         self.step.now_ns = time
@@ -221,7 +229,7 @@ class Runner:
             step.admit_tokens[end : end + count] = range(first, first + count)
             step.admit_offsets[i + 1] = end = end + count
         step.num_requests, step.num_admissions, step.retired_step = 0, len(arriving), step.step_id
-        step.run([kvcache.RequestOptions(namespace=self.namespace(namespace), slots=slots) for _, namespace, slots, _, _ in arriving])
+        step.run([kvcache.RequestOptions(namespace=self.namespace(namespace), slots=slots, flags=self.fills[1], wait_until_ns=self.fills[2]) for _, namespace, slots, _, _ in arriving])
         for (name, *_), status, id in zip(arriving, step.status, step.admitted.tolist()):
             if status == 0:
                 self.requests[name] = id

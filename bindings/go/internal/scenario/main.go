@@ -22,6 +22,7 @@ type runner struct {
 	policy                     [3]int // Number, weight in percent, history.
 	quotas                     uint32
 	hints                      bool
+	fills                      [3]int
 	groups                     []kvcache.Group
 	workload                   *kvcache.Workload
 	sizer                      *kvcache.Sizer
@@ -40,7 +41,7 @@ func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespac
 
 func (r *runner) config(a []int) kvcache.Config {
 	return kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
-		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, MaxQuotas: r.quotas}
+		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas}
 }
 
 func (r *runner) newStep() (err error) {
@@ -124,7 +125,7 @@ func (r *runner) arrive(a []int) (text string, err error) {
 	options := make([]kvcache.RequestOptions, n)
 	for i := range options {
 		one := a[5*i:]
-		options[i] = kvcache.RequestOptions{Namespace: r.namespace(one[1]), Slots: uint64(one[2])}
+		options[i] = kvcache.RequestOptions{Namespace: r.namespace(one[1]), Slots: uint64(one[2]), PublishEnqueued: r.fills[1]&16 != 0, ShareFilling: r.fills[1]&32 != 0, WaitUntilNs: uint64(r.fills[2])}
 		end += copy(r.step.AdmitTokens[end:], sequence(one[3], one[4]))
 		r.step.AdmitOffsets[i+1] = uint64(end)
 	}
@@ -224,6 +225,19 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		copy(r.policy[:], a)
 	case "hints":
 		r.hints = a[0] != 0
+	case "fills":
+		r.fills = [3]int{a[0], a[1], a[2]}
+	case "fail":
+		preempted, failure := r.m.FailStep(r.step.StepID)
+		text := ""
+		for _, id := range preempted {
+			for name, known := range r.requests {
+				if known == uint64(id) {
+					text += fmt.Sprintf(" %d", name)
+				}
+			}
+		}
+		return text, failure
 	case "now":
 		r.step.NowNS = uint64(a[0])
 	case "time":

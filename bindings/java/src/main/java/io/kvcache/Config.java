@@ -186,6 +186,12 @@ public final class Config {
     return this;
   }
 
+  /** Follow which request computes which tokens: {@link RequestOptions#waitUntilNs}, {@link Manager#failStep}. */
+  public Config fills() {
+    flags |= Native.KVC_MANAGER_FILLS;
+    return this;
+  }
+
   /** Evicts by priorities before the policy: {@link Request#setPriority}, {@link Request#endSession}, {@link Manager#demote}. */
   public Config hints() {
     flags |= Native.KVC_MANAGER_HINTS;

@@ -302,7 +302,7 @@ public final class Manager implements AutoCloseable {
   }
 
   /** What an admission would find: kvc_probe_info. fits: whether it has space. */
-  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits) {}
+  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, long fillingRequest) {}
 
   /** Asks what the admission of a prompt without options would find. Changes nothing. */
   public ProbeInfo probeInfo(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
@@ -322,7 +322,8 @@ public final class Manager implements AutoCloseable {
     kvc_probe_info i = new kvc_probe_info();
     try {
       call(m -> probing.probe(m, i));
-      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0);
+      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0,
+          i.getFilling_request());
     } finally {
       i.delete();
     }
@@ -593,6 +594,15 @@ public final class Manager implements AutoCloseable {
     } finally {
       i.delete();
     }
+  }
+
+  /**
+   * Says that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are preempted, in the
+   * order of their admissions. Returns their ids.
+   */
+  public List<Long> failStep(long stepId) throws KvCacheException {
+    Sizes.count("stepId", stepId);
+    return grown(8, (m, room, out) -> Native.kvc_manager_fail_step(m, stepId, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
   /** Returns the ids of all requests. */

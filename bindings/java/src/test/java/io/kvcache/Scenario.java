@@ -46,6 +46,7 @@ final class Scenario {
   private long[] policy = {0, 0, 0};
   private int quotas;
   private boolean hints;
+  private int[] fills = new int[3];
   private final List<Config.Group> groups = new ArrayList<>();
   private Workload workload;
   private Sizer sizer;
@@ -75,6 +76,9 @@ final class Scenario {
         .maxQuotas(quotas);
     if (hints) {
       config.hints();
+    }
+    if (fills[0] != 0) {
+      config.fills();
     }
     return config;
   }
@@ -131,7 +135,7 @@ final class Scenario {
     RequestOptions[] options = new RequestOptions[a.length / 5];
     int end = 0;
     for (int i = 0; i < options.length; ++i) {
-      options[i] = new RequestOptions().namespace(namespace(a[5 * i + 1])).slots(a[5 * i + 2]);
+      options[i] = new RequestOptions().namespace(namespace(a[5 * i + 1])).slots(a[5 * i + 2]).flags(fills[1]).waitUntilNs(fills[2]);
       step.admitTokens().put(end, IntStream.range(a[5 * i + 3], a[5 * i + 3] + a[5 * i + 4]).toArray());
       end += a[5 * i + 4];
       step.admitOffsets().put(i + 1, end);
@@ -203,6 +207,7 @@ final class Scenario {
         }
       }
       case "hints" -> hints = a[0] != 0;
+      case "fills" -> fills = a;
       case "now" -> step.nowNs(numbers[0]);
       case "time" -> m.setTime(numbers[0]);
       case "priority" -> request(a[0]).setPriority(a[1], numbers[2], a[3], numbers[4]);
@@ -269,6 +274,8 @@ final class Scenario {
       case "step" -> decode(a, true);
       case "forget" -> decode(a, false);
       case "arrive" -> arrive(a);
+      case "fail" -> m.failStep(stepId).stream().flatMap(id -> requests.entrySet().stream().filter(one -> one.getValue().equals(id)))
+          .map(one -> " " + one.getKey()).collect(Collectors.joining());
       case "events" -> events();
       case "stats" -> stats();
       case "share" -> share(a);
