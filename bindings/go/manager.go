@@ -121,7 +121,7 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 		c.pools, c.num_pools = (*C.kvc_pool_config)(C.calloc(C.size_t(n), C.sizeof_kvc_pool_config)), C.size_t(n)
 		defer C.free(unsafe.Pointer(c.pools))
 		for i, blocks := range config.Pools {
-			unsafe.Slice(c.pools, n)[i] = C.kvc_pool_config{C.sizeof_kvc_pool_config, C.uint64_t(blocks)}
+			unsafe.Slice(c.pools, n)[i] = C.kvc_pool_config{struct_size: C.sizeof_kvc_pool_config, num_blocks: C.uint64_t(blocks)}
 		}
 	}
 	if n := len(config.Groups); n > 0 {

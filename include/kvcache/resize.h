@@ -44,15 +44,15 @@ struct kvc_block_copy;
  *  @param[in]  pool       Index of the pool.
  *  @param[in]  num_blocks Blocks that it shall have, null block included, as in kvc_pool_config.
  *  @param[out] moves      [capacity] No block occurs twice. As many as blocks leave are always enough.
- *  @param[out] num_moves  Moves; with BUFFER_TOO_SMALL a capacity that is enough now. No call moves more than
- *  the blocks that are held or cached above the new end.
+ *  @param[out] count      Number of moves; with BUFFER_TOO_SMALL a capacity that is enough now. No call moves
+ * more than the blocks that are held or cached above the new end.
  *  @return KVC_OK; INVALID_ARGUMENT (no such pool; 0 blocks, more than max_blocks, not more than
  *  watermark_blocks, or fewer than the minimums of quotas), NO_SPACE (more blocks are held, or promised to
  *  quotas), BUSY (an external hold on a block that would leave, which the text names: engines keep such ids
  *  themselves; another thread in kvc_manager_step; pending work), AGAIN (a step is in flight: retire it),
  *  BUFFER_TOO_SMALL. A failed call changes nothing. Since 0.3. */
 KVC_API kvc_status kvc_manager_resize(struct kvc_manager* m, uint32_t pool, uint64_t num_blocks,
-                                      struct kvc_block_copy* moves, size_t capacity, size_t* num_moves);
+                                      struct kvc_block_copy* moves, size_t capacity, size_t* count);
 
 /** Tokens that a request with `generated` tokens after its prompt will probably still get: so many that of
  *  the ended requests with at least `generated`, the share that `reserve` names got no more. It counts the

@@ -7,17 +7,17 @@ using namespace kvc;
 extern "C" {
 
 kvc_status kvc_manager_resize(kvc_manager* m, uint32_t pool, uint64_t num_blocks, kvc_block_copy* moves,
-                              size_t capacity, size_t* num_moves) {
+                              size_t capacity, size_t* count) {
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(moves, capacity);
-    KVC_REQUIRE_POINTER(num_moves);
+    KVC_REQUIRE_POINTER(count);
     KVC_TRY(check_pool(manager.shape(), pool));
     const uint64_t null_blocks = manager.shape().null_blocks(pool);
     if (num_blocks <= null_blocks) {
       return invalid("num_blocks is %llu; pool %u must have at least %llu", ull(num_blocks), pool,
                      ull(null_blocks + 1));
     }
-    return manager.resize(pool, num_blocks - null_blocks, moves, capacity, num_moves);
+    return manager.resize(pool, num_blocks - null_blocks, moves, capacity, count);
   });
 }
 
