@@ -103,18 +103,18 @@ inline constexpr size_t kFirstSize = 0;
   inline constexpr size_t kFirstSize<type> = size;        \
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
-KVC_FIRST_SIZE(kvc_pool_config, 16);
+KVC_FIRST_SIZE(kvc_pool_config, 24);
 KVC_FIRST_SIZE(kvc_group_config, 40);
-KVC_FIRST_SIZE(kvc_manager_config, 168);
-KVC_FIRST_SIZE(kvc_properties, 104);
+KVC_FIRST_SIZE(kvc_manager_config, 176);
+KVC_FIRST_SIZE(kvc_properties, 112);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
 KVC_FIRST_SIZE(kvc_prompt, 48);
-KVC_FIRST_SIZE(kvc_request_config, 56);
+KVC_FIRST_SIZE(kvc_request_config, 64);
 KVC_FIRST_SIZE(kvc_request_info, 88);
 KVC_FIRST_SIZE(kvc_pending_work, 56);
 KVC_FIRST_SIZE(kvc_probe_info, 48);
 KVC_FIRST_SIZE(kvc_block_info, 48);
-KVC_FIRST_SIZE(kvc_pool_info, 80);
+KVC_FIRST_SIZE(kvc_pool_info, 88);
 KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
 KVC_FIRST_SIZE(kvc_stats, 240);
