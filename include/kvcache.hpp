@@ -248,6 +248,24 @@ class Manager {
   Span<kvc_block_copy> compact(Span<kvc_block_copy> room, uint32_t p = 0) {
     return {room.data(), ask<size_t>(kvc_manager_compact, get(), p, room.data(), room.size())};
   }
+  /// Changes the number of blocks of pool `p` (kvc_manager_resize). Returns the moves to execute.
+  std::vector<kvc_block_copy> resize(uint64_t num_blocks, uint32_t p = 0) {
+    std::vector<kvc_block_copy> moves;
+    size_t count = 0;
+    kvc_status status = kvc_manager_resize(get(), p, num_blocks, nullptr, 0, &count);
+    while (status == KVC_ERROR_BUFFER_TOO_SMALL) {
+      moves.resize(count);
+      status = kvc_manager_resize(get(), p, num_blocks, moves.data(), moves.size(), &count);
+    }
+    check(status);
+    moves.resize(count);
+    return moves;
+  }
+  /// Tokens that a request with `generated` after its prompt will probably still get; `reserve` is
+  /// KVC_RESERVE_*. Needs KVC_MANAGER_RESERVE.
+  uint64_t expected_tokens(uint32_t reserve, uint64_t generated = 0) const {
+    return ask<uint64_t>(kvc_manager_expected_tokens, get(), reserve, generated);
+  }
   /// Starts a miss-ratio curve of a namespace; 0 = of all together.
   void open_curve(uint64_t namespace_id = 0, const kvc_curve_config& c = make<kvc_curve_config>()) {
     check(kvc_manager_open_curve(get(), namespace_id, &c));

@@ -62,6 +62,9 @@ type Config struct {
 	PolicyWeight  float64
 	PolicyHistory uint64 // PolicyFrequency: evicted positions whose uses are remembered; 0 = 4 * blocks.
 	MaxQuotas     uint32 // Namespaces that may have a quota (SetQuota), at most 63.
+	// MaxBlocks are the blocks to which Resize may enlarge each pool; nil = as many as they have. Room costs addresses, not memory.
+	MaxBlocks []uint64
+	Reserves  bool // Remember how many tokens ended requests got, for RequestOptions.Reserve and ExpectedTokens.
 }
 
 // Policy says which cached block is evicted first.
@@ -120,14 +123,31 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	if config.Fills {
 		c.flags |= C.KVC_MANAGER_FILLS
 	}
+	if config.Reserves {
+		c.flags |= C.KVC_MANAGER_RESERVE
+	}
 	if config.ZeroAlways {
 		c.flags |= C.KVC_MANAGER_ZERO_ALWAYS
+	}
+	pools := len(config.Pools)
+	if pools == 0 {
+		pools = 1
+	}
+	if n := len(config.MaxBlocks); n != 0 && n != pools {
+		return nil, invalid("MaxBlocks has %d entries for %d pools; give one for each, or none", n, pools)
+	}
+	if len(config.Pools) == 0 && len(config.MaxBlocks) == 1 {
+		c.max_blocks = C.uint64_t(config.MaxBlocks[0])
 	}
 	if n := len(config.Pools); n > 0 {
 		c.pools, c.num_pools = (*C.kvc_pool_config)(C.calloc(C.size_t(n), C.sizeof_kvc_pool_config)), C.size_t(n)
 		defer C.free(unsafe.Pointer(c.pools))
 		for i, blocks := range config.Pools {
-			unsafe.Slice(c.pools, n)[i] = C.kvc_pool_config{C.sizeof_kvc_pool_config, C.uint64_t(blocks)}
+			pool := C.kvc_pool_config{struct_size: C.sizeof_kvc_pool_config, num_blocks: C.uint64_t(blocks)}
+			if config.MaxBlocks != nil {
+				pool.max_blocks = C.uint64_t(config.MaxBlocks[i])
+			}
+			unsafe.Slice(c.pools, n)[i] = pool
 		}
 	}
 	if n := len(config.Groups); n > 0 {

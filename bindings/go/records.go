@@ -49,6 +49,7 @@ type BlockInfo struct {
 type PoolInfo struct {
 	size                                                                         uint64
 	FirstBlock, NumBlocks, Free, Cached, Live, Reserved, Filling, Fenced, Pinned uint64
+	MaxBlocks                                                                    uint64 // Its ids are below FirstBlock + MaxBlocks.
 }
 
 // QuotaInfo is the share of a namespace in one pool: kvc_quota_info. MaxBlocks is 0 without a maximum.
@@ -66,6 +67,7 @@ type Properties struct {
 	PolicyHistory                                                                      uint64
 	MaxQuotas                                                                          uint32
 	_                                                                                  uint32
+	MaxBlocks                                                                          uint64 // Blocks that all pools may have.
 }
 
 // Event is a change of what can be found: kvc_event. Kind is an Event* constant. A gap in Sequence means that events were lost.

@@ -44,15 +44,15 @@ struct kvc_block_copy;
  *  @param[in]  pool       Index of the pool.
  *  @param[in]  num_blocks Blocks that it shall have, null block included, as in kvc_pool_config.
  *  @param[out] moves      [capacity] No block occurs twice. As many as blocks leave are always enough.
- *  @param[out] num_moves  Moves; with BUFFER_TOO_SMALL a capacity that is enough now. No call moves more than
- *  the blocks that are held or cached above the new end.
+ *  @param[out] count      Number of moves; with BUFFER_TOO_SMALL a capacity that is enough now. No call moves
+ * more than the blocks that are held or cached above the new end.
  *  @return KVC_OK; INVALID_ARGUMENT (no such pool; 0 blocks, more than max_blocks, not more than
  *  watermark_blocks, or fewer than the minimums of quotas), NO_SPACE (more blocks are held, or promised to
  *  quotas), BUSY (an external hold on a block that would leave, which the text names: engines keep such ids
  *  themselves; another thread in kvc_manager_step; pending work), AGAIN (a step is in flight: retire it),
  *  BUFFER_TOO_SMALL. A failed call changes nothing. Since 0.3. */
 KVC_API kvc_status kvc_manager_resize(struct kvc_manager* m, uint32_t pool, uint64_t num_blocks,
-                                      struct kvc_block_copy* moves, size_t capacity, size_t* num_moves);
+                                      struct kvc_block_copy* moves, size_t capacity, size_t* count);
 
 /** Tokens that a request with `generated` tokens after its prompt will probably still get: so many that of
  *  the ended requests with at least `generated`, the share that `reserve` names got no more. It counts the
@@ -61,11 +61,25 @@ KVC_API kvc_status kvc_manager_resize(struct kvc_manager* m, uint32_t pool, uint
  *  requests fade: whenever 65,536 have been counted, all counts are halved. With nothing to go by it is 0.
  *  @param[in]  reserve   KVC_RESERVE_*
  *  @param[in]  generated Tokens after its prompt; 0 for a new request.
- *  @param[out] tokens    Expected tokens; with KVC_RESERVE_NONE 0.
+ *  @param[out] num_expected Expected tokens; with KVC_RESERVE_NONE 0.
  *  @return KVC_OK; INVALID_ARGUMENT (no such number), UNSUPPORTED (without KVC_MANAGER_RESERVE). Since 0.3.
  */
 KVC_API kvc_status kvc_manager_expected_tokens(struct kvc_manager* m, uint32_t reserve, uint64_t generated,
-                                               uint64_t* tokens);
+                                               uint64_t* num_expected);
+
+/** Gives the memory of blocks that nobody uses back to the system, such as those that left a pool. What they
+ *  hold is undefined afterwards. The next write to them takes fresh memory. Only whole pages of the system
+ *  (4 KiB, or more) go back: with a layout by layers, of each layer's part. A storage that was created with
+ *  KVC_STORAGE_NOT_ZEROED takes no memory for blocks that were never written. Waits for the work that streams
+ *  have on the storage; no other call may use these blocks.
+ *  @param[in]  first_block First block.
+ *  @param[in]  num_blocks  Blocks; 0 = none.
+ *  @param[out] freed_bytes Memory that went back. May be NULL.
+ *  @return KVC_OK; INVALID_ARGUMENT (blocks past the storage), BUSY (a block is residual: quantize or clear
+ * it first), UNSUPPORTED (memory of a device, of an allocator, or the caller's: free it yourself). Since 0.3.
+ */
+KVC_API kvc_status kvc_storage_discard_blocks(kvc_storage* s, uint64_t first_block, uint64_t num_blocks,
+                                              uint64_t* freed_bytes);
 
 #ifdef __cplusplus
 }

@@ -128,8 +128,8 @@ kvc_status StateReader::quota_info(uint64_t namespace_id, uint32_t p, kvc_quota_
 
 kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   if (!pool().exists(id)) {
-    return invalid("no block %d; kvc_pool_info tells the ids that the pools have now, all are below %llu", id,
-                   ull(pool().num_ids()));
+    return invalid("no block %d; ids end at %llu, kvc_manager_pool_info tells which are blocks now", id,
+                   ull(pool().num_ids() - 1));
   }
   const Block block = pool().read(BlockId{id});
   const bool published = is_node(block.node) && !tree().stale(tree()[block.node]);

@@ -10,9 +10,10 @@ AT(kvc_allocator, user_data, 8);
 AT(kvc_allocator, allocate, 16);
 AT(kvc_allocator, release, 24);
 
-SIZE(kvc_pool_config, 16);
+SIZE(kvc_pool_config, 24);
 AT(kvc_pool_config, struct_size, 0);
 AT(kvc_pool_config, num_blocks, 8);
+AT(kvc_pool_config, max_blocks, 16);
 
 SIZE(kvc_group_config, 48);
 AT(kvc_group_config, struct_size, 0);
@@ -24,7 +25,7 @@ AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
 AT(kvc_group_config, chunk_tokens, 40);
 
-SIZE(kvc_manager_config, 168);
+SIZE(kvc_manager_config, 176);
 AT(kvc_manager_config, struct_size, 0);
 AT(kvc_manager_config, num_blocks, 8);
 AT(kvc_manager_config, max_nodes, 16);
@@ -49,8 +50,9 @@ AT(kvc_manager_config, policy_weight, 144);
 AT(kvc_manager_config, policy_history, 152);
 AT(kvc_manager_config, max_quotas, 160);
 AT(kvc_manager_config, reserved, 164);
+AT(kvc_manager_config, max_blocks, 168);
 
-SIZE(kvc_properties, 104);
+SIZE(kvc_properties, 112);
 AT(kvc_properties, struct_size, 0);
 AT(kvc_properties, num_blocks, 8);
 AT(kvc_properties, max_nodes, 16);
@@ -68,6 +70,7 @@ AT(kvc_properties, policy_weight, 80);
 AT(kvc_properties, policy_history, 88);
 AT(kvc_properties, max_quotas, 96);
 AT(kvc_properties, reserved, 100);
+AT(kvc_properties, max_blocks, 104);
 
 SIZE(kvc_namespace_config, 56);
 AT(kvc_namespace_config, struct_size, 0);
@@ -104,7 +107,7 @@ AT(kvc_event_batch, count, 32);
 AT(kvc_event_batch, tokens, 40);
 AT(kvc_event_batch, token_capacity, 48);
 
-SIZE(kvc_request_config, 56);
+SIZE(kvc_request_config, 64);
 AT(kvc_request_config, struct_size, 0);
 AT(kvc_request_config, user_data, 8);
 AT(kvc_request_config, max_cached_tokens, 16);
@@ -113,6 +116,8 @@ AT(kvc_request_config, slots, 32);
 AT(kvc_request_config, lookahead, 40);
 AT(kvc_request_config, flags, 48);
 AT(kvc_request_config, drop_tail_blocks, 52);
+AT(kvc_request_config, reserve, 56);
+AT(kvc_request_config, reserved, 60);
 
 SIZE(kvc_extra_key, 48);
 AT(kvc_extra_key, first_token, 0);
@@ -166,7 +171,7 @@ AT(kvc_quota_info, refusals, 56);
 AT(kvc_quota_info, block_queries, 64);
 AT(kvc_quota_info, block_hits, 72);
 
-SIZE(kvc_pool_info, 80);
+SIZE(kvc_pool_info, 88);
 AT(kvc_pool_info, struct_size, 0);
 AT(kvc_pool_info, first_block, 8);
 AT(kvc_pool_info, num_blocks, 16);
@@ -177,6 +182,7 @@ AT(kvc_pool_info, reserved, 48);
 AT(kvc_pool_info, filling, 56);
 AT(kvc_pool_info, fenced, 64);
 AT(kvc_pool_info, pinned, 72);
+AT(kvc_pool_info, max_blocks, 80);
 
 SIZE(kvc_block_copy, 8);
 AT(kvc_block_copy, source, 0);

@@ -35,6 +35,22 @@ void add_life(std::vector<Call>& calls) {
   };
   calls.push_back(KVC_CALL(kvc_manager_set_quota, s.made_manager, 0u, 0u, 10u, 20u).after(with_quotas));
   calls.push_back(KVC_CALL(kvc_manager_quota_info, s.made_manager, 0u, 0u, &s.quota_info).after(with_quotas));
+  const auto with_room = [](Scene& s) {
+    kvc_manager_config config = s.manager_config;
+    config.max_blocks = 2 * config.num_blocks, config.flags |= KVC_MANAGER_RESERVE;
+    return kvc_manager_create(&config, &s.made_manager) == KVC_OK;
+  };
+  calls.push_back(KVC_CALL(kvc_manager_resize, s.made_manager, 0u, s.manager_config.num_blocks + 1,
+                           s.copies.data(), s.copies.size(), &s.count)
+                      .as("larger")
+                      .after(with_room));
+  calls.push_back(KVC_CALL(kvc_manager_resize, s.made_manager, 0u, s.manager_config.num_blocks / 2,
+                           s.copies.data(), s.copies.size(), &s.count)
+                      .as("smaller")
+                      .after(with_room));
+  calls.push_back(
+      KVC_CALL(kvc_manager_expected_tokens, s.made_manager, uint32_t{KVC_RESERVE_BALANCED}, 3u, &s.number)
+          .after(with_room));
   calls.push_back(KVC_CALL(kvc_manager_open_namespace, s.m, &s.identity, &s.ns).allocating());
   calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.ns, 0)).after([](Scene& s) {
     return kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;

@@ -148,6 +148,25 @@ public final class Manager implements AutoCloseable {
   }
 
   /**
+   * Changes the number of blocks of a pool, null block included, up to {@link Config#maxBlocks}. A pool that grows has more free blocks at once. One that
+   * shrinks evicts cached blocks, if it must, in the order of the policy, and moves what is held or cached to the blocks that stay. Returns the moves,
+   * (source, destination) pairs: execute them before any block is read or written. If the call fails, nothing changes.
+   */
+  public List<int[]> resize(int pool, long numBlocks) throws KvCacheException {
+    Sizes.count("pool", pool);
+    Sizes.count("numBlocks", numBlocks);
+    return grown(8, (m, room, out) -> Native.kvc_manager_resize(m, pool, numBlocks, room, out), Manager::pair);
+  }
+
+  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#reserves}. */
+  public long expectedTokens(RequestOptions.Reserve reserve, long generated) throws KvCacheException {
+    Sizes.count("generated", generated);
+    long[] tokens = new long[1];
+    call(m -> Native.kvc_manager_expected_tokens(m, reserve.ordinal(), generated, tokens));
+    return tokens[0];
+  }
+
+  /**
    * Copy numTokens tokens of a group from offset on in block source of the old memory to newOffset on in block destination of the new one:
    * kvc_token_copy.
    */
@@ -566,7 +585,8 @@ public final class Manager implements AutoCloseable {
   }
 
   /** Blocks of a pool by state, which sum to numBlocks: kvc_pool_info. */
-  public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned) {}
+  public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned,
+      long maxBlocks) {}
 
   /** Returns the blocks of a pool by state. */
   public PoolInfo poolInfo(int pool) throws KvCacheException {
@@ -575,7 +595,7 @@ public final class Manager implements AutoCloseable {
     try {
       call(m -> Native.kvc_manager_pool_info(m, pool, i));
       return new PoolInfo(i.getFirst_block(), i.getNum_blocks(), i.getFree(), i.getCached(), i.getLive(), i.getReserved(), i.getFilling(),
-          i.getFenced(), i.getPinned());
+          i.getFenced(), i.getPinned(), i.getMax_blocks());
     } finally {
       i.delete();
     }

@@ -66,6 +66,24 @@ public final class RequestOptions {
     return this;
   }
 
+  /** How much room an admission takes for the tokens that its request will probably get: as many as of the ended requests this share got. */
+  public enum Reserve {
+    /** None. */
+    NONE,
+    /** 50 %. */
+    MINIMAL,
+    /** 75 %. */
+    BALANCED,
+    /** 95 %. */
+    AGGRESSIVE
+  }
+
+  /** Room for the tokens to come; appends within it never lack a block. Needs {@link Config#reserves}. */
+  public RequestOptions reserve(Reserve room) {
+    config.setReserve(room.ordinal());
+    return this;
+  }
+
   /** Flags of this class, combined by or. */
   public RequestOptions flags(int flags) {
     config.setFlags(flags);
