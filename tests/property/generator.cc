@@ -85,7 +85,7 @@ Setup random_setup(Random& random) {
       c.groups = {chunks(random, B), model::Group{}, window(random, B, true), chunks(random, B)}, low = 12;
       break;
   }
-  const uint64_t high = random.chance(60) ? 16 : 40;
+  const uint64_t high = random.chance(60) ? 16 : 34;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);

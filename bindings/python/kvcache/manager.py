@@ -190,7 +190,7 @@ class Manager:
             num_blocks, block_size, memory=memory, groups=groups, null_block=null_block, prefix_cache=prefix_cache, zero=zero,
             max_requests=max_requests, max_request_tokens=max_request_tokens, max_nodes=max_nodes, event_capacity=event_capacity,
             watermark_blocks=watermark_blocks, vocab_size=vocab_size, seed=seed, policy=policy, policy_weight=policy_weight,
-            policy_history=policy_history, touch_memory=touch_memory, hints=hints, max_quotas=max_quotas,
+            policy_history=policy_history, touch_memory=touch_memory, hints=hints, fills=fills, max_quotas=max_quotas,
             max_blocks=max_blocks, reserves=reserves)
         del made._create
         copies, pairs = found
