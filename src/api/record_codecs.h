@@ -186,6 +186,8 @@ struct Pending {
     if (work == nullptr) return;
     log.number(work->copy_capacity);
     log.number(work->zero_capacity);
+    log.given(work->copies);
+    log.given(work->zero_blocks);
     log.room_for_pending(*work);
   }
   template <typename Log>

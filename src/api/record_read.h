@@ -169,10 +169,14 @@ class CallReader {
     kvc_pending_work needed = {};
     needed.struct_size = sizeof needed;
     (void)kvc_manager_take_pending(manager_, &needed);  // tells the counts
-    work.copy_capacity = std::min(work.copy_capacity, needed.num_copies);
-    work.zero_capacity = std::min(work.zero_capacity, needed.num_zero_blocks);
-    room(work.copies, work.copy_capacity);
-    room(work.zero_blocks, work.zero_capacity);
+    if (work.copies != nullptr) {
+      work.copy_capacity = std::min(work.copy_capacity, needed.num_copies);
+      room(work.copies, work.copy_capacity);
+    }
+    if (work.zero_blocks != nullptr) {
+      work.zero_capacity = std::min(work.zero_capacity, needed.num_zero_blocks);
+      room(work.zero_blocks, work.zero_capacity);
+    }
   }
   void room_for_step(kvc_step& step);
 

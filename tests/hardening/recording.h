@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With KVC_TEST_RECORD=1 the managers of these tests log their calls, and each log is replayed at the end.
+// With KVC_TEST_RECORD the managers of these tests log their calls, and each log is replayed at the end. "failing":
+// memory fails, so that logs may end before.
 #pragma once
 #include <gtest/gtest.h>
 #include <kvcache.h>
@@ -40,8 +41,10 @@ inline void expect_replay(kvc_manager* m) {
   info.struct_size = sizeof info;
   ASSERT_EQ(kvc_log_replay(log.data(), log.size(), &info), KVC_OK) << kvc_last_error();
   EXPECT_EQ(info.mismatches, 0u) << info.text;
-  EXPECT_EQ(info.lost_calls, 0u);
-  EXPECT_EQ(info.digest, digest);
+  if (info.lost_calls == 0)
+    EXPECT_EQ(info.digest, digest);
+  else
+    EXPECT_STREQ(std::getenv("KVC_TEST_RECORD"), "failing") << "calls were lost";
 }
 
 }  // namespace kvc::test
