@@ -262,7 +262,9 @@ func (m *Manager) Resize(pool uint32, numBlocks uint64) (moves []BlockCopy, err 
 
 // ExpectedTokens returns how many tokens a request with `generated` tokens after its prompt will probably still get. Needs Config.Reserves.
 func (m *Manager) ExpectedTokens(reserve Reserve, generated uint64) (tokens uint64, err error) {
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_expected_tokens(c, uint32(reserve), generated, &tokens) })
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_expected_tokens(c, uint32(reserve), generated, &tokens)
+	})
 	return tokens, err
 }
 
