@@ -214,15 +214,25 @@ TEST(Fills, AnEndedFillIsHandedOn) {
     const uint64_t first = engine.admit(options(0, 0, 20)).id;
     engine.commit(first, 8);
     EXPECT_EQ(engine.admit(options(0)).status, KVC_ERROR_FILLING);
-    if (how == 0) EXPECT_EQ(kvc_manager_free_request(engine.m, first), KVC_OK);
-    if (how == 1) EXPECT_EQ(kvc_manager_preempt_request(engine.m, first), KVC_OK);
-    if (how == 2) EXPECT_EQ(kvc_manager_truncate_request(engine.m, first, 8), KVC_OK);
-    if (how == 3) EXPECT_EQ(kvc_manager_reset(engine.m, 0), KVC_OK);
+    if (how == 0) {
+      EXPECT_EQ(kvc_manager_free_request(engine.m, first), KVC_OK);
+    }
+    if (how == 1) {
+      EXPECT_EQ(kvc_manager_preempt_request(engine.m, first), KVC_OK);
+    }
+    if (how == 2) {
+      EXPECT_EQ(kvc_manager_truncate_request(engine.m, first, 8), KVC_OK);
+    }
+    if (how == 3) {
+      EXPECT_EQ(kvc_manager_reset(engine.m, 0), KVC_OK);
+    }
     engine.retire();
     const auto next = engine.admit(options(0));
     EXPECT_EQ(next.status, KVC_OK) << how;
     EXPECT_EQ(next.cached, how == 3 ? 0u : 8u) << how;
-    if (how != 3) EXPECT_EQ(engine.admit(options(0)).status, KVC_ERROR_FILLING) << "which fills now";
+    if (how != 3) {
+      EXPECT_EQ(engine.admit(options(0)).status, KVC_ERROR_FILLING) << "which fills now";
+    }
   }
 }
 
@@ -343,10 +353,10 @@ TEST(Fills, AFailureIsRefusedWithTheReason) {
 TEST(Fills, WithoutMemoryAFailureChangesNothing) {
   CountingHeap heap;
   kvc_manager_config config = following();
-  config.struct_size = sizeof config, config.num_blocks = 4096, config.seed = 1;
+  config.struct_size = sizeof config, config.num_blocks = 60000, config.seed = 1;
   kvc_manager* m = nullptr;
   ASSERT_EQ(create_manager(&config, heap.env(), &m), KVC_OK);
-  const std::vector<int32_t> tokens = tokens_from(0, 12000);
+  const std::vector<int32_t> tokens = tokens_from(0, 200000);
   const uint64_t offsets[] = {0, tokens.size()};
   const kvc_request_config both = options(kBoth, 0);
   kvc_status status = -1;
