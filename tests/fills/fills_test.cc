@@ -366,6 +366,10 @@ TEST(Fills, WithoutMemoryAFailureChangesNothing) {
   step.num_admissions = 1, step.admit_offsets = offsets, step.admit_tokens = tokens.data();
   step.admit_configs = &both, step.status = &status, step.admitted = &id, step.cached = &cached;
   ASSERT_EQ(kvc_manager_step(m, &step), KVC_OK);
+  uint64_t waiting = 0;  // takes the memory that the first one does not need any more
+  ASSERT_EQ(
+      kvc_manager_create_request(m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), nullptr, &waiting),
+      KVC_OK);
   ASSERT_EQ(kvc_manager_digest(m, &before), KVC_OK);
   size_t count = 0;
   uint64_t ids[32];

@@ -141,7 +141,8 @@ kvc_status Abuser::call(int kind) {
         case 2:
           return random_.chance(10)
                      ? kvc_manager_reset(m_, random_.chance(20) ? KVC_DEFAULT_NAMESPACE : any(namespaces_))
-                     : kvc_manager_retire_step(m_, number());
+                 : random_.chance(20) ? kvc_manager_fail_step(m_, number(), ids_, room(), count_out())
+                                      : kvc_manager_retire_step(m_, number());
         case 3:
           return kvc_manager_compact(m_, group(), copies_, room(), count_out());
         case 4:
