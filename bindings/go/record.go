@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"unsafe"
 
-	"kvcache/internal/native"
+	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
 // LogInfo is the log of a manager: kvc_log_info. If LostCalls is not 0, the log was full and recording has ended.
