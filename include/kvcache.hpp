@@ -291,6 +291,19 @@ class Manager {
   kvc_quota_info quota(uint64_t namespace_id, uint32_t p = 0) const {
     return ask<kvc_quota_info>(kvc_manager_quota_info, get(), namespace_id, p);
   }
+  /// Takes what was logged since the last take, as one part of a log; empty if there is nothing new. Needs
+  /// kvc_manager_config.record_bytes.
+  std::vector<char> take_log() {
+    std::vector<char> log(log_info().bytes);
+    for (size_t size = 0;; log.resize(size)) {
+      const kvc_status status = kvc_manager_take_log(get(), log.data(), log.size(), &size);
+      if (status == KVC_ERROR_BUFFER_TOO_SMALL) continue;
+      check(status);
+      log.resize(size);
+      return log;
+    }
+  }
+  kvc_log_info log_info() const { return ask<kvc_log_info>(kvc_manager_log_info, get()); }
   /// A manager of another configuration that has what this one has cached (kvc_manager_rebuild).
   Rebuilt rebuild(const kvc_manager_config& config) const;
   /// As kvc_manager_stats, and so on.

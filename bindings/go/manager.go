@@ -63,8 +63,9 @@ type Config struct {
 	PolicyHistory uint64 // PolicyFrequency: evicted positions whose uses are remembered; 0 = 4 * blocks.
 	MaxQuotas     uint32 // Namespaces that may have a quota (SetQuota), at most 63.
 	// MaxBlocks are the blocks to which Resize may enlarge each pool; nil = as many as they have. Room costs addresses, not memory.
-	MaxBlocks []uint64
-	Reserves  bool // Remember how many tokens ended requests got, for RequestOptions.Reserve and ExpectedTokens.
+	MaxBlocks   []uint64
+	Reserves    bool   // Remember how many tokens ended requests got, for RequestOptions.Reserve and ExpectedTokens.
+	RecordBytes uint64 // Room for a log of the calls (TakeLog), at least 4096; 0 = no log.
 }
 
 // Policy says which cached block is evicted first.
@@ -104,7 +105,7 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	c.max_request_tokens, c.event_capacity = C.uint64_t(config.MaxRequestTokens), C.uint64_t(config.EventCapacity)
 	c.policy, c.policy_weight, c.policy_history = C.uint32_t(config.Policy), C.double(config.PolicyWeight), C.uint64_t(config.PolicyHistory)
 	c.seed, c.watermark_blocks = C.uint64_t(config.Seed), C.uint64_t(config.WatermarkBlocks)
-	c.max_quotas = C.uint32_t(config.MaxQuotas)
+	c.max_quotas, c.record_bytes = C.uint32_t(config.MaxQuotas), C.uint64_t(config.RecordBytes)
 	if config.NullBlock {
 		c.flags |= C.KVC_MANAGER_NULL_BLOCK
 	}

@@ -68,6 +68,7 @@ type Properties struct {
 	MaxQuotas                                                                          uint32
 	_                                                                                  uint32
 	MaxBlocks                                                                          uint64 // Blocks that all pools may have.
+	RecordBytes                                                                        uint64
 }
 
 // Event is a change of what can be found: kvc_event. Kind is an Event* constant. A gap in Sequence means that events were lost.
@@ -104,7 +105,7 @@ type TableChange struct{ Group, Row, Column, Block int32 }
 // sizesInC are the sizes in C. A test compares them with those of the structs above.
 var sizesInC = map[string]uintptr{
 	"Stats": C.sizeof_kvc_stats, "RequestInfo": C.sizeof_kvc_request_info, "ProbeInfo": C.sizeof_kvc_probe_info,
-	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "Properties": C.sizeof_kvc_properties,
+	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "Properties": C.sizeof_kvc_properties, "LogInfo": C.sizeof_kvc_log_info, "logReplay": C.sizeof_kvc_replay_info,
 	"Event": C.sizeof_kvc_event, "ExtraKey": C.sizeof_kvc_extra_key, "BlockCopy": C.sizeof_kvc_block_copy,
 	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,

@@ -24,7 +24,9 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], fills[3], hints, quotas;
+static int64_t policy[3], fills[3], hints, quotas, record_bytes;
+static char log_bytes[1 << 20];
+static size_t log_size;
 static kvc_workload* workload;
 static kvc_sizer* sizer;
 
@@ -86,7 +88,8 @@ static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t 
       .policy = (uint32_t)policy[0],
       .policy_weight = (double)policy[1] / 100,
       .policy_history = (uint64_t)policy[2],
-      .max_quotas = (uint32_t)quotas};
+      .max_quotas = (uint32_t)quotas,
+      .record_bytes = (uint64_t)record_bytes};
   return config;
 }
 
@@ -255,6 +258,19 @@ static kvc_status print_stats(void) {
   return status;
 }
 
+// All parts, replayed.
+static kvc_status print_log(void) {
+  size_t size;
+  kvc_status status = kvc_manager_take_log(m, log_bytes + log_size, sizeof log_bytes - log_size, &size);
+  if (status != KVC_OK) return status;
+  log_size += size;
+  kvc_replay_info r = {.struct_size = sizeof r};
+  status = kvc_log_replay(log_bytes, log_size, &r);
+  if (status == KVC_OK)
+    printf(" 0 %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, r.calls, r.mismatches, r.lost_calls, r.digest);
+  return status;
+}
+
 static kvc_status print_share(void) {
   kvc_quota_info q = {.struct_size = sizeof q};
   const kvc_status status = kvc_manager_quota_info(m, namespaces[a[0]], (uint32_t)a[1], &q);
@@ -349,6 +365,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   }
   if (IS("observe")) return kvc_workload_record(workload, (uint64_t)a[0], (double)a[1]);
   if (IS("quotas")) return quotas = a[0], KVC_OK;
+  if (IS("record")) return record_bytes = a[0], KVC_OK;
   if (IS("quota"))
     return kvc_manager_set_quota(m, namespaces[a[0]], (uint32_t)a[1], (uint64_t)a[2], (uint64_t)a[3]);
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
@@ -399,6 +416,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("forecast")) return print_workload();
   if (IS("stats")) return print_stats();
   if (IS("share")) return print_share();
+  if (IS("log")) return print_log();
   if (IS("rebuild")) return rebuild();
   if (IS("slots")) {
     int64_t slots[kRoom];

@@ -52,6 +52,7 @@ class Runner {
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
     config.policy_history = static_cast<uint64_t>(policy_[2]);
     config.max_quotas = static_cast<uint32_t>(quotas_);
+    config.record_bytes = static_cast<uint64_t>(record_bytes_);
     return config;
   }
 
@@ -302,7 +303,16 @@ class Runner {
   }
 
   Numbers policy_ = {0, 0, 0};
-  int64_t quotas_ = 0;
+  // All parts, replayed.
+  std::string log() {
+    const std::vector<char> part = m_->take_log();
+    log_.insert(log_.end(), part.begin(), part.end());
+    const auto info = kvc::ask<kvc_replay_info>(kvc_log_replay, log_.data(), log_.size());
+    return join(std::vector<uint64_t>{info.calls, info.mismatches, info.lost_calls, info.digest});
+  }
+
+  int64_t quotas_ = 0, record_bytes_ = 0;
+  std::vector<char> log_;
   std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
   Numbers fills_ = {0, 0, 0};
@@ -373,6 +383,8 @@ class Runner {
        }},
       {"forecast", [this](const Numbers& a) { return forecast(a); }},
       {"quotas", [this](const Numbers& a) { return quotas_ = a[0], ""; }},
+      {"record", [this](const Numbers& a) { return record_bytes_ = a[0], ""; }},
+      {"log", [this](const Numbers&) { return log(); }},
       {"quota",
        [this](const Numbers& a) {
          return m_->set_quota(namespaces_[a[0]], static_cast<uint64_t>(a[2]), static_cast<uint64_t>(a[3]),

@@ -16,7 +16,7 @@ from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .models import Memory
-from .records import BlockInfo, CurveInfo, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
+from .records import BlockInfo, CurveInfo, LogInfo, LogReplay, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config, reserve_number
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Manager:
     fills: follow which request computes which tokens: allocate(wait_until_ns=...), RequestFlags.PUBLISH_ENQUEUED and SHARE_FILLING, fail_step().
     max_blocks: blocks to which resize() may enlarge the pool, or a sequence for each pool; 0 = num_blocks. Room costs addresses, not memory.
     reserves: remember how many tokens ended requests got, for allocate(reserve=...) and expected_tokens().
+    record_bytes: room for a log of the calls, at least 4096; 0 = no log: take_log().
 
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
 
@@ -112,7 +113,7 @@ class Manager:
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
                  policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
-                 max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False):
+                 max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False, record_bytes: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -130,7 +131,7 @@ class Manager:
                 raise TypeError(f"memory is {memory!r:.100}; it must be a kvcache.Memory: pass model.memory(budget_bytes=...)")
             config.set_memory(memory._model._model, memory._query)
         config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
-        config.max_quotas = max_quotas
+        config.max_quotas, config.record_bytes = max_quotas, record_bytes
         pools, group_array = None, None
         if isinstance(groups, Group) or not hasattr(groups, "__iter__"):
             raise TypeError(f"groups is {groups!r:.100}; it must be a sequence of kvcache.Group: pass groups=[kvcache.Group(...)]")
@@ -433,6 +434,21 @@ class Manager:
         names = self._grown(lambda room: _native.kvc_manager_list_prompts(self._m, room), np.uint8, 1024).tobytes()
         return [name.decode("utf-8", "surrogateescape") for name in names.split(b"\0")[:-1]]
 
+    # ---- the log of its calls
+
+    def take_log(self) -> bytes:
+        """Returns what was logged since the last take, as one part of a log, and empties the log; b"" if there is nothing new. Append the parts
+        to a file: replay_log() and `kvcache replay --log` make the calls again. A log has the tokens of all prompts. Raises UnsupportedError if
+        record_bytes is 0."""
+        part: bytes = self._grown(lambda room: _native.kvc_manager_take_log(self._m, room), np.uint8, 4096).tobytes()
+        return part
+
+    def log_info(self) -> LogInfo:
+        """Returns the state of the log."""
+        struct = _native.kvc_log_info()
+        _native.kvc_manager_log_info(self._m, struct)
+        return LogInfo.read(struct)
+
     def evict(self, max_blocks: int, pool: int = -1) -> int:
         """Evicts up to max_blocks cached blocks in the order of the policy. pool: the index of a pool; -1 = all, pool by pool. Returns
         their number."""
@@ -574,3 +590,12 @@ def _group_config(index: int, group: Group) -> _native.kvc_group_config:
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens
     config.retention_tokens, config.pool = group.retention_tokens, group.pool
     return config
+
+
+def replay_log(log: bytes) -> LogReplay:
+    """Makes the calls of a log (Manager.take_log()) again, on a manager of its own with another hash seed, and compares every status and result.
+    log: all parts, in order. Raises InvalidArgumentError if it is no log, or was cut or changed; UnsupportedError if its format is of another
+    version."""
+    struct = _native.kvc_replay_info()
+    _native.kvc_log_replay(np.frombuffer(log, np.uint8), struct)
+    return LogReplay.read(struct)

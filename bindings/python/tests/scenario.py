@@ -9,6 +9,7 @@ import kvcache
 class Runner:
     policy = {}
     quotas = 0
+    record_bytes = 0
     hints = False
     fills = (0, 0, 0)
     groups = ()
@@ -21,7 +22,9 @@ class Runner:
 
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = self.groups or ([kvcache.Group(), kvcache.Group(window, sinks)] if window else [])
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, fills=bool(self.fills[0]), max_quotas=self.quotas, **self.policy)
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, fills=bool(self.fills[0]), max_quotas=self.quotas,
+                                 record_bytes=self.record_bytes, **self.policy)
+        self.log = b""
         self.requests, self.namespaces, self.pins = {}, {}, {}
         self.begin()
 
@@ -132,6 +135,14 @@ class Runner:
 
     def line_quotas(self, count):
         self.quotas = count
+
+    def line_record(self, count):
+        self.record_bytes = count
+
+    def line_log(self):
+        self.log += self.m.take_log()
+        replayed = kvcache.replay_log(self.log)
+        return [replayed.calls, replayed.mismatches, replayed.lost_calls, replayed.digest]
 
     def line_quota(self, name, pool, least, most):
         self.m.set_quota(self.namespace(name), pool, min_blocks=least, max_blocks=most)

@@ -21,6 +21,8 @@ type runner struct {
 	cursor                     uint64
 	policy                     [3]int // Number, weight in percent, history.
 	quotas                     uint32
+	recordBytes                uint64
+	log                        []byte
 	hints                      bool
 	fills                      [3]int
 	groups                     []kvcache.Group
@@ -41,7 +43,19 @@ func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespac
 
 func (r *runner) config(a []int) kvcache.Config {
 	return kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
-		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas}
+		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas,
+		RecordBytes: r.recordBytes}
+}
+
+// replayLog: all parts.
+func (r *runner) replayLog() (string, error) {
+	part, err := r.m.TakeLog()
+	if err != nil {
+		return "", err
+	}
+	r.log = append(r.log, part...)
+	replayed, err := kvcache.ReplayLog(r.log)
+	return fmt.Sprintf(" %d %d %d %d", replayed.Calls, replayed.Mismatches, replayed.LostCalls, replayed.Digest), err
 }
 
 func (r *runner) newStep() (err error) {
@@ -299,6 +313,10 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		return r.forecast(uint64(a[0]))
 	case "quotas":
 		r.quotas = uint32(a[0])
+	case "record":
+		r.recordBytes = uint64(a[0])
+	case "log":
+		return r.replayLog()
 	case "quota":
 		err = r.m.SetQuota(r.namespace(a[0]), uint32(a[1]), uint64(a[2]), uint64(a[3]))
 	case "share":

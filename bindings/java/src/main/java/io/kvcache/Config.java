@@ -15,7 +15,7 @@ public final class Config {
   Model model;
   Model.Query memory;
   int blockSize, vocabSize, flags, maxQuotas;
-  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory;
+  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory, recordBytes;
   Policy policy = Policy.LRU;
   double policyWeight;
 
@@ -172,6 +172,12 @@ public final class Config {
     return this;
   }
 
+  /** Room in bytes for a log of the calls ({@link Manager#takeLog}), at least 4096; 0, the default, is no log. */
+  public Config recordBytes(long bytes) {
+    recordBytes = Sizes.count("recordBytes", bytes);
+    return this;
+  }
+
   /** Reserves block id 0 for the engine. */
   public Config nullBlock() {
     flags |= Native.KVC_MANAGER_NULL_BLOCK;
@@ -244,6 +250,7 @@ public final class Config {
       config.setPolicy_weight(policyWeight);
       config.setPolicy_history(policyHistory);
       config.setMax_quotas(maxQuotas);
+      config.setRecord_bytes(recordBytes);
       if (poolArray == null) {
         config.setNum_blocks(pools.length == 0 ? 0 : pools[0]);
         config.setMax_blocks(rooms.length == 0 ? 0 : rooms[0]);

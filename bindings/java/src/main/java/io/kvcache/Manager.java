@@ -567,6 +567,58 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_set_quota(m, namespace, pool, minBlocks, maxBlocks));
   }
 
+  // ---- the log of its calls
+
+  /**
+   * Returns what was logged since the last take, as one part of a log, and empties the log; no bytes if there is nothing new. Append the parts to
+   * a file: {@link #replayLog} and {@code kvcache replay --log} make the calls again. A log has the tokens of all prompts. Needs
+   * {@link Config#recordBytes}.
+   */
+  public byte[] takeLog() throws KvCacheException {
+    List<Byte> bytes = grown(1, (m, room, out) -> Native.kvc_manager_take_log(m, room, out), ByteBuffer::get);
+    byte[] part = new byte[bytes.size()];
+    for (int i = 0; i < part.length; ++i) {
+      part[i] = bytes.get(i);
+    }
+    return part;
+  }
+
+  /** The log of a manager: kvc_log_info. If lostCalls is not 0, the log was full and recording has ended. */
+  public record LogInfo(long capacity, long bytes, long calls, long lostCalls) {}
+
+  /** Returns the state of the log. */
+  public LogInfo logInfo() throws KvCacheException {
+    kvc_log_info i = new kvc_log_info();
+    try {
+      call(m -> Native.kvc_manager_log_info(m, i));
+      return new LogInfo(i.getCapacity(), i.getBytes(), i.getCalls(), i.getLost_calls());
+    } finally {
+      i.delete();
+    }
+  }
+
+  /**
+   * What {@link #replayLog} found: the calls made again, those with another status or result than in the log, the number of the first of them
+   * (from 1) with its text, and the digest after the last call.
+   */
+  public record LogReplay(long calls, long mismatches, long firstMismatch, long digest, long lostCalls, int libraryVersion, String text) {}
+
+  /**
+   * Makes the calls of a log again, on a manager of its own with another hash seed, and compares every status and result.
+   *
+   * @param log all parts, in order. A log that was cut or changed is INVALID_ARGUMENT.
+   */
+  public static LogReplay replayLog(byte[] log) throws KvCacheException {
+    kvc_replay_info i = new kvc_replay_info();
+    try {
+      Native.kvc_log_replay(Buffers.copy(log), i);
+      return new LogReplay(i.getCalls(), i.getMismatches(), i.getFirst_mismatch(), i.getDigest(), i.getLost_calls(), (int) i.getLibrary_version(),
+          i.getText());
+    } finally {
+      i.delete();
+    }
+  }
+
   /** The share of a namespace in one pool: kvc_quota_info. maxBlocks is 0 without a maximum. */
   public record QuotaInfo(long minBlocks, long maxBlocks, long held, long cached, long fenced, long available, long refusals, long blockQueries,
       long blockHits) {}

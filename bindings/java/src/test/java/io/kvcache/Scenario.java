@@ -45,6 +45,8 @@ final class Scenario {
 
   private long[] policy = {0, 0, 0};
   private int quotas;
+  private long recordBytes;
+  private byte[] log = {};
   private boolean hints;
   private int[] fills = new int[3];
   private final List<Config.Group> groups = new ArrayList<>();
@@ -73,7 +75,7 @@ final class Scenario {
   private Config config(long[] a) {
     Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
         .policy(Config.Policy.values()[(int) policy[0]]).policyWeight(policy[1] / 100.0).policyHistory(policy[2])
-        .maxQuotas(quotas);
+        .maxQuotas(quotas).recordBytes(recordBytes);
     if (hints) {
       config.hints();
     }
@@ -168,6 +170,16 @@ final class Scenario {
         q.blockQueries(), q.blockHits()}).flip());
   }
 
+  /** All parts, replayed. */
+  private String log() throws KvCacheException {
+    byte[] part = m.takeLog();
+    byte[] all = Arrays.copyOf(log, log.length + part.length);
+    System.arraycopy(part, 0, all, log.length, part.length);
+    log = all;
+    Manager.LogReplay r = Manager.replayLog(log);
+    return " " + r.calls() + " " + r.mismatches() + " " + r.lostCalls() + " " + Long.toUnsignedString(r.digest());
+  }
+
   private String allocate(int[] a) throws KvCacheException {
     Request made = m.allocate(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1])));
     requests.put(a[0], made.id());
@@ -230,6 +242,7 @@ final class Scenario {
         };
       }
       case "quotas" -> quotas = a[0];
+      case "record" -> recordBytes = numbers[0];
       case "quota" -> m.setQuota(namespace(a[0]), a[1], a[2], a[3]);
       case "reset" -> m.reset(namespace(a[0]));
       case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1]))).id());
@@ -279,6 +292,7 @@ final class Scenario {
       case "events" -> events();
       case "stats" -> stats();
       case "share" -> share(a);
+      case "log" -> log();
       case "digest" -> " " + Long.toUnsignedString(m.digest());
       default -> throw new IllegalArgumentException("no such line: " + word);
     };
