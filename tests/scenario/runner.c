@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], hints, quotas;
+static int64_t policy[3], hints, quotas, room, reserves, mode;
 static kvc_workload* workload;
 static kvc_sizer* sizer;
 
@@ -74,18 +74,20 @@ static kvc_status print_workload(void) {
 }
 
 static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t num_groups) {
-  const kvc_manager_config config = {.struct_size = sizeof config,
-                                     .num_blocks = (uint64_t)a[0],
-                                     .block_size = (uint32_t)a[1],
-                                     .event_capacity = (uint64_t)a[2],
-                                     .max_requests = (uint64_t)a[3],
-                                     .groups = groups,
-                                     .num_groups = num_groups,
-                                     .flags = hints ? KVC_MANAGER_HINTS : 0,
-                                     .policy = (uint32_t)policy[0],
-                                     .policy_weight = (double)policy[1] / 100,
-                                     .policy_history = (uint64_t)policy[2],
-                                     .max_quotas = (uint32_t)quotas};
+  const kvc_manager_config config = {
+      .struct_size = sizeof config,
+      .num_blocks = (uint64_t)a[0],
+      .block_size = (uint32_t)a[1],
+      .event_capacity = (uint64_t)a[2],
+      .max_requests = (uint64_t)a[3],
+      .groups = groups,
+      .num_groups = num_groups,
+      .max_blocks = (uint64_t)room,
+      .flags = (hints ? KVC_MANAGER_HINTS : 0u) | (reserves ? KVC_MANAGER_RESERVE : 0u),
+      .policy = (uint32_t)policy[0],
+      .policy_weight = (double)policy[1] / 100,
+      .policy_history = (uint64_t)policy[2],
+      .max_quotas = (uint32_t)quotas};
   return config;
 }
 
@@ -245,6 +247,16 @@ static kvc_status print_share(void) {
   return status;
 }
 
+static kvc_status resize(void) {
+  kvc_block_copy moves[256];
+  size_t count = 0;
+  const kvc_status status = kvc_manager_resize(m, (uint32_t)a[0], (uint64_t)a[1], moves, 256, &count);
+  for (size_t i = 0; status == KVC_OK && i < count; ++i)
+    printf("%s %d>%d", i == 0 ? " 0" : "", moves[i].source, moves[i].destination);
+  if (status == KVC_OK && count == 0) printf(" 0");
+  return status;
+}
+
 #define IS(name) (strcmp(word, name) == 0)
 
 /* Prints " 0" and results itself where there are several, else leaves *result for the caller (with -1 =
@@ -257,6 +269,12 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
   if (IS("policy")) return memcpy(policy, a, sizeof policy), KVC_OK;
   if (IS("hints")) return hints = a[0], KVC_OK;
+  if (IS("room")) return room = a[0], KVC_OK;
+  if (IS("reserves")) return reserves = a[0], KVC_OK;
+  if (IS("mode")) return mode = a[0], KVC_OK;
+  if (IS("resize")) return *printed = 1, resize();
+  if (IS("expect"))
+    status = kvc_manager_expected_tokens(m, (uint32_t)a[0], (uint64_t)a[1], &value), *printed = 1;
   if (IS("now")) return step->now_ns = (uint64_t)a[0], KVC_OK;
   if (IS("time")) return kvc_manager_set_time(m, (uint64_t)a[0]);
   if (IS("priority")) {
@@ -321,10 +339,13 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
+    const kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
+    const kvc_request_config* const config = mode != 0 ? &options : NULL;
     if (IS("create"))
-      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]]);
-    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]],
-                                          &value);
+      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                        &requests[a[0]]);
+    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                          &requests[a[0]], &value);
     *printed = 1;
   }
   if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;
