@@ -23,8 +23,7 @@
 extern "C" {
 #endif
 
-struct kvc_manager;
-struct kvc_block_copy;
+typedef struct kvc_manager kvc_manager;
 
 /** Changes the number of blocks of a pool.
  *
@@ -51,8 +50,8 @@ struct kvc_block_copy;
  *  quotas), BUSY (an external hold on a block that would leave, which the text names: engines keep such ids
  *  themselves; another thread in kvc_manager_step; pending work), AGAIN (a step is in flight: retire it),
  *  BUFFER_TOO_SMALL. A failed call changes nothing. Since 0.3. */
-KVC_API kvc_status kvc_manager_resize(struct kvc_manager* m, uint32_t pool, uint64_t num_blocks,
-                                      struct kvc_block_copy* moves, size_t capacity, size_t* count);
+KVC_API kvc_status kvc_manager_resize(kvc_manager* m, uint32_t pool, uint64_t num_blocks,
+                                      kvc_block_copy* moves, size_t capacity, size_t* count);
 
 /** Tokens that a request with `generated` tokens after its prompt will probably still get: so many that of
  *  the ended requests with at least `generated`, the share that `reserve` names got no more. It counts the
@@ -64,7 +63,7 @@ KVC_API kvc_status kvc_manager_resize(struct kvc_manager* m, uint32_t pool, uint
  *  @param[out] num_expected Expected tokens; with KVC_RESERVE_NONE 0.
  *  @return KVC_OK; INVALID_ARGUMENT (no such number), UNSUPPORTED (without KVC_MANAGER_RESERVE). Since 0.3.
  */
-KVC_API kvc_status kvc_manager_expected_tokens(struct kvc_manager* m, uint32_t reserve, uint64_t generated,
+KVC_API kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t reserve, uint64_t generated,
                                                uint64_t* num_expected);
 
 /** Gives the memory of blocks that nobody uses back to the system, such as those that left a pool. What they

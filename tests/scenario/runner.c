@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], fills[3], hints, quotas, record_bytes;
+static int64_t policy[3], fills[3], hints, quotas, record_bytes, room, reserves, mode;
 static char log_bytes[1 << 20];
 static size_t log_size;
 static kvc_workload* workload;
@@ -84,7 +84,9 @@ static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t 
       .max_requests = (uint64_t)a[3],
       .groups = groups,
       .num_groups = num_groups,
-      .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0)),
+      .max_blocks = (uint64_t)room,
+      .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0) |
+                          (reserves ? KVC_MANAGER_RESERVE : 0)),
       .policy = (uint32_t)policy[0],
       .policy_weight = (double)policy[1] / 100,
       .policy_history = (uint64_t)policy[2],
@@ -282,6 +284,16 @@ static kvc_status print_share(void) {
   return status;
 }
 
+static kvc_status resize(void) {
+  kvc_block_copy moves[256];
+  size_t count = 0;
+  const kvc_status status = kvc_manager_resize(m, (uint32_t)a[0], (uint64_t)a[1], moves, 256, &count);
+  for (size_t i = 0; status == KVC_OK && i < count; ++i)
+    printf("%s %d>%d", i == 0 ? " 0" : "", moves[i].source, moves[i].destination);
+  if (status == KVC_OK && count == 0) printf(" 0");
+  return status;
+}
+
 #define IS(name) (strcmp(word, name) == 0)
 
 /* Prints " 0" and results itself where there are several, else leaves *result for the caller (with -1 =
@@ -305,6 +317,12 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
         if (requests[name] == ids[i]) printf(" %d", name);
     return status;
   }
+  if (IS("room")) return room = a[0], KVC_OK;
+  if (IS("reserves")) return reserves = a[0], KVC_OK;
+  if (IS("mode")) return mode = a[0], KVC_OK;
+  if (IS("resize")) return *printed = 1, resize();
+  if (IS("expect"))
+    status = kvc_manager_expected_tokens(m, (uint32_t)a[0], (uint64_t)a[1], &value), *printed = 1;
   if (IS("now")) return step->now_ns = (uint64_t)a[0], KVC_OK;
   if (IS("time")) return kvc_manager_set_time(m, (uint64_t)a[0]);
   if (IS("priority")) {
@@ -371,10 +389,13 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
+    const kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
+    const kvc_request_config* const config = mode != 0 ? &options : NULL;
     if (IS("create"))
-      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]]);
-    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]],
-                                          &value);
+      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                        &requests[a[0]]);
+    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                          &requests[a[0]], &value);
     *printed = 1;
   }
   if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;

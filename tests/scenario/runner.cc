@@ -49,6 +49,8 @@ class Runner {
     config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
     config.flags =
         (hints_ ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (fills_[0] ? uint32_t{KVC_MANAGER_FILLS} : 0u);
+    if (reserves_) config.flags |= KVC_MANAGER_RESERVE;
+    config.max_blocks = static_cast<uint64_t>(room_);
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
     config.policy_history = static_cast<uint64_t>(policy_[2]);
     config.max_quotas = static_cast<uint32_t>(quotas_);
@@ -115,9 +117,11 @@ class Runner {
   std::string create(const Numbers& a, bool admit) {
     const auto tokens = sequence(a[2], a[3]);
     const kvc::Prompt prompt(tokens, {}, namespaces_[a[1]]);
-    if (!admit) return id(a[0]) = m_->create(prompt).release(), "";
+    auto config = kvc::make<kvc_request_config>();
+    config.reserve = static_cast<uint32_t>(mode_);
+    if (!admit) return id(a[0]) = m_->create(prompt, &config).release(), "";
     uint64_t cached = 0;  // Manager::allocate does not tell NO_SPACE from AGAIN
-    kvc::check(kvc_manager_allocate_request(c(), prompt.get(), nullptr, &id(a[0]), &cached));
+    kvc::check(kvc_manager_allocate_request(c(), prompt.get(), &config, &id(a[0]), &cached));
     return said(cached);
   }
 
@@ -311,7 +315,15 @@ class Runner {
     return join(std::vector<uint64_t>{info.calls, info.mismatches, info.lost_calls, info.digest});
   }
 
-  int64_t quotas_ = 0, record_bytes_ = 0;
+  std::string resize(const Numbers& a) {
+    std::string text;
+    for (const kvc_block_copy& c : m_->resize(static_cast<uint64_t>(a[1]), static_cast<uint32_t>(a[0])))
+      text += " " + std::to_string(c.source) + ">" + std::to_string(c.destination);
+    return text;
+  }
+
+  int64_t quotas_ = 0, record_bytes_ = 0, room_ = 0, mode_ = 0;
+  bool reserves_ = false;
   std::vector<char> log_;
   std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
@@ -330,6 +342,14 @@ class Runner {
            for (const auto& [name, known] : requests_)
              if (known == id) text += " " + std::to_string(name);
          return text;
+       }},
+      {"room", [this](const Numbers& a) { return room_ = a[0], ""; }},
+      {"reserves", [this](const Numbers& a) { return reserves_ = a[0] != 0, ""; }},
+      {"mode", [this](const Numbers& a) { return mode_ = a[0], ""; }},
+      {"resize", [this](const Numbers& a) { return resize(a); }},
+      {"expect",
+       [this](const Numbers& a) {
+         return said(m_->expected_tokens(static_cast<uint32_t>(a[0]), static_cast<uint64_t>(a[1])));
        }},
       {"now", [this](const Numbers& a) { return (*step_)->now_ns = static_cast<uint64_t>(a[0]), ""; }},
       {"time", [this](const Numbers& a) { return m_->set_time(static_cast<uint64_t>(a[0])), ""; }},

@@ -23,6 +23,9 @@ type runner struct {
 	quotas                     uint32
 	recordBytes                uint64
 	log                        []byte
+	room                       uint64
+	reserves                   bool
+	mode                       kvcache.Reserve
 	hints                      bool
 	fills                      [3]int
 	groups                     []kvcache.Group
@@ -42,7 +45,11 @@ func (r *runner) request(name int) kvcache.Request     { return kvcache.Request(
 func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
 
 func (r *runner) config(a []int) kvcache.Config {
-	return kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
+	var rooms []uint64
+	if r.room != 0 {
+		rooms = []uint64{r.room}
+	}
+	return kvcache.Config{MaxBlocks: rooms, Reserves: r.reserves, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
 		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas,
 		RecordBytes: r.recordBytes}
 }
@@ -198,6 +205,10 @@ func (r *runner) events() (string, error) {
 
 func (r *runner) copies() (string, error) {
 	copies, _, err := r.m.TakePending()
+	return pairs(copies, err)
+}
+
+func pairs(copies []kvcache.BlockCopy, err error) (string, error) {
 	text := ""
 	for _, c := range copies {
 		text += fmt.Sprintf(" %d>%d", c.Source, c.Destination)
@@ -252,6 +263,16 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 			}
 		}
 		return text, failure
+	case "room":
+		r.room = uint64(a[0])
+	case "reserves":
+		r.reserves = a[0] != 0
+	case "mode":
+		r.mode = kvcache.Reserve(a[0])
+	case "resize":
+		return pairs(r.m.Resize(uint32(a[0]), uint64(a[1])))
+	case "expect":
+		return said(r.m.ExpectedTokens(kvcache.Reserve(a[0]), uint64(a[1])))
 	case "now":
 		r.step.NowNS = uint64(a[0])
 	case "time":
@@ -324,10 +345,10 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "reset":
 		err = r.m.Reset(r.namespace(a[0]))
 	case "allocate":
-		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1])})
+		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode})
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "create":
-		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1])})
+		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode})
 		err = keep(r.requests, a[0], id, failure)
 	case "admit":
 		cached, failure := r.m.AdmitRequest(r.request(a[0]))
