@@ -19,6 +19,8 @@ KVC_INSTEAD(kvc_manager_set_prefix_priority, set_prefix_priority)
 KVC_INSTEAD(kvc_manager_demote_prefix, demote_prefix)
 KVC_INSTEAD(kvc_manager_register_prompt, register_prompt)
 KVC_INSTEAD(kvc_manager_list_prompts, list_prompts)
+KVC_INSTEAD(kvc_manager_take_log, take_log)
+KVC_INSTEAD(kvc_log_replay, log_replay)
 KVC_INSTEAD(kvc_manager_publish_blocks, publish_blocks)
 KVC_INSTEAD(kvc_manager_export_tables, export_tables)
 KVC_INSTEAD(kvc_manager_export_slots, export_slots)
@@ -79,6 +81,8 @@ static kvc_status register_prompt(kvc_manager *m, const char *name, KVC_PROMPT, 
 static kvc_status list_prompts(kvc_manager *m, char *names, size_t capacity, size_t *count) {
   return kvc_manager_list_prompts(m, names, capacity, count);
 }
+static kvc_status take_log(kvc_manager *m, char *log, size_t capacity, size_t *count) { return kvc_manager_take_log(m, log, capacity, count); }
+static kvc_status log_replay(const char *log, size_t size, kvc_replay_info *info) { return kvc_log_replay(log, size, info); }
 static kvc_status acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int32_t *blocks, size_t capacity, size_t *count) {
   return kvc_manager_acquire_prefix(m, KVC_THE_PROMPT, group, blocks, capacity, count);
 }

@@ -69,6 +69,8 @@ KVC_IN_RECORDS(void, pages, pages_size)
 KVC_OUT_RECORDS(void, pages, pages_size)
 KVC_OUT_RECORDS(char, memory, memory_bytes)
 KVC_OUT_RECORDS(char, names, capacity)
+KVC_OUT_RECORDS(char, log, capacity)
+KVC_IN_RECORDS(char, log, size)
 KVC_OUT_RECORDS(char, plan, plan_bytes)
 KVC_OUT_RECORDS(char, workspace, workspace_bytes)
 KVC_IN_RECORDS(double, frequencies, num_frequencies)
@@ -129,6 +131,8 @@ KVC_RESULT(uint64_t, block_bytes)
 KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, device_bytes)
 KVC_RESULT(uint64_t, host_bytes)
+KVC_RESULT(uint64_t, num_expected)
+KVC_RESULT(uint64_t, freed_bytes)
 KVC_RESULT(uint64_t, next)
 KVC_RESULT(uint64_t, event_cursor)
 KVC_RESULT(int32_t, done)
@@ -169,6 +173,9 @@ KVC_STRUCT(kvc_block_info)
 KVC_STRUCT(kvc_pool_info)
 KVC_STRUCT(kvc_quota_info)
 KVC_STRUCT(kvc_stats)
+KVC_STRUCT(kvc_log_info)
+KVC_STRUCT(kvc_replay_info)
+%immutable kvc_replay_info::text;
 KVC_STRUCT(kvc_step_limits)
 KVC_STRUCT(kvc_storage_config)
 KVC_STRUCT(kvc_storage_info)
@@ -334,4 +341,6 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache/events.h>
 %include <kvcache/fills.h>
 %include <kvcache/rebuild.h>
+%include <kvcache/record.h>
+%include <kvcache/resize.h>
 %include <kvcache/retention.h>

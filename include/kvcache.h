@@ -164,7 +164,10 @@ enum {
   KVC_MANAGER_HINTS = 128,
   /** Follow which request computes which tokens (kvcache/fills.h). Takes 4 bytes for each block and 40 for
    *  each request. Since 0.3. */
-  KVC_MANAGER_FILLS = 256
+  KVC_MANAGER_FILLS = 256,
+  /** Remember how many tokens ended requests got after their prompts, so that admissions can reserve room for
+   *  as many (kvc_request_config.reserve). Takes 1 KiB. Since 0.3. */
+  KVC_MANAGER_RESERVE = 512
 };
 
 /** The block manager. Opaque; created by kvc_manager_create. */
@@ -175,6 +178,9 @@ typedef struct kvc_manager kvc_manager;
 typedef struct kvc_pool_config {
   size_t struct_size;  /**< sizeof(kvc_pool_config) */
   uint64_t num_blocks; /**< Blocks of this pool, at least 1. */
+  /** Blocks to which kvc_manager_resize may enlarge it: its range of ids; 0 = num_blocks. The sum over all
+   *  pools has the limit of kvc_manager_config.num_blocks. Since 0.3. */
+  uint64_t max_blocks;
 } kvc_pool_config;
 
 /** A group of layers with one block table per request. */
@@ -205,7 +211,7 @@ typedef struct kvc_manager_config {
   /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
-   *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks); with
+   *  blocks, of max_blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks); with
    *  KVC_MANAGER_HINTS cached blocks are evicted first. */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
@@ -245,18 +251,24 @@ typedef struct kvc_manager_config {
    */
   double policy_weight;
   /** FREQUENCY: positions whose uses are remembered after their last block was evicted, at most 2^31 - 2; 0 =
-   *  4 * blocks. Each takes 24 to 32 bytes. Other policies: 0. Since 0.3. */
+   *  4 * blocks, of max_blocks. Each takes 24 to 32 bytes. Other policies: 0. Since 0.3. */
   uint64_t policy_history;
   /** Namespaces that may have a quota (kvcache/quota.h), at most 63; 0 = no quotas. Each block takes 9 bytes
    *  more, and cached blocks are listed per namespace with a quota. Since 0.3. */
   uint32_t max_quotas;
   uint32_t reserved; /**< 0 */
+  /** Blocks to which kvc_manager_resize may enlarge the only pool (kvcache/resize.h); 0 = num_blocks. With
+   *  `pools` each pool has its own; with `memory` it must be 0. Since 0.3. */
+  uint64_t max_blocks;
+  /** Bytes for a log of the manager's calls (kvcache/record.h), at least KVC_MIN_RECORD_BYTES; 0 = no log. A
+   * call costs nothing more then. Since 0.3. */
+  uint64_t record_bytes;
 } kvc_manager_config;
 
 /** Configuration of a manager, with defaults filled in. */
 typedef struct kvc_properties {
   size_t struct_size;  /**< sizeof(kvc_properties) */
-  uint64_t num_blocks; /**< Blocks of all pools, null block included. */
+  uint64_t num_blocks; /**< Blocks that all pools have now, null block included. */
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
@@ -264,6 +276,10 @@ typedef struct kvc_properties {
   uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
   uint32_t max_quotas;     /**< As in kvc_manager_config. Since 0.3. */
   uint32_t reserved;       /**< 0 */
+  /** Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs.
+   *  Since 0.3. */
+  uint64_t max_blocks;
+  uint64_t record_bytes; /**< As in kvc_manager_config. Since 0.3. */
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
@@ -312,8 +328,9 @@ typedef struct kvc_stats {
 typedef struct kvc_pool_info {
   size_t struct_size;   /**< sizeof(kvc_pool_info) */
   uint64_t first_block; /**< Lowest block id, null block included. */
-  uint64_t num_blocks;  /**< Usable blocks. */
+  uint64_t num_blocks;  /**< Usable blocks that it has now. */
   uint64_t free, cached, live, reserved, filling, fenced, pinned; /**< Blocks by state. */
+  uint64_t max_blocks; /**< As in kvc_pool_config: its ids are below first_block + max_blocks. Since 0.3. */
 } kvc_pool_info;
 
 /** kvc_block_info.state. */
@@ -456,6 +473,15 @@ enum {
   KVC_REQUEST_SHARE_FILLING = 32
 };
 
+/** How much room an admission reserves for the tokens that a request will get: so many that, of the requests
+ *  that have ended, this share got no more. Since 0.3. */
+enum kvc_reserve {
+  KVC_RESERVE_NONE = 0,      /**< None. */
+  KVC_RESERVE_MINIMAL = 1,   /**< Enough for 50 of 100 requests. */
+  KVC_RESERVE_BALANCED = 2,  /**< Enough for 75 of 100 requests. */
+  KVC_RESERVE_AGGRESSIVE = 3 /**< Enough for 95 of 100 requests. */
+};
+
 /** Options of a request. A NULL pointer to it means all defaults. */
 typedef struct kvc_request_config {
   size_t struct_size;         /**< sizeof(kvc_request_config) */
@@ -473,6 +499,12 @@ typedef struct kvc_request_config {
   /** Until then the request is not admitted (FILLING) while another one computes its next tokens, in the
    *  clock of kvc_step.now_ns: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
   uint64_t wait_until_ns;
+  /** KVC_RESERVE_*: each admission takes blocks for all known tokens, whatever `slots` is, and for the tokens
+   *  that kvc_manager_expected_tokens expects; appends within them need no block and so never lack one. With
+   *  nothing expected, and if it does not fit while no other request is admitted, it is as without. Needs
+   *  KVC_MANAGER_RESERVE. Since 0.3. */
+  uint32_t reserve;
+  uint32_t reserved; /**< 0 */
 } kvc_request_config;
 
 /** State of a request. */
@@ -908,6 +940,8 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/model.h>
 #include <kvcache/quota.h>
 #include <kvcache/rebuild.h>
+#include <kvcache/record.h>
+#include <kvcache/resize.h>
 #include <kvcache/retention.h>
 #include <kvcache/sizing.h>
 

@@ -64,6 +64,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Digest":     func() error { return first(f.m.Digest()) },
 		"Manager.Check":      func() error { return f.m.Check() },
 		"Manager.RetireStep": func() error { return f.m.RetireStep(f.oneOf(f.step.StepID, f.number())) },
+		"Manager.FailStep":   func() error { return first(f.m.FailStep(f.oneOf(f.step.StepID, f.number()))) },
 		"Manager.AllocateRequest": func() error {
 			r, _, err := f.m.AllocateRequest(f.prompt(), f.options())
 			f.keep(r, err)

@@ -18,6 +18,7 @@ type Stats struct {
 	LiveRequests, WaitingRequests, Admissions, PromptTokens, CachedTokens, BlockQueries, BlockHits, LostReuseTokens, Readmissions uint64
 	Refusals, Preemptions, Evictions, Copies, Duplicates, PublishedBlocks, UnpublishedBlocks, RejectedCandidates                  uint64
 	NodesUsed, MetadataBytes, EventsDropped                                                                                       uint64
+	FillingHits, FillingWaits                                                                                                     uint64
 }
 
 // RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits.
@@ -33,6 +34,7 @@ type ProbeInfo struct {
 	NumCached, BlocksNeeded, BlocksAvailable, LostReuseTokens uint64
 	Fits                                                      uint32
 	_                                                         uint32
+	FillingRequest                                            uint64 // Of ProbeRequest: which computes the next block; 0 = none.
 }
 
 // BlockInfo is the state of one block: kvc_block_info. State is a Block* constant.
@@ -47,6 +49,7 @@ type BlockInfo struct {
 type PoolInfo struct {
 	size                                                                         uint64
 	FirstBlock, NumBlocks, Free, Cached, Live, Reserved, Filling, Fenced, Pinned uint64
+	MaxBlocks                                                                    uint64 // Its ids are below FirstBlock + MaxBlocks.
 }
 
 // QuotaInfo is the share of a namespace in one pool: kvc_quota_info. MaxBlocks is 0 without a maximum.
@@ -64,6 +67,8 @@ type Properties struct {
 	PolicyHistory                                                                      uint64
 	MaxQuotas                                                                          uint32
 	_                                                                                  uint32
+	MaxBlocks                                                                          uint64 // Blocks that all pools may have.
+	RecordBytes                                                                        uint64
 }
 
 // Event is a change of what can be found: kvc_event. Kind is an Event* constant. A gap in Sequence means that events were lost.
@@ -100,7 +105,7 @@ type TableChange struct{ Group, Row, Column, Block int32 }
 // sizesInC are the sizes in C. A test compares them with those of the structs above.
 var sizesInC = map[string]uintptr{
 	"Stats": C.sizeof_kvc_stats, "RequestInfo": C.sizeof_kvc_request_info, "ProbeInfo": C.sizeof_kvc_probe_info,
-	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "Properties": C.sizeof_kvc_properties,
+	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "Properties": C.sizeof_kvc_properties, "LogInfo": C.sizeof_kvc_log_info, "logReplay": C.sizeof_kvc_replay_info,
 	"Event": C.sizeof_kvc_event, "ExtraKey": C.sizeof_kvc_extra_key, "BlockCopy": C.sizeof_kvc_block_copy,
 	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,

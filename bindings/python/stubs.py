@@ -51,6 +51,8 @@ RECORDS = {
     "ProbeInfo": ("kvc_probe_info", "What would hit, and whether the prompt fits"),
     "PoolInfo": ("kvc_pool_info", "Blocks of a pool by state; the states sum to num_blocks"),
     "QuotaInfo": ("kvc_quota_info", "The share of a namespace in one pool"),
+    "LogInfo": ("kvc_log_info", "The log of a manager"),
+    "LogReplay": ("kvc_replay_info", "What replay_log() found"),
     "BlockInfo": ("kvc_block_info", "State of one block"),
     "Properties": ("kvc_properties", "Configuration of a manager, with defaults filled in"),
     "RequestInfo": ("kvc_request_info", "State of a request"),
@@ -170,7 +172,7 @@ def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Callable, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
+    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MIN_RECORD_BYTES|KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]
     for name in sorted(interface.objects):
         if name != "kvc_step":

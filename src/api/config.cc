@@ -5,6 +5,7 @@
 
 #include "api/create.h"
 #include "api/guard.h"
+#include "api/recording.h"
 #include "models/memory.h"
 
 namespace kvc {
@@ -18,7 +19,8 @@ constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
-                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS;
+                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS |
+                                   KVC_MANAGER_RESERVE;
 constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED | kFillFlags;
@@ -40,6 +42,11 @@ kvc_status read_element(const T* array, size_t i, T* out) {
 kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
   shape->num_pools = config.num_pools == 0 ? 1 : static_cast<uint32_t>(config.num_pools);
   shape->pool_blocks[0] = config.num_blocks;
+  shape->pool_room[0] = config.max_blocks;
+  if (config.num_pools != 0 && config.max_blocks != 0) {
+    return invalid("max_blocks is %llu beside %zu pools, each of which has its own; leave it 0",
+                   ull(config.max_blocks), config.num_pools);
+  }
   if (config.num_pools != 0 && config.num_blocks != 0) {
     return invalid("num_blocks is %llu beside %zu pools; give one of them", ull(config.num_blocks),
                    config.num_pools);
@@ -56,19 +63,29 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     kvc_pool_config pool;
     KVC_TRY(read_element(config.pools, p, &pool));
     shape->pool_blocks[p] = pool.num_blocks;
+    shape->pool_room[p] = pool.max_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
   const uint64_t most = kMaxBlocks - kMaxPools * (shape->lists_per_pool() - 1 + shape->has_fills());
-  shape->num_blocks = 0;
+  shape->num_blocks = shape->num_ids = 0;
   for (size_t p = 0; p < shape->num_pools; ++p) {
     const uint64_t blocks = shape->pool_blocks[p];
+    uint64_t& room = shape->pool_room[p];
     const uint64_t least = null_block && p == 0 ? 2 : 1;
-    if (blocks < least || blocks > most - shape->num_blocks) {
+    if (blocks < least || blocks > most - shape->num_ids) {
       return invalid(
           "pool %zu has %llu blocks (num_blocks); it must have at least %llu, and all pools at most %llu", p,
           ull(blocks), ull(least), ull(most));
     }
+    if (room == 0) room = blocks;
+    if (room < blocks || room > most - shape->num_ids) {
+      return invalid(
+          "pool %zu has %llu blocks and max_blocks %llu; max_blocks is 0 or at least as many, and of all "
+          "pools at most %llu",
+          p, ull(blocks), ull(room), ull(most));
+    }
     shape->num_blocks += blocks;
+    shape->num_ids += room;
   }
   return KVC_OK;
 }
@@ -143,7 +160,7 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
 }
 
 kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
-  const uint64_t blocks = shape->num_blocks;
+  const uint64_t blocks = shape->num_ids;
   const bool windows = shape->window_groups != 0;
   shape->max_nodes = config.max_nodes != 0 ? config.max_nodes
                      : windows             ? 2 * blocks
@@ -168,8 +185,7 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
       return invalid("%s is %llu; at most %llu", limit.name, ull(limit.value), ull(limit.limit));
   }
   for (uint32_t p = 0; p < shape->num_pools; ++p) {
-    const bool null_block = p == 0 && (shape->flags & KVC_MANAGER_NULL_BLOCK) != 0;
-    const uint64_t usable = shape->pool_blocks[p] - null_block;
+    const uint64_t usable = shape->pool_blocks[p] - shape->null_blocks(p);
     if (shape->watermark < usable) continue;
     return invalid(
         "watermark_blocks is %llu; pool %u has %llu blocks: at most %llu, and better a few percent",
@@ -189,6 +205,12 @@ kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
     return invalid(
         "memory is set beside num_blocks %llu, %zu pools and %zu groups, which the model gives; leave them 0",
         ull(config.num_blocks), config.num_pools, config.num_groups);
+  }
+  if (config.max_blocks != 0) {
+    return invalid(
+        "max_blocks is %llu beside memory, which gives the pools; leave it 0, or take the blocks of "
+        "kvc_estimate_memory and set pools",
+        ull(config.max_blocks));
   }
   if (config.groups != nullptr || config.pools != nullptr)
     return invalid("groups or pools is set beside memory, which gives both; leave them NULL");
@@ -223,8 +245,8 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
   config->pools = out->pools;
   config->groups = out->groups;
   config->num_pools = estimate.window_pool_blocks != 0 ? 2 : 1;
-  out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks};
-  out->pools[1] = {sizeof(kvc_pool_config), estimate.window_pool_blocks};
+  out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks, 0};
+  out->pools[1] = {sizeof(kvc_pool_config), estimate.window_pool_blocks, 0};
   for (const bool window : {false, true}) {
     if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
     kvc_group_config& group = out->groups[config->num_groups++];
@@ -266,7 +288,7 @@ kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_history(Shape* shape) {
   if (!shape->policy->counts_uses) return KVC_OK;
   uint64_t& history = shape->policy_history;
-  if (history == 0) history = std::min(kHistoryPerBlock * shape->num_blocks, kMaxHistory);
+  if (history == 0) history = std::min(kHistoryPerBlock * shape->num_ids, kMaxHistory);
   if (history > kMaxHistory)
     return invalid("policy_history is %llu; at most %llu positions", ull(history), ull(kMaxHistory));
   return KVC_OK;
@@ -290,6 +312,10 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   if (config.max_quotas > Quotas::kMaxQuotas) {
     return invalid("max_quotas is %u; at most %u namespaces can have a quota", config.max_quotas,
                    Quotas::kMaxQuotas);
+  }
+  if (config.record_bytes != 0 && config.record_bytes < KVC_MIN_RECORD_BYTES) {
+    return invalid("record_bytes is %llu; give at least %d, or 0 to record nothing", ull(config.record_bytes),
+                   KVC_MIN_RECORD_BYTES);
   }
   if (config.reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_manager_config.reserved is %u and must be 0", config.reserved);
@@ -321,7 +347,13 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
     env.release(env.allocator_data, handle, sizeof(kvc_manager), alignof(kvc_manager));
     return status;
   }
-  *handle = kvc_manager{impl, env, own.log, own.log_user_data};
+  *handle = kvc_manager{impl, env, own.log, own.log_user_data, nullptr};
+  if (own.record_bytes != 0) {
+    if (const kvc_status status = start_recording(handle, own); status != KVC_OK) {
+      kvc_manager_destroy(handle);
+      return status;
+    }
+  }
   *manager = handle;
   return KVC_OK;
 }
@@ -340,6 +372,15 @@ kvc_status check_pool(const Shape& shape, uint32_t pool) {
 kvc_status check_layer(uint32_t layer, uint32_t num_layers) {
   if (layer < num_layers) return KVC_OK;
   return invalid("layer is %u; the storage has %u layers, from 0 on", layer, num_layers);
+}
+
+kvc_status check_reserve(const Shape& shape, uint32_t reserve) {
+  if (reserve > KVC_RESERVE_AGGRESSIVE)
+    return invalid("reserve is %u; KVC_RESERVE_NONE (0) to KVC_RESERVE_AGGRESSIVE (3)", reserve);
+  if (reserve == KVC_RESERVE_NONE || shape.has_reserves()) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "reserve is %u; create the manager with KVC_MANAGER_RESERVE, so that it remembers lengths",
+              reserve);
 }
 
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
@@ -380,6 +421,9 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
                 "KVC_MANAGER_FILLS, or leave them 0",
                 out->flags & kFillFlags, ull(out->wait_until_ns));
   }
+  if (out->reserved != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_request_config.reserved is %u and must be 0", out->reserved);
+  KVC_TRY(check_reserve(shape, out->reserve));
   const struct {
     const char* name;
     uint64_t value;
@@ -406,6 +450,7 @@ kvc_status kvc_manager_create(const kvc_manager_config* config, kvc_manager** ma
 
 void kvc_manager_destroy(kvc_manager* m) {
   if (m == nullptr) return;
+  stop_recording(m);
   Manager::destroy(m->impl);
   const Env env = m->env;
   env.release(env.allocator_data, m, sizeof(kvc_manager), alignof(kvc_manager));

@@ -10,11 +10,16 @@
 #include "base/status.h"
 #include "manager/manager.h"
 
+namespace kvc {
+class Recorder;
+}
+
 struct kvc_manager {
   kvc::Manager* impl;
   kvc::Env env;
   void (*log)(void* user_data, int32_t level, const char* text);
   void* log_user_data;
+  kvc::Recorder* recorder;  // nullptr: its calls are not recorded
 };
 
 namespace kvc {
@@ -103,18 +108,18 @@ inline constexpr size_t kFirstSize = 0;
   inline constexpr size_t kFirstSize<type> = size;        \
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
-KVC_FIRST_SIZE(kvc_pool_config, 16);
+KVC_FIRST_SIZE(kvc_pool_config, 24);
 KVC_FIRST_SIZE(kvc_group_config, 48);
-KVC_FIRST_SIZE(kvc_manager_config, 168);
-KVC_FIRST_SIZE(kvc_properties, 104);
+KVC_FIRST_SIZE(kvc_manager_config, 184);
+KVC_FIRST_SIZE(kvc_properties, 120);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
 KVC_FIRST_SIZE(kvc_prompt, 48);
-KVC_FIRST_SIZE(kvc_request_config, 64);
+KVC_FIRST_SIZE(kvc_request_config, 72);
 KVC_FIRST_SIZE(kvc_request_info, 88);
 KVC_FIRST_SIZE(kvc_pending_work, 56);
 KVC_FIRST_SIZE(kvc_probe_info, 56);
 KVC_FIRST_SIZE(kvc_block_info, 48);
-KVC_FIRST_SIZE(kvc_pool_info, 80);
+KVC_FIRST_SIZE(kvc_pool_info, 88);
 KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
 KVC_FIRST_SIZE(kvc_stats, 256);
@@ -144,6 +149,8 @@ KVC_FIRST_SIZE(kvc_workload_info, 104);
 KVC_FIRST_SIZE(kvc_sizer_config, 104);
 KVC_FIRST_SIZE(kvc_sizing_decision, 104);
 KVC_FIRST_SIZE(kvc_rebuild, 64);
+KVC_FIRST_SIZE(kvc_log_info, 40);
+KVC_FIRST_SIZE(kvc_replay_info, 312);
 #undef KVC_FIRST_SIZE
 
 template <typename T>
@@ -206,6 +213,8 @@ kvc_status answer(T* to, Function&& fill) {
 kvc_status check_group(const Shape& shape, uint32_t group);
 kvc_status check_pool(const Shape& shape, uint32_t pool);
 kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage
+// KVC_RESERVE_*, which the manager must support.
+kvc_status check_reserve(const Shape& shape, uint32_t reserve);
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,

@@ -9,6 +9,10 @@ namespace kvc {
 
 class Manager;
 
+// api/step_api.cc: what a step must satisfy by itself, before the manager sees it. *stride: bytes between two
+// of its admit_configs. May write num_slots, as BUFFER_TOO_SMALL says.
+kvc_status check_step(const Manager& manager, kvc_step* step, size_t* stride);
+
 // INVALID_ARGUMENT if the step was made for another manager, or if its counts and capacities exceed one of
 // its arrays that is in use.
 kvc_status check_made_step(const Manager& manager, const kvc_step& step);

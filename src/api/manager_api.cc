@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about a manager as a whole: namespaces, state, statistics, events.
 #include "api/guard.h"
+#include "api/recording.h"
 
 using namespace kvc;
 
@@ -45,7 +46,8 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
   return on_manager(m, [&](Manager& manager) {
     return answer(properties, [&](kvc_properties* out) {
       const Shape& shape = manager.shape();
-      out->num_blocks = shape.num_blocks;
+      out->num_blocks = manager.read(&StateReader::num_blocks);
+      out->max_blocks = shape.num_ids;
       out->max_nodes = shape.max_nodes;
       out->max_requests = shape.max_requests;
       out->max_request_tokens = shape.max_request_tokens;
@@ -60,6 +62,7 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
       out->num_groups = shape.num_groups;
       out->num_pools = shape.num_pools;
       out->max_quotas = shape.num_classes - 1;
+      if (m->recorder != nullptr) out->record_bytes = m->recorder->capacity();
       return kvc_status{KVC_OK};
     });
   });
@@ -67,6 +70,7 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
 
 kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config* config,
                                       uint64_t* namespace_id) {
+  KVC_RECORD(kvc_manager_open_namespace, m, config, namespace_id);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(config);
     KVC_REQUIRE_POINTER(namespace_id);
@@ -90,10 +94,12 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
 }
 
 kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespace_id) {
+  KVC_RECORD(kvc_manager_close_namespace, m, namespace_id);
   return on_manager(m, [&](Manager& manager) { return manager.close_namespace(namespace_id); });
 }
 
 kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id) {
+  KVC_RECORD(kvc_manager_reset, m, namespace_id);
   return on_manager(m, [&](Manager& manager) { return manager.reset(namespace_id); });
 }
 
@@ -110,6 +116,7 @@ kvc_status kvc_manager_check(kvc_manager* m) {
 }
 
 kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest) {
+  KVC_RECORD(kvc_manager_digest, m, digest);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(digest);
     *digest = manager.digest();
@@ -130,6 +137,7 @@ kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
 
 kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* moves, size_t capacity,
                                size_t* count) {
+  KVC_RECORD(kvc_manager_compact, m, pool, moves, capacity, count);
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(moves, capacity);
     KVC_REQUIRE_POINTER(count);
@@ -147,6 +155,7 @@ kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* i
 
 kvc_status kvc_manager_set_quota(kvc_manager* m, uint64_t namespace_id, uint32_t pool, uint64_t min_blocks,
                                  uint64_t max_blocks) {
+  KVC_RECORD(kvc_manager_set_quota, m, namespace_id, pool, min_blocks, max_blocks);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_pool(manager.shape(), pool));
     return manager.set_quota(namespace_id, pool, min_blocks, max_blocks);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about prefixes and external holds.
 #include "api/guard.h"
+#include "api/recording.h"
 
 using namespace kvc;
 
@@ -34,6 +35,7 @@ kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, kvc_probe
 
 kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* pin,
                                   uint64_t* num_pinned) {
+  KVC_RECORD(kvc_manager_pin_prefix, m, prompt, pin, num_pinned);
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_POINTER(pin);
     KVC_REQUIRE_POINTER(num_pinned);
@@ -42,6 +44,7 @@ kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint
 }
 
 kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin) {
+  KVC_RECORD(kvc_manager_unpin_prefix, m, pin);
   return on_manager(m, [&](Manager& manager) { return manager.unpin_prefix(pin); });
 }
 
@@ -54,6 +57,7 @@ kvc_status kvc_manager_list_pins(kvc_manager* m, uint64_t* pins, size_t capacity
 }
 
 kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* num_dropped) {
+  KVC_RECORD(kvc_manager_drop_prefix, m, prompt, num_dropped);
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_POINTER(num_dropped);
     return manager.drop_prefix(span, num_dropped);
@@ -61,6 +65,7 @@ kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uin
 }
 
 kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blocks, size_t* num_evicted) {
+  KVC_RECORD(kvc_manager_evict_blocks, m, pool, max_blocks, num_evicted);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(num_evicted);
     if (pool == -1) return manager.evict_blocks(0, manager.shape().num_pools, max_blocks, num_evicted);
@@ -71,6 +76,7 @@ kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blo
 }
 
 kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* blocks, size_t num_blocks) {
+  KVC_RECORD(kvc_manager_acquire_blocks, m, group, blocks, num_blocks);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(blocks, num_blocks);
     KVC_TRY(check_group(manager.shape(), group));
@@ -80,6 +86,7 @@ kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* b
 
 kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
                                       int32_t* blocks, size_t capacity, size_t* count) {
+  KVC_RECORD(kvc_manager_acquire_prefix, m, prompt, group, blocks, capacity, count);
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_ARRAY(blocks, capacity);
     KVC_REQUIRE_POINTER(count);
@@ -90,6 +97,7 @@ kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* prompt, 
 
 kvc_status kvc_manager_publish_blocks(kvc_manager* m, const kvc_prompt* prompt, uint32_t group,
                                       const int32_t* blocks, size_t num_blocks) {
+  KVC_RECORD(kvc_manager_publish_blocks, m, prompt, group, blocks, num_blocks);
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_TRY(check_group(manager.shape(), group));
@@ -98,6 +106,7 @@ kvc_status kvc_manager_publish_blocks(kvc_manager* m, const kvc_prompt* prompt, 
 }
 
 kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks) {
+  KVC_RECORD(kvc_manager_release_blocks, m, blocks, num_blocks);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     return manager.release_blocks(blocks, num_blocks);
@@ -106,6 +115,7 @@ kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, siz
 
 kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,
                                         uint64_t* num_unpublished) {
+  KVC_RECORD(kvc_manager_unpublish_blocks, m, blocks, num_blocks, num_unpublished);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_REQUIRE_POINTER(num_unpublished);

@@ -9,8 +9,17 @@ namespace kvc {
 
 kvc_status rebuild_manager(kvc_manager* old, const kvc_manager_config* config, Env env, kvc_rebuild* rebuild,
                            kvc_manager** manager) {
+  KVC_REQUIRE_POINTER(config);
   KVC_REQUIRE_POINTER(rebuild);
   KVC_REQUIRE_POINTER(manager);
+  kvc_manager_config wanted;
+  KVC_TRY(read_struct(config, &wanted));
+  if (wanted.record_bytes != 0) {
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "record_bytes is %llu: a rebuilt manager begins with cached content, which no log holds; set it to 0",
+        ull(wanted.record_bytes));
+  }
   kvc_rebuild own;
   KVC_TRY(read_struct(rebuild, &own));
   KVC_REQUIRE_ARRAY(own.copies, own.copy_capacity);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about one request, and its tables.
 #include "api/guard.h"
+#include "api/recording.h"
 
 using namespace kvc;
 
@@ -23,27 +24,32 @@ extern "C" {
 
 kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
                                       const kvc_request_config* config, uint64_t* request) {
+  KVC_RECORD(kvc_manager_create_request, m, prompt, config, request);
   return on_manager(
       m, [&](Manager& manager) { return create(manager, prompt, config, false, request, nullptr); });
 }
 
 kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached) {
+  KVC_RECORD(kvc_manager_admit_request, m, request, num_cached);
   return on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
 }
 
 kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt,
                                         const kvc_request_config* config, uint64_t* request,
                                         uint64_t* num_cached) {
+  KVC_RECORD(kvc_manager_allocate_request, m, prompt, config, request, num_cached);
   return on_manager(
       m, [&](Manager& manager) { return create(manager, prompt, config, true, request, num_cached); });
 }
 
 kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity) {
+  KVC_RECORD(kvc_manager_reserve_tokens, m, request, capacity);
   return on_manager(m, [&](Manager& manager) { return manager.reserve_tokens(request, capacity); });
 }
 
 kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
                                      size_t num_tokens) {
+  KVC_RECORD(kvc_manager_append_tokens, m, request, tokens, num_tokens);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(tokens, num_tokens);
     if (num_tokens > manager.shape().max_request_tokens) {
@@ -55,14 +61,17 @@ kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int
 }
 
 kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed) {
+  KVC_RECORD(kvc_manager_commit_tokens, m, request, num_committed);
   return on_manager(m, [&](Manager& manager) { return manager.commit_tokens(request, num_committed); });
 }
 
 kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens) {
+  KVC_RECORD(kvc_manager_truncate_request, m, request, num_tokens);
   return on_manager(m, [&](Manager& manager) { return manager.truncate_request(request, num_tokens); });
 }
 
 kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child) {
+  KVC_RECORD(kvc_manager_fork_request, m, request, child);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(child);
     return manager.fork_request(request, child);
@@ -70,10 +79,12 @@ kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* 
 }
 
 kvc_status kvc_manager_preempt_request(kvc_manager* m, uint64_t request) {
+  KVC_RECORD(kvc_manager_preempt_request, m, request);
   return on_manager(m, [&](Manager& manager) { return manager.preempt_request(request); });
 }
 
 kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request) {
+  KVC_RECORD(kvc_manager_free_request, m, request);
   return on_manager(m, [&](Manager& manager) { return manager.free_request(request); });
 }
 
@@ -118,6 +129,7 @@ kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t g
 }
 
 kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work) {
+  KVC_RECORD(kvc_manager_take_pending, m, work);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(work);
     kvc_pending_work own;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about what stays cached: time, hints, registered prompts.
 #include "api/guard.h"
+#include "api/recording.h"
 
 using namespace kvc;
 
@@ -26,11 +27,13 @@ kvc_status check_name(const char* name) {
 extern "C" {
 
 kvc_status kvc_manager_set_time(kvc_manager* m, uint64_t now_ns) {
+  KVC_RECORD(kvc_manager_set_time, m, now_ns);
   return on_manager(m, [&](Manager& manager) { return manager.set_time(now_ns); });
 }
 
 kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t first_token,
                                     uint64_t num_tokens, uint32_t priority, uint64_t until_ns) {
+  KVC_RECORD(kvc_manager_set_priority, m, request, first_token, num_tokens, priority, until_ns);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_hints(manager));
     const uint64_t end = num_tokens > UINT64_MAX - first_token ? UINT64_MAX : first_token + num_tokens;
@@ -41,6 +44,7 @@ kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t f
 }
 
 kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t shared_tokens) {
+  KVC_RECORD(kvc_manager_end_session, m, request, shared_tokens);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_hints(manager));
     return manager.end_session(request, shared_tokens);
@@ -49,6 +53,7 @@ kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t sh
 
 kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_prompt* prompt, uint64_t first_token,
                                            uint32_t priority, uint64_t until_ns, uint64_t* num_tokens) {
+  KVC_RECORD(kvc_manager_set_prefix_priority, m, prompt, first_token, priority, until_ns, num_tokens);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_hints(manager));
     TokenSpan span;
@@ -61,6 +66,7 @@ kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_prompt* pro
 
 kvc_status kvc_manager_demote_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t first_token,
                                      uint64_t* num_tokens) {
+  KVC_RECORD(kvc_manager_demote_prefix, m, prompt, first_token, num_tokens);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_hints(manager));
     TokenSpan span;
@@ -72,6 +78,7 @@ kvc_status kvc_manager_demote_prefix(kvc_manager* m, const kvc_prompt* prompt, u
 
 kvc_status kvc_manager_register_prompt(kvc_manager* m, const char* name, const kvc_prompt* prompt,
                                        uint64_t* num_pinned) {
+  KVC_RECORD(kvc_manager_register_prompt, m, name, prompt, num_pinned);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_name(name));
     TokenSpan span;
@@ -86,6 +93,7 @@ kvc_status kvc_manager_register_prompt(kvc_manager* m, const char* name, const k
 kvc_status kvc_manager_acquire_prompt(kvc_manager* m, const char* name, const int32_t* tokens,
                                       size_t num_tokens, const kvc_request_config* config, uint64_t* request,
                                       uint64_t* num_cached) {
+  KVC_RECORD(kvc_manager_acquire_prompt, m, name, tokens, num_tokens, config, request, num_cached);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_name(name));
     KVC_REQUIRE_ARRAY(tokens, num_tokens);
@@ -98,6 +106,7 @@ kvc_status kvc_manager_acquire_prompt(kvc_manager* m, const char* name, const in
 }
 
 kvc_status kvc_manager_unregister_prompt(kvc_manager* m, const char* name) {
+  KVC_RECORD(kvc_manager_unregister_prompt, m, name);
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_TRY(check_name(name));
     return manager.unregister_prompt(name);

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "api/guard.h"
+#include "api/recording.h"
 #include "sizing/sizer.h"
 
 using namespace kvc;
@@ -76,7 +77,7 @@ kvc_status read_curve_config(const Shape& shape, const kvc_curve_config* config,
   if (!shape.caches()) {
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has no prefix cache; open the curve of one that has");
   }
-  const uint64_t usual = shape.num_blocks * 8;
+  const uint64_t usual = shape.num_ids * 8;
   complete(&out->max_blocks, usual < kMostBlocks ? usual : kMostBlocks);
   complete(&out->max_samples, out->sample_rate != 0 ? kMostSamples : kSamples);
   complete(&out->sample_rate, 1);
@@ -137,6 +138,7 @@ struct kvc_sizer : Locked<Sizer> {
 extern "C" {
 
 kvc_status kvc_manager_open_curve(kvc_manager* m, uint64_t namespace_id, const kvc_curve_config* config) {
+  KVC_RECORD(kvc_manager_open_curve, m, namespace_id, config);
   return on_manager(m, [&](Manager& manager) {
     kvc_curve_config own;
     KVC_TRY(read_curve_config(manager.shape(), config, &own));
@@ -145,6 +147,7 @@ kvc_status kvc_manager_open_curve(kvc_manager* m, uint64_t namespace_id, const k
 }
 
 kvc_status kvc_manager_close_curve(kvc_manager* m, uint64_t namespace_id) {
+  KVC_RECORD(kvc_manager_close_curve, m, namespace_id);
   return on_manager(m, [&](Manager& manager) { return manager.close_curve(namespace_id); });
 }
 

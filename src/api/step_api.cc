@@ -2,6 +2,7 @@
 // The step: validation of its arrays before the manager sees it.
 #include "api/guard.h"
 #include "api/made_step.h"
+#include "api/recording.h"
 #include "manager/step.h"
 
 using namespace kvc;
@@ -132,7 +133,11 @@ kvc_status check_rows(const kvc_step& step) {
   return bad_row(i);
 }
 
-kvc_status run_step(Manager& manager, kvc_step* step) {
+}  // namespace
+
+namespace kvc {
+
+kvc_status check_step(const Manager& manager, kvc_step* step, size_t* stride) {
   KVC_REQUIRE_POINTER(step);
   KVC_TRY(check_size<kvc_step>(step->struct_size));
   kvc_step unused;
@@ -144,11 +149,21 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
   KVC_TRY(check_items(*step));
   KVC_TRY(check_made_step(manager, *step));
   KVC_TRY(check_extensions(*step));
-  size_t stride = 0;
-  KVC_TRY(check_admissions(manager, *step, &stride));
+  *stride = 0;
+  KVC_TRY(check_admissions(manager, *step, stride));
   KVC_TRY(check_rows(*step));
   if (step->copies == nullptr && step->copy_capacity != 0)
     return invalid("copies is NULL and copy_capacity is %zu", step->copy_capacity);
+  return KVC_OK;
+}
+
+}  // namespace kvc
+
+namespace {
+
+kvc_status run_step(Manager& manager, kvc_step* step) {
+  size_t stride;
+  KVC_TRY(check_step(manager, step, &stride));
   const bool creates = creates_requests(*step);
   StepPlan plan{*step, stride};
   const kvc_status status = manager.step(plan);
@@ -161,15 +176,18 @@ kvc_status run_step(Manager& manager, kvc_step* step) {
 extern "C" {
 
 kvc_status kvc_manager_step(kvc_manager* m, kvc_step* step) {
+  KVC_RECORD(kvc_manager_step, m, step);
   return on_manager(m, [&](Manager& manager) { return run_step(manager, step); });
 }
 
 kvc_status kvc_manager_retire_step(kvc_manager* m, uint64_t step_id) {
+  KVC_RECORD(kvc_manager_retire_step, m, step_id);
   return on_manager(m, [&](Manager& manager) { return manager.retire_step(step_id); });
 }
 
 kvc_status kvc_manager_fail_step(kvc_manager* m, uint64_t step_id, uint64_t* requests, size_t capacity,
                                  size_t* count) {
+  KVC_RECORD(kvc_manager_fail_step, m, step_id, requests, capacity, count);
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(requests, capacity);
     KVC_REQUIRE_POINTER(count);

@@ -29,7 +29,8 @@ Words values(const CLI::Option& option) {
   if (!found.empty()) return found;
   if (name == "MODEL" || name == "--model") found = model_names();
   if (name == "--policies") found = policy_names();
-  if (name == "MODEL" || name == "--model" || name == "TRACE" || name == "--output")
+  if (name == "MODEL" || name == "--model" || name == "TRACE" || name == "--output" || name == "--log" ||
+      name == "--record")
     found.emplace_back(":files");
   return found;
 }

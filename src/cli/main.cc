@@ -22,8 +22,10 @@
 #include "cli/library.h"
 #include "cli/model_groups.h"
 #include "cli/options.h"
+#include "cli/record.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/samples.h"
 #include "cli/session_oracle.h"
 #include "cli/table.h"
 #include "cli/trace.h"
@@ -46,6 +48,8 @@ struct Arguments {
   uint64_t requests = 0;  // 0 = not given.
   uint64_t seed = 1;
   std::string output = "-";
+  std::string log;
+  uint32_t samples = 0;
   ReplayOptions replay;
   EstimateOptions estimate;
   AdviseOptions advise;
@@ -107,6 +111,16 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->add_flag("--data", args.replay.data,
                  "As --verify, but with keys and values that go through a storage")
       ->each([&args](const std::string&) { args.replay.verify = true; });
+  add_number(*replay, "--samples", args.samples,
+             "Replay each request as N samples of its prompt that come together, with one fill per content",
+             64)
+      ->excludes("--hints", "--optimal", "--curve", "--commit-late", "--tables", "--verify", "--data");
+  replay->add_option("--record", args.replay.record, "Write a log of the calls to this file");
+  replay
+      ->add_option("--log", args.log,
+                   "Instead of a trace, make the calls of this log again, and compare their results; - is "
+                   "standard input")
+      ->excludes("TRACE", "--generate", "--requests", "--record", "--samples");
   replay->add_flag("--json", args.json, "Print JSON");
 }
 
@@ -207,10 +221,15 @@ void check_curve(double rate) {
 }
 
 int run_replay(const Arguments& args) {
+  if (!args.log.empty()) return replay_log(args.log, args.json, std::cout) ? kExitOk : kExitFailure;
   check_policy(args.replay);
   check_curve(args.replay.curve);
   if (!args.replay.hints.empty()) parse_hints(args.replay.hints);
   const Trace trace = load_trace(args, "replay");
+  if (args.samples != 0) {
+    run_samples(trace, args.replay, args.samples, args.json, std::cout);
+    return kExitOk;
+  }
   ReplayOptions options = args.replay;
   if (!options.model.empty()) use_model(trace, options);
   const ReplayResult result = replay(trace, options);

@@ -15,6 +15,7 @@
 #include "cli/optimal.h"
 #include "cli/oracle.h"
 #include "cli/progress.h"
+#include "cli/record.h"
 #include "cli/session_oracle.h"
 #include "cli/step_call.h"
 
@@ -89,6 +90,7 @@ class Replay {
   std::optional<StepCall> step_;
   std::optional<Oracle> oracle_;
   std::optional<SessionOracle> sessions_;
+  std::optional<LogFile> log_;
 
   size_t next_ = 0;            // Next request of the trace.
   std::deque<Waiting> queue_;  // Filled by head().
@@ -126,6 +128,10 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
     config.flags = KVC_MANAGER_HINTS;
     sessions_.emplace(trace, parse_hints(options.hints));
   }
+  if (!options.record.empty()) {
+    log_.emplace(options.record);
+    config.record_bytes = LogFile::kRecordBytes;
+  }
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
   if (options.curve != 0) open_curve(manager_.get(), options.curve);
 
@@ -150,8 +156,10 @@ ReplayResult Replay::run() {
     const bool preempted = options_.chunk != 0 && prefill_round();
     if (!preempted) admit_round();  // else the youngest would come back at once
     if (!live_.empty()) decode_round();
+    if (log_) log_->drain(manager_.get());
     progress.update(next_, live_.size());
   }
+  if (log_) log_->finish(manager_.get());
   finish();
   return result_;
 }
@@ -465,6 +473,7 @@ ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
     ReplayOptions plain = options;
     plain.hints.clear();
     plain.verify = plain.data = false;
+    plain.record.clear();
     result.hit_rate_without_hints = Replay(trace, plain).run().hit_rate();
   }
   if (options.optimal)

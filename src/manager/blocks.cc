@@ -9,7 +9,7 @@ thread_local uint64_t missing_blocks = 0;
 bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
   return pool_.create(memory, shape_.pool_blocks, shape_.num_pools,
                       (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0, *shape_.policy, shape_.policy_weight,
-                      {shape_.num_classes, shape_.num_levels, shape_.has_fills()}) &&
+                      {shape_.num_classes, shape_.num_levels, shape_.has_fills()}, shape_.pool_room) &&
          namespaces_.create(memory, arena_, events_, shape_.num_pools, tag.tag, tag.generation) &&
          tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
                       secret, shape_.policy_history, shape_.has_hints()) &&

@@ -5,7 +5,7 @@
 //
 // blocks.cc takes, holds and releases blocks, publish.cc attaches them to positions and detaches them,
 // namespaces.cc opens and resets namespaces, shares.cc keeps their quotas, shelves.cc and levels.cc say where
-// cached blocks wait, compact.cc moves contents.
+// cached blocks wait, compact.cc moves contents and lets pools shrink.
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"
@@ -283,6 +283,15 @@ class Blocks {
   // end_compaction(), pool().moved_to() says where a table entry that names a free block has gone.
   size_t compact(uint32_t pool, kvc_block_copy* moves, size_t capacity);
   void end_compaction(uint32_t pool) { pool_.sort_free(pool); }
+  // A pool gets `size` blocks, more than now, or fewer: check_shrink(), shrink(), which moves all contents of
+  // blocks that leave, and end_shrink() once tables have followed, as after compact().
+  void grow(uint32_t pool, uint64_t size) { pool_.resize(pool, size); }
+  // With BUFFER_TOO_SMALL *most_moves is a capacity that is enough.
+  kvc_status check_shrink(uint32_t pool, uint64_t size, size_t capacity, size_t* most_moves) const;
+  size_t shrink(uint32_t pool, uint64_t size, kvc_block_copy* moves);
+  void end_shrink(uint32_t pool, uint64_t size);
+  // Entries that name a block of the pool that is free name where its content has gone.
+  void follow_moves(uint32_t pool, BlockId* entries, size_t count) const;
 
  private:
   struct Coming {  // a block that will probably be evicted, as far as it is known
@@ -383,6 +392,8 @@ class Blocks {
   void forget(uint32_t ns);
   void announce_cleared(uint64_t namespace_id, uint32_t ns);
   void free_stale(uint32_t pool);
+  template <typename Movable>
+  size_t move_down(uint32_t pool, uint64_t begin, Movable&& movable, kvc_block_copy* moves, size_t capacity);
 
   const Shape& shape_;
   Arena& arena_;

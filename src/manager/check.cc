@@ -55,6 +55,7 @@ class Checker {
     KVC_CHECK(admitted == s_.requests.num_admitted() && all == s_.requests.count(),
               "%zu requests, %zu admitted; counted %llu, %llu", all, admitted, ull(s_.requests.count()),
               ull(s_.requests.num_admitted()));
+    KVC_CHECK(s_.requests.lengths().intact(), "the counts of lengths do not sum to their total");
     return KVC_OK;
   }
 

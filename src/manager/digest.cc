@@ -82,6 +82,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
         uint64_t{request.readmission}}) {
     out.add(value);
   }
+  if (request.reserve != KVC_RESERVE_NONE) out.add(request.reserve);
   const uint32_t published = request.published_tokens();
   if (request.known > published)
     out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
@@ -139,6 +140,9 @@ uint64_t StateReader::digest() const {
     }
     if (prompts.count() != 0) out.add(prompts.bound(i));
   });
+  if (shape.has_reserves()) {
+    for (size_t i = 0; i < Lengths::kNumCounts; ++i) out.add(requests.lengths().count(i));
+  }
   add_deadlines(*this, out);
   prompts.each([&](size_t i, const RegisteredPrompt& prompt) {
     out.add(i);

@@ -126,7 +126,7 @@ uint64_t Requests::admitted_capacity(const Request& request, uint64_t cached, bo
 }
 
 // The hit, and what the admission takes out of each pool: new blocks, and hits that nobody holds yet.
-inline kvc_status Requests::plan(const Request& request, AdmissionPlan* admission) {
+inline kvc_status Requests::plan(const Request& request, size_t max_positions, AdmissionPlan* admission) {
   admission->epoch = blocks_.namespaces().epoch(request.ns);
   const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
                       request.num_keys,  request.ns,          admission->epoch};
@@ -150,12 +150,14 @@ inline kvc_status Requests::plan(const Request& request, AdmissionPlan* admissio
       demand.add_hit(block);
     }
   }
+  if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
+    plan_reserve(request, max_positions, counted, admission);
   return KVC_OK;
 }
 
 kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   AdmissionPlan admission(shape_.num_pools);
-  KVC_TRY(plan(request, &admission));
+  KVC_TRY(plan(request, SIZE_MAX, &admission));
   info->num_cached = admission.hit.length * shape_.block_size;
   info->lost_reuse_tokens = uint64_t{admission.hit.lost} * shape_.block_size;
   if (shape_.has_fills()) find_fill(request, admission.hit, &info->filling_request);
@@ -172,7 +174,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
                 max_positions);
   }
   AdmissionPlan admission(shape_.num_pools);
-  KVC_TRY(plan(request, &admission));
+  KVC_TRY(plan(request, max_positions, &admission));
   if (shape_.has_fills()) [[unlikely]]
     KVC_TRY(wait_for_fill(request, admission.hit));
   const NodeId* const path = admission.hit.path;

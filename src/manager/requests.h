@@ -2,8 +2,9 @@
 // Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
 // changes state. All but fill() are used under the manager's lock.
 //
-// lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks,
-// fills.cc follows who computes what, hints.cc keeps what the engine says of their future.
+// lifecycle.cc creates and admits, reserves.cc says what admissions reserve, growth.cc extends and commits,
+// shrink.cc releases, truncates and forks, fills.cc follows who computes what, hints.cc keeps what the engine
+// says of their future.
 #pragma once
 #include "manager/blocks.h"
 #include "manager/curves.h"
@@ -12,6 +13,7 @@
 #include "manager/prompts.h"
 #include "manager/table_rows.h"
 #include "request/hints.h"
+#include "request/lengths.h"
 
 namespace kvc {
 
@@ -53,6 +55,9 @@ class Requests {
   uint64_t num_admitted_of(uint32_t ns) const;
   const CopyList& waiting_copies() const { return copies_; }
   Curves& curves() { return curves_; }
+  const Lengths& lengths() const { return lengths_; }
+  // Tokens that a request with so many after its prompt will probably still get, as KVC_RESERVE_* says.
+  uint64_t expected_tokens(uint32_t reserve, uint64_t generated) const;
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
 
@@ -148,7 +153,10 @@ class Requests {
     uint64_t capacity, epoch;
     Demand demand;
   };
-  kvc_status plan(const Request& request, AdmissionPlan* admission);
+  kvc_status plan(const Request& request, size_t max_positions, AdmissionPlan* admission);
+  void plan_reserve(const Request& request, size_t max_positions, size_t counted,
+                    AdmissionPlan* admission) const;
+  void note_length(const Request& request);
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
   size_t hit_limit(const Request& request) const;
@@ -205,6 +213,7 @@ class Requests {
   Arena& arena_;
   Counters& counters_;
   Curves curves_;
+  Lengths lengths_;  // with KVC_MANAGER_RESERVE
   RequestTable table_;
   Array<RequestHints> hints_;  // by index of the request; empty without hints
   Fills fills_;                // empty without fills

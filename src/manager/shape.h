@@ -58,8 +58,9 @@ struct Shape {
   uint32_t window_groups;  // bit per group
   uint32_t full_groups;
   GroupShape groups[kMaxGroups];
-  uint64_t pool_blocks[kMaxPools];  // null block included
-  uint64_t num_blocks;              // sum of them
+  uint64_t pool_blocks[kMaxPools];  // at first, null block included
+  uint64_t pool_room[kMaxPools];    // at most
+  uint64_t num_blocks, num_ids;     // sums of them
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark;
   uint32_t policy_number;  // KVC_POLICY_*
   const Policy* policy;
@@ -96,6 +97,9 @@ struct Shape {
   }
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
+  bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }
+  // The null block that a pool has.
+  uint64_t null_blocks(size_t pool) const { return pool == 0 && (flags & KVC_MANAGER_NULL_BLOCK) != 0; }
   bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }
 };
 

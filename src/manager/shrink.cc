@@ -82,6 +82,8 @@ void Requests::end_admission(Request& request, bool ends) {
 }
 
 kvc_status Requests::end(Request& request) {
+  if (shape_.has_reserves()) [[unlikely]]
+    note_length(request);
   if (request.admitted) {
     end_admission(request, true);
   } else if (shape_.has_hints()) [[unlikely]] {

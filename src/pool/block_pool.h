@@ -6,8 +6,9 @@
 // (policy.h). Each of these lists is ordered by the time at which its blocks came, except that reshelve()
 // keeps a block's time.
 //
-// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none:
-// they are free, and behind all others of FREE in the order of their ids.
+// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none,
+// or old ones: they are free, and behind all others of FREE in the order of their ids. A pool has `room` ids,
+// of which the first `size` are blocks now.
 //
 // Blocks that are filling are empty until the step that writes them is over. While they are held they are in
 // a list of their own, ordered by step; FENCED ones become written when they leave FENCED.
@@ -56,6 +57,7 @@ static_assert(sizeof(Block) == 32);
 
 struct PoolCounts {
   uint64_t first, size;        // ids [first, first + size), a null block excluded
+  uint64_t room;               // size may become so large
   uint64_t free, lru, fenced;  // list lengths
   uint64_t stale;              // of lru: left behind by a reset, as good as free
   uint64_t reserved, pinned;   // held blocks that are empty; held by pins alone
@@ -81,19 +83,27 @@ class BlockPool {
  public:
   static constexpr uint32_t kMaxClasses = 64, kMaxLevels = 128;
   static constexpr uint64_t kAllClasses = ~uint64_t{0};
-  // Pools follow each other in the id space; with `null_block` id 0 belongs to nobody.
+  // Pools follow each other in the id space, each with room for rooms[p] blocks (null: for its size); with
+  // `null_block` id 0 belongs to nobody.
   [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block,
-                            const Policy& policy = kLruPolicy, double weight = 0, Division division = {});
+                            const Policy& policy = kLruPolicy, double weight = 0, Division division = {},
+                            const uint64_t* rooms = nullptr);
 
   Block& operator[](BlockId id) { return blocks_[static_cast<size_t>(raw(id))]; }
   const Block& operator[](BlockId id) const { return blocks_[static_cast<size_t>(raw(id))]; }
   void prefetch(BlockId id) const { __builtin_prefetch(&blocks_[static_cast<size_t>(raw(id))], 1); }
 
-  uint64_t num_ids() const { return num_ids_; }
+  uint64_t num_ids() const { return num_ids_; }  // of blocks that there may be
   size_t num_pools() const { return num_pools_; }
   PoolCounts& counts(size_t pool) { return pools_[pool].counts; }
   const PoolCounts& counts(size_t pool) const { return pools_[pool].counts; }
-  bool exists(int32_t id) const { return id >= first_id_ && static_cast<uint64_t>(id) < num_ids_; }
+  bool exists(int32_t id) const {
+    for (size_t p = 0; p < num_pools_; ++p) {
+      const PoolCounts& counts = pools_[p].counts;
+      if (static_cast<uint64_t>(id) - counts.first < counts.size) return true;
+    }
+    return false;
+  }
 
   BlockId free_top(size_t pool) const { return pools_[pool].free_top; }
   // From here to the pool's end no block was ever taken, and there are no records.
@@ -265,12 +275,16 @@ class BlockPool {
     source.next_copy = from;
     source.refs = 0;
     source.content = Content::kEmpty;
+    source.pins = 0;
     source.list = List::kFree;
     source.prev = to;
   }
   BlockId moved_to(BlockId id) const { return (*this)[id].prev; }
   // The lowest free block is taken first, as from a new pool.
   void sort_free(size_t pool);
+  // The pool has `size` blocks from now on, at most its room. Those that leave are free; call sort_free()
+  // then.
+  void resize(size_t pool, uint64_t size);
 
   bool fence_passed(const Block& block, uint64_t retired) const {
     return static_cast<int32_t>(static_cast<uint32_t>(retired) - block.fence) >= 0;
@@ -391,6 +405,7 @@ class BlockPool {
   bool lowest_level(size_t pool, uint32_t cls, uint32_t* level);
   BlockId first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score);
   static uint64_t end(const Pool& pool) { return pool.counts.first + pool.counts.size; }
+  void set_bonuses(Pool& pool);
   void open(size_t pool);
   // Of the blocks that have records.
   size_t pop_listed(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
@@ -456,7 +471,8 @@ class BlockPool {
   size_t num_pools_ = 0;
   uint32_t num_classes_ = 1, num_levels_ = 1, num_shelves_ = 1;
   uint32_t num_lists_ = 1;  // classes * levels * shelves
-  int32_t first_id_ = 0;
+  const Policy* policy_ = &kLruPolicy;
+  double weight_ = 0;
 };
 
 }  // namespace kvc

@@ -97,6 +97,7 @@ struct alignas(64) Request {
   uint32_t drop_tail_blocks;
   uint32_t generation;
   int32_t next_free;  // list of unused entries
+  uint8_t reserve;    // KVC_RESERVE_*
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
 

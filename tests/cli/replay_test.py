@@ -132,6 +132,20 @@ class Replay(unittest.TestCase):
         self.assertGreater(always["hit_rate"], never["hit_rate"])
         self.assertEqual(always["ended_sessions"] + never["ended_sessions"], len(self.requests) - plain["rejected"])
 
+    def test_samples_of_a_prompt_are_one_prefill(self):
+        report = self.replay("--samples", 8, "--num-blocks", 60_000)
+        self.assertEqual((report["requests"], report["samples"], report["rejected"]), (len(self.requests), 8, 0))
+        self.assertEqual(report["prefills"], report["requests"])
+        self.assertGreater(report["prefills_without_fills"], 4 * report["requests"])
+        self.assertEqual(report["prompt_tokens"], 8 * sum(r["input_length"] for r in self.requests))
+        self.assertLess(report["computed_tokens"], report["computed_tokens_without_fills"] / 4)
+        self.assertGreater(report["filling_hits"], 0)
+        one = self.replay("--samples", 1, "--num-blocks", 60_000)
+        self.assertEqual(one["prefills"], one["requests"])
+        tight = self.replay("--samples", 3, "--num-blocks", 2_000, "--concurrency", 64)
+        self.assertGreaterEqual(tight["prefills"], tight["requests"] - tight["rejected"])
+        self.assertGreater(tight["preemptions"], 0)
+
     def test_no_policy_exceeds_the_optimum(self):
         self.assertNotIn("optimal_hit_rate", self.replay())
         for block_size, num_blocks in ((64, 400), (48, 600), (512, 100), (1000, 50)):

@@ -99,7 +99,7 @@ class Cache {
   explicit Cache(kvc_manager_config config, const std::vector<kvc_group_config>& groups = {},
                  const std::vector<uint64_t>& pools = {}) {
     std::vector<kvc_pool_config> pool_configs;
-    for (uint64_t n : pools) pool_configs.push_back({sizeof(kvc_pool_config), n});
+    for (uint64_t n : pools) pool_configs.push_back({sizeof(kvc_pool_config), n, 0});
     if (!groups.empty()) config.groups = groups.data(), config.num_groups = groups.size();
     if (!pools.empty())
       config.num_blocks = 0, config.pools = pool_configs.data(), config.num_pools = pools.size();

@@ -6,6 +6,7 @@
 
 #include "calls.h"
 #include "hardening/abuse_arguments.h"
+#include "hardening/recording.h"
 
 namespace kvc::test {
 
@@ -27,13 +28,15 @@ class Abuser : private BadArguments {
     const kvc_group_config groups[] = {window, full};  // calls of external blocks mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
-    config.num_blocks = kBlocks, config.block_size = 4, config.max_quotas = 2,
-    config.max_requests = kRequests, config.seed = 1;
+    config.num_blocks = kBlocks, config.max_blocks = kBlocks + 8, config.block_size = 4,
+    config.max_quotas = 2, config.max_requests = kRequests, config.seed = 1;
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
-    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS;
+    config.flags =
+        KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS | KVC_MANAGER_RESERVE | KVC_MANAGER_FILLS;
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
-    expect_ok(kvc_manager_create(&config, &m_));
     expect_ok(kvc_manager_create(&config, &other_));
+    config.record_bytes = record_bytes();
+    expect_ok(kvc_manager_create(&config, &m_));
     for (int i = 0; i < 3; ++i) {  // ids of another manager
       uint64_t id = 0, pinned = 0;
       const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, i};
@@ -49,6 +52,7 @@ class Abuser : private BadArguments {
     digest_ = digest();
   }
   ~Abuser() {
+    expect_replay(m_);
     kvc_manager_destroy(m_);
     kvc_manager_destroy(other_);
   }

@@ -10,6 +10,7 @@
 #include "api/dlpack.h"
 #include "base/hash.h"
 #include "calls.h"
+#include "hardening/recording.h"
 
 namespace kvc::test {
 namespace {
@@ -40,7 +41,9 @@ Scene::Scene(size_t prompt, const Scene* shared, size_t lane)
     event = shared->event;
     return;
   }
-  require(kvc_manager_create(&manager_config, &m), "a manager");
+  kvc_manager_config recorded = manager_config;
+  recorded.record_bytes = record_bytes();
+  require(kvc_manager_create(&recorded, &m), "a manager");
   uint64_t filler;  // takes what the manager has put aside for its first requests
   require(kvc_manager_create_request(m, PROMPT(0, tokens.data(), n / 2, nullptr, 0), nullptr, &filler),
           "a request");
@@ -61,6 +64,7 @@ Scene::~Scene() {
   kvc_stream_destroy(stream);
   kvc_storage_destroy(channels);
   kvc_storage_destroy(storage);
+  expect_replay(m);
   kvc_manager_destroy(m);
 }
 
@@ -68,7 +72,7 @@ void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
             request_info, probe_info, quota_info, device_info, update, backend_info, storage_info,
             key_metrics, value_metrics, attention_info, estimate, found, rebuild, curve_config,
-            workload_config, sizer_config, curve_info, workload_info, decision);
+            workload_config, sizer_config, curve_info, workload_info, decision, log_info, replay_info);
   curve_config.sample_rate = 1, curve_config.max_blocks = 300;
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);

@@ -85,6 +85,9 @@ class Scene {
   void *tensor = nullptr, *made_memory = nullptr, *handle = nullptr;
   kvc_memory_handle exported = {};
   kvc_backend_info backend_info = {};
+  kvc_log_info log_info = {};
+  kvc_replay_info replay_info = {};
+  std::vector<unsigned char> log;
   alignas(4096) char host_memory[4096] = {};
   alignas(16) char pages[8192] = {};
   alignas(16) char plan_memory[1 << 14] = {};

@@ -103,6 +103,9 @@ Setup random_setup(Random& random) {
   if (random.chance(15)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
   c.fills = random.chance(50);
+  c.reserves = random.chance(50);
+  if (random.chance(60))
+    for (const uint64_t count : c.pools) c.rooms.push_back(count + random.below(count / 2 + 1));
   return setup;
 }
 
@@ -176,6 +179,7 @@ model::Options Generator::options(const World& world) {
   if (random_.chance(20)) o.slots = random_.between(1, 3 * B_);
   if (random_.chance(8)) o.external = random_.below(2 * B_);
   if (random_.chance(15)) o.lookahead = random_.between(1, B_ + 1);
+  if (setup_.config.reserves && random_.chance(35)) o.reserve = static_cast<uint32_t>(random_.between(1, 3));
   if (random_.chance(8)) o.drop_tail = static_cast<uint32_t>(random_.between(1, 2));
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_READ;
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_WRITE;
@@ -364,8 +368,8 @@ void Generator::step(const World& world, Op& op) {
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 46,
-                                       128, 48, 28,  54,  62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  58, 50,  220, 28, 34,  28, 34,  54, 26,  30,  26};
+                                       128, 48, 28,  56,  62, 47,  38, 22,  22, 20,  190, 80, 58,
+                                       36,  60, 55,  220, 28, 34,  28, 34,  54, 26,  34,  26, 66};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -397,6 +401,12 @@ Op Generator::next(const World& world) {
     op.kind = Kind::kUnregister;
   if (op.kind == Kind::kCompact && !world.model().zeros.empty() && random_.chance(80))
     op.kind = Kind::kTakeZeros;
+  if (op.kind == Kind::kResize && !world.model().zeros.empty() && random_.chance(80))
+    op.kind = Kind::kTakeZeros;
+  if (op.kind == Kind::kResize && world.model().in_flight() && random_.chance(60)) {
+    op.kind = Kind::kRetire, last_kind_ = op.kind;
+    return op;  // all steps
+  }
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:
@@ -510,6 +520,14 @@ Op Generator::next(const World& world) {
       op.group = random_.below(setup_.config.pools.size());
       op.number = random_.chance(40) ? random_.below(4) : 64;
       break;
+    case Kind::kResize: {  // mostly about the first size
+      op.group = random_.below(setup_.config.pools.size());
+      const uint64_t first = setup_.config.pools[op.group], room = world.model().room_of(op.group);
+      op.number = random_.chance(70) ? random_.between(first - first / 3, first + (room - first) / 2)
+                                     : random_.below(room + 2);
+      op.most = random_.chance(10) ? random_.below(3) : 80;
+      break;
+    }
     case Kind::kRetire:
     case Kind::kFailStep:
       op.step.in.retired = retired();

@@ -44,6 +44,13 @@ class Model : public FillRules {
     const auto ns = int64_t(o.ns);
     std::vector<uint64_t> need(pools.size());
     for (const Group& g : config_.groups) need[g.pool] += up(counted) - hit.blocks;
+    if (const uint64_t rest = expected(o.reserve, n - r->prompt)) {
+      const uint64_t more = std::min(n + rest + o.lookahead, config_.max_tokens);
+      std::vector<uint64_t> wanted = need;
+      for (const Group& g : config_.groups) wanted[g.pool] += up(std::max(more, counted)) - up(counted);
+      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, table, 0) == KVC_OK))
+        need = wanted, capacity = more;
+    }
     if (kvc_status status = fits(ns, need, table, any_admitted(ns) ? config_.watermark : 0))
       return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
@@ -200,12 +207,24 @@ class Model : public FillRules {
   kvc_status free(uint64_t id) {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
+    if (r->was_admitted && config_.reserves) lengths_.push_back(rounded(r->text.tokens.size() - r->prompt));
     if (r->admitted) keep_prompt(*r), release(*r);
     const bool stale = r->admitted && r->epoch != epochs[r->options.ns];
     if (r->over && !stale)
       demote(r->options.ns, r->text, r->admitted ? r->published : r->text.tokens.size() / B, r->shared, r);
     requests.erase(id);
     return changed();
+  }
+  // Tokens that a request will probably still get, by the lengths of those that were freed.
+  uint64_t expected(uint32_t reserve, uint64_t done) const {
+    std::vector<uint64_t> longer;
+    for (const uint64_t length : lengths_)
+      if (length >= rounded(done)) longer.push_back(length);
+    std::sort(longer.begin(), longer.end());
+    static const uint64_t kPercent[] = {0, 50, 75, 95};
+    if (reserve == 0 || longer.empty()) return 0;
+    const uint64_t length = longer[(longer.size() * kPercent[reserve] + 99) / 100 - 1];
+    return length > done ? length - done : 0;
   }
   bool restorable(const Request& r,
                   uint64_t n) const {  // has no window group returned a block that length n > 0 needs?
@@ -295,6 +314,54 @@ class Model : public FillRules {
     }
     std::sort(pool.free.rbegin(), pool.free.rend());
     return KVC_OK;
+  }
+
+  kvc_status resize(size_t index, uint64_t blocks, uint64_t most, std::vector<Copy>& moves,
+                    uint64_t* needed) {
+    Pool& pool = pools[index];
+    if (blocks <= null_blocks(index) || blocks > room_of(index)) return KVC_ERROR_INVALID_ARGUMENT;
+    const uint64_t size = blocks - null_blocks(index);
+    if (size <= config_.watermark || size < shares_.minimums_but(kNobody, index))
+      return KVC_ERROR_INVALID_ARGUMENT;
+    if (size >= pool.count) {
+      for (; pool.count < size; changed()) pool.free.insert(pool.free.begin(), end_of(index)), ++pool.count;
+      return KVC_OK;
+    }
+    if (in_flight()) return KVC_ERROR_AGAIN;
+    if (!pending.empty() || !zeros.empty()) return KVC_ERROR_BUSY;
+    const int end = lowest(index) + int(size);
+    uint64_t held = pool.count - pool.free.size() - pool.lru.size(), lacking = 0, moving = 0;
+    for (const int cls : shares_.on() ? shares_.classes() : std::vector<int>{}) {
+      const uint64_t least = shares_.of_class(cls).min[index];
+      lacking += least - std::min(least, counts(cls, index).held);
+    }
+    if (held + lacking > size) return KVC_ERROR_NO_SPACE;
+    for (int id = end; id < end_of(index); ++id) {
+      if (blocks_[id].external) return KVC_ERROR_BUSY;
+      moving += in(pool.lru, id) ? findable(id) : !in(pool.free, id);
+    }
+    if (moving > most) return *needed = moving, KVC_ERROR_BUFFER_TOO_SMALL;
+    for (const int b : std::vector<int>(pool.lru))
+      if (!findable(b)) remove(pool.lru, b), detach(b), pool.free.push_back(b);
+    const auto all = [](int) { return true; };
+    const auto above = [&](int cls) {
+      return cls == 0 || counts(cls, index).used() > shares_.of_class(cls).min[index];
+    };
+    while (held + pool.lru.size() > size) {
+      const int b = policies_.victim(
+          pool, blocks_, [this](int id) { return findable(id); }, above, all);
+      remove(pool.lru, b), pool.free.push_back(b), detach(b), ++stats.evictions;
+    }
+    for (int from = end_of(index) - 1; from >= end; --from) {
+      if (in(pool.free, from)) continue;
+      const int to = *std::min_element(pool.free.begin(), pool.free.end());
+      moves.push_back({from, to}), move(from, to);
+      for (auto& [name, prompt] : prompts) follow(prompt.table, from, to);
+    }
+    std::erase_if(pool.free, [&](int id) { return id >= end; });
+    std::sort(pool.free.rbegin(), pool.free.rend());
+    pool.count = size;
+    return changed();
   }
 
   // ---- external blocks

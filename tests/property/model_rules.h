@@ -17,21 +17,26 @@ class Rules {
         B(config_.block_size),
         policies_(config_),
         shares_(config_) {
-    for (uint64_t count : config_.pools) {
-      Pool pool{int(blocks_.size()), count, {}, {}, {}, 0};
-      blocks_.resize(blocks_.size() + count, Block{.pool = pools.size(), .at = positions.end()});
-      const int lowest = pool.first + (config_.null_block && pools.empty() ? 1 : 0);
-      pool.count = blocks_.size() - lowest;
-      for (int id = int(blocks_.size()) - 1; id >= lowest; --id) pool.free.push_back(id);
+    for (size_t p = 0; p < config_.pools.size(); ++p) {
+      Pool pool{int(blocks_.size()), config_.pools[p] - null_blocks(p), {}, {}, {}, 0};
+      blocks_.resize(blocks_.size() + room_of(p), Block{.pool = p, .at = positions.end()});
       pools.push_back(pool);
+      for (int id = end_of(p) - 1; id >= lowest(p); --id) pools[p].free.push_back(id);
     }
     epochs[0] = 0;
   }
 
   // ---- questions
   const Block& block(int id) const { return blocks_[id]; }
-  size_t num_blocks() const { return blocks_.size(); }
-  bool usable(int id) const { return id >= (config_.null_block ? 1 : 0) && id < int(blocks_.size()); }
+  size_t num_blocks() const { return blocks_.size(); }  // that there may be
+  uint64_t room_of(size_t p) const { return config_.rooms.empty() ? config_.pools[p] : config_.rooms[p]; }
+  uint64_t null_blocks(size_t p) const { return config_.null_block && p == 0; }
+  int lowest(size_t p) const { return pools[p].first + int(null_blocks(p)); }
+  int end_of(size_t p) const { return lowest(p) + int(pools[p].count); }
+  bool usable(int id) const {
+    if (id < 0 || id >= int(blocks_.size())) return false;
+    return id >= lowest(blocks_[id].pool) && id < end_of(blocks_[id].pool);
+  }
   bool findable(int id) const {  // published, and not in a stale epoch or a closed namespace
     const Block& b = blocks_[id];
     return b.published && current(b.at->first);
@@ -375,15 +380,18 @@ class Rules {
     const Block& b = blocks_[id];
     return in(pools[b.pool].lru, id) || (b.requests && !b.external && !b.pins);
   }
+  static void follow(Table& table, int from, int to) {
+    for (auto& row : table)
+      for (Cell& cell : row)
+        if (cell.block == from) cell.block = to;
+  }
   void move(int from, int to) {  // to a free block
     Block& b = blocks_[from];
     Pool& pool = pools[b.pool];
     remove(pool.free, to), pool.free.push_back(from);
     std::replace(pool.lru.begin(), pool.lru.end(), from, to);
-    for (auto& [id, r] : requests)
-      for (auto& row : r.table)
-        for (Cell& cell : row)
-          if (cell.block == from) cell.block = to;
+    for (auto& [id, r] : requests) follow(r.table, from, to);
+    for (auto& [id, pin] : pins) follow(pin.table, from, to);
     if (b.published) std::replace(b.at->second[b.group].begin(), b.at->second[b.group].end(), from, to);
     blocks_[to] = b;
     b = Block{.pool = b.pool, .at = positions.end(), .owner = b.owner};
@@ -469,8 +477,15 @@ class Rules {
           }
   }
 
+  static uint64_t rounded(uint64_t length) {  // up, to eighths of a power of two
+    uint64_t eighth = 1;
+    while (length >= 16 * eighth) eighth *= 2;
+    return length < 16 ? length : (length / eighth + 1) * eighth - 1;
+  }
+
   const Config config_;
   const uint64_t B;
+  std::vector<uint64_t> lengths_;  // of freed requests
   Policies policies_;
   Shares shares_;
   size_t short_pool_ = 0;      // of the last refusal

@@ -29,12 +29,14 @@ struct Config {
   uint32_t max_quotas = 0;
   bool hints = false, fills = false, null_block = false, no_cache = false, zero_cross_namespace = false,
        zero_always = false;
-  std::vector<uint64_t> pools;
+  bool reserves = false;
+  std::vector<uint64_t> pools;  // blocks at first
+  std::vector<uint64_t> rooms;  // and at most; empty: the same
   std::vector<Group> groups;
 };
 struct Options {
   uint64_t ns = 0, max_cached = 0, external = 0, slots = 0, lookahead = 0;
-  uint32_t flags = 0, drop_tail = 0;
+  uint32_t flags = 0, drop_tail = 0, reserve = 0;
   uint64_t wait_until = 0;
 };
 struct Span {
@@ -75,7 +77,7 @@ struct Block {
 };
 struct Pool {
   int first = 0;
-  uint64_t count = 0;
+  uint64_t count = 0;  // usable blocks now
   std::vector<int> free, lru;
   std::vector<std::pair<int, uint64_t>> fenced;
   uint64_t clock = 0;  // blocks that came to lru

@@ -31,6 +31,7 @@ std::string options_of(const model::Options& o) {
   if (o.slots) out << " slots=" << o.slots;
   if (o.lookahead) out << " lookahead=" << o.lookahead;
   if (o.flags) out << " flags=" << o.flags;
+  if (o.reserve) out << " reserve=" << o.reserve;
   if (o.drop_tail) out << " drop_tail=" << o.drop_tail;
   if (o.wait_until) out << " wait_until=" << o.wait_until;
   return out.str();
@@ -104,7 +105,8 @@ const char* kind_name(Kind kind) {
                                              "demote_prefix",
                                              "register_prompt",
                                              "acquire_prompt",
-                                             "unregister_prompt"};
+                                             "unregister_prompt",
+                                             "resize"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -114,8 +116,9 @@ std::string to_text(const Setup& setup) {
   out << "manager: block_size " << c.block_size << ", pools " << list(c.pools) << ", watermark "
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
-      << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas
-      << (c.hints ? ", HINTS" : "") << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas << ", rooms "
+      << list(c.rooms) << (c.reserves ? ", RESERVE" : "") << (c.hints ? ", HINTS" : "")
+      << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
       << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
       << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
@@ -173,6 +176,9 @@ std::string to_text(const Op& op) {
       break;
     case Kind::kCompact:
       out << "pool " << op.group << ", capacity " << op.number << ")";
+      break;
+    case Kind::kResize:
+      out << "pool " << op.group << ", " << op.number << " blocks, capacity " << op.most << ")";
       break;
     case Kind::kAcquire:
       out << "group " << op.group << ", " << op.number << ")";

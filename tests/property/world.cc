@@ -40,6 +40,7 @@ kvc_request_config to_config(const model::Options& o) {
   c.flags = o.flags;
   c.drop_tail_blocks = o.drop_tail;
   c.wait_until_ns = o.wait_until;
+  c.reserve = o.reserve;
   return c;
 }
 
@@ -60,7 +61,8 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
     groups.push_back(group);
   }
   std::vector<kvc_pool_config> pools;
-  for (uint64_t count : c.pools) pools.push_back({sizeof(kvc_pool_config), count});
+  for (size_t p = 0; p < c.pools.size(); ++p)
+    pools.push_back({sizeof(kvc_pool_config), c.pools[p], c.rooms.empty() ? 0 : c.rooms[p]});
   kvc_manager_config config{};
   config.struct_size = sizeof config;
   // More than there can be: the model does not run out of positions. With few events, places are used again.
@@ -76,7 +78,8 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.max_quotas = c.max_quotas;
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
-  config.flags = (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (c.fills ? uint32_t{KVC_MANAGER_FILLS} : 0u) |
+  config.flags = (c.reserves ? uint32_t{KVC_MANAGER_RESERVE} : 0u) |
+                 (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (c.fills ? uint32_t{KVC_MANAGER_FILLS} : 0u) |
                  (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
                  (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |
                  (c.zero_cross_namespace ? uint32_t{KVC_MANAGER_ZERO_CROSS_NAMESPACE} : 0u) |
@@ -85,6 +88,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.num_groups = groups.size();
   config.pools = pools.data();
   config.num_pools = pools.size();
+  config.record_bytes = setup.record_bytes;
   return create_manager(config, hash_mask);
 }
 
@@ -111,6 +115,15 @@ uint64_t World::rejected_candidates() const {
   stats.struct_size = sizeof stats;
   kvc_manager_stats(sides_[0].manager, &stats);
   return stats.rejected_candidates;
+}
+
+void World::take_log(int side, std::vector<unsigned char>& log) const {
+  kvc_manager* m = sides_[static_cast<size_t>(side)].manager;
+  size_t size = 0;
+  kvc_manager_take_log(m, nullptr, 0, &size);
+  const size_t before = log.size();
+  log.resize(before + size);
+  if (kvc_manager_take_log(m, log.data() + before, size, &size) != KVC_OK) log.resize(before);
 }
 
 uint64_t World::digest(int side) const {

@@ -36,7 +36,8 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  uint64_t digest(int side) const;  // of one of the managers
+  uint64_t digest(int side) const;                                 // of one of the managers
+  void take_log(int side, std::vector<unsigned char>& log) const;  // appends it
   // `check`: also digests (unchanged by failures and no-ops, equal on both sides) and kvc_manager_check.
   Verdict apply(const Op& op, bool check);
   // Everything that the library tells about its state, against the model's.

@@ -26,7 +26,7 @@ Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
 
 bool without_options(const model::Options& o) {
   return o.max_cached == 0 && o.external == 0 && o.slots == 0 && o.lookahead == 0 && o.flags == 0 &&
-         o.drop_tail == 0 && o.wait_until == 0;
+         o.drop_tail == 0 && o.wait_until == 0 && o.reserve == 0;
 }
 
 // A probe right before an admission says what it does.
@@ -185,6 +185,16 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kCompact: {
       std::vector<model::Copy> moves;
       out.status = model_.compact(op.group, op.number, moves);
+      for (const model::Copy& move : moves) value(move.source), value(move.destination);
+      bytes_.copy(moves);
+      break;
+    }
+    case Kind::kResize: {
+      std::vector<model::Copy> moves;
+      uint64_t needed = 0;
+      out.status = model_.resize(op.group, op.number, op.most, moves, &needed);
+      if (out.status == KVC_OK) value(moves.size());
+      if (out.status == KVC_ERROR_BUFFER_TOO_SMALL) value(needed);
       for (const model::Copy& move : moves) value(move.source), value(move.destination);
       bytes_.copy(moves);
       break;
@@ -438,6 +448,23 @@ Outcome World::ask_library(const Op& op, int side) {
         out.values.push_back(copies[i].source);
         out.values.push_back(copies[i].destination);
       }
+      break;
+    }
+    case Kind::kResize: {
+      std::vector<kvc_block_copy> copies(op.most + 1, {-77, -77});
+      size_t count = kUntouched;
+      out.status =
+          kvc_manager_resize(m, static_cast<uint32_t>(op.group), op.number, copies.data(), op.most, &count);
+      const bool tells = out.status == KVC_OK || out.status == KVC_ERROR_BUFFER_TOO_SMALL;
+      if (tells) out.values.push_back(static_cast<int64_t>(count));
+      if (!tells && count != kUntouched) out.fault = "a failed call wrote its count";
+      const size_t written = out.status == KVC_OK ? std::min<uint64_t>(count, op.most) : 0;
+      for (size_t i = 0; i < written; ++i) {
+        out.values.push_back(copies[i].source);
+        out.values.push_back(copies[i].destination);
+      }
+      for (size_t i = written; i < copies.size(); ++i)
+        if (copies[i].source != -77) out.fault = "an entry past the moves was written";
       break;
     }
     case Kind::kRetire: {

@@ -24,7 +24,9 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], hints, quotas;
+static int64_t policy[3], fills[3], hints, quotas, record_bytes, room, reserves, mode;
+static char log_bytes[1 << 20];
+static size_t log_size;
 static kvc_workload* workload;
 static kvc_sizer* sizer;
 
@@ -74,18 +76,22 @@ static kvc_status print_workload(void) {
 }
 
 static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t num_groups) {
-  const kvc_manager_config config = {.struct_size = sizeof config,
-                                     .num_blocks = (uint64_t)a[0],
-                                     .block_size = (uint32_t)a[1],
-                                     .event_capacity = (uint64_t)a[2],
-                                     .max_requests = (uint64_t)a[3],
-                                     .groups = groups,
-                                     .num_groups = num_groups,
-                                     .flags = hints ? KVC_MANAGER_HINTS : 0,
-                                     .policy = (uint32_t)policy[0],
-                                     .policy_weight = (double)policy[1] / 100,
-                                     .policy_history = (uint64_t)policy[2],
-                                     .max_quotas = (uint32_t)quotas};
+  const kvc_manager_config config = {
+      .struct_size = sizeof config,
+      .num_blocks = (uint64_t)a[0],
+      .block_size = (uint32_t)a[1],
+      .event_capacity = (uint64_t)a[2],
+      .max_requests = (uint64_t)a[3],
+      .groups = groups,
+      .num_groups = num_groups,
+      .max_blocks = (uint64_t)room,
+      .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0) |
+                          (reserves ? KVC_MANAGER_RESERVE : 0)),
+      .policy = (uint32_t)policy[0],
+      .policy_weight = (double)policy[1] / 100,
+      .policy_history = (uint64_t)policy[2],
+      .max_quotas = (uint32_t)quotas,
+      .record_bytes = (uint64_t)record_bytes};
   return config;
 }
 
@@ -200,6 +206,7 @@ static kvc_status run_admissions(size_t count, char* printed) {
     configs[i].struct_size = sizeof configs[i];
     ((uint64_t*)array(KVC_STEP_ADMIT_NAMESPACES))[i] = namespaces[one[1]],
     configs[i].slots = (uint64_t)one[2];
+    configs[i].flags = (uint32_t)fills[1], configs[i].wait_until_ns = (uint64_t)fills[2];
     memcpy((int32_t*)array(KVC_STEP_ADMIT_TOKENS) + offsets[i], sequence(one[3], one[4]),
            (size_t)one[4] * sizeof *tokens);
     offsets[i + 1] = offsets[i] + (uint64_t)one[4];
@@ -253,6 +260,19 @@ static kvc_status print_stats(void) {
   return status;
 }
 
+// All parts, replayed.
+static kvc_status print_log(void) {
+  size_t size;
+  kvc_status status = kvc_manager_take_log(m, log_bytes + log_size, sizeof log_bytes - log_size, &size);
+  if (status != KVC_OK) return status;
+  log_size += size;
+  kvc_replay_info r = {.struct_size = sizeof r};
+  status = kvc_log_replay(log_bytes, log_size, &r);
+  if (status == KVC_OK)
+    printf(" 0 %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, r.calls, r.mismatches, r.lost_calls, r.digest);
+  return status;
+}
+
 static kvc_status print_share(void) {
   kvc_quota_info q = {.struct_size = sizeof q};
   const kvc_status status = kvc_manager_quota_info(m, namespaces[a[0]], (uint32_t)a[1], &q);
@@ -261,6 +281,16 @@ static kvc_status print_share(void) {
   const uint64_t values[] = {q.min_blocks, q.max_blocks, q.held,          q.cached,    q.fenced,
                              q.available,  q.refusals,   q.block_queries, q.block_hits};
   for (size_t i = 0; i < sizeof values / sizeof *values; ++i) printf(" %" PRIu64, values[i]);
+  return status;
+}
+
+static kvc_status resize(void) {
+  kvc_block_copy moves[256];
+  size_t count = 0;
+  const kvc_status status = kvc_manager_resize(m, (uint32_t)a[0], (uint64_t)a[1], moves, 256, &count);
+  for (size_t i = 0; status == KVC_OK && i < count; ++i)
+    printf("%s %d>%d", i == 0 ? " 0" : "", moves[i].source, moves[i].destination);
+  if (status == KVC_OK && count == 0) printf(" 0");
   return status;
 }
 
@@ -276,6 +306,23 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
   if (IS("policy")) return memcpy(policy, a, sizeof policy), KVC_OK;
   if (IS("hints")) return hints = a[0], KVC_OK;
+  if (IS("fills")) return memcpy(fills, a, sizeof fills), KVC_OK;
+  if (IS("fail")) {
+    uint64_t ids[64];
+    size_t preempted = 0;
+    status = kvc_manager_fail_step(m, step->step_id, ids, 64, &preempted);
+    if (status == KVC_OK) printf(" 0"), *printed = 1;
+    for (size_t i = 0; status == KVC_OK && i < preempted; ++i)
+      for (int name = 0; name < 32; ++name)
+        if (requests[name] == ids[i]) printf(" %d", name);
+    return status;
+  }
+  if (IS("room")) return room = a[0], KVC_OK;
+  if (IS("reserves")) return reserves = a[0], KVC_OK;
+  if (IS("mode")) return mode = a[0], KVC_OK;
+  if (IS("resize")) return *printed = 1, resize();
+  if (IS("expect"))
+    status = kvc_manager_expected_tokens(m, (uint32_t)a[0], (uint64_t)a[1], &value), *printed = 1;
   if (IS("now")) return step->now_ns = (uint64_t)a[0], KVC_OK;
   if (IS("time")) return kvc_manager_set_time(m, (uint64_t)a[0]);
   if (IS("priority")) {
@@ -336,15 +383,19 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   }
   if (IS("observe")) return kvc_workload_record(workload, (uint64_t)a[0], (double)a[1]);
   if (IS("quotas")) return quotas = a[0], KVC_OK;
+  if (IS("record")) return record_bytes = a[0], KVC_OK;
   if (IS("quota"))
     return kvc_manager_set_quota(m, namespaces[a[0]], (uint32_t)a[1], (uint64_t)a[2], (uint64_t)a[3]);
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
+    const kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
+    const kvc_request_config* const config = mode != 0 ? &options : NULL;
     if (IS("create"))
-      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]]);
-    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]],
-                                          &value);
+      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                        &requests[a[0]]);
+    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                          &requests[a[0]], &value);
     *printed = 1;
   }
   if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;
@@ -386,6 +437,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("forecast")) return print_workload();
   if (IS("stats")) return print_stats();
   if (IS("share")) return print_share();
+  if (IS("log")) return print_log();
   if (IS("rebuild")) return rebuild();
   if (IS("slots")) {
     int64_t slots[kRoom];

@@ -21,10 +21,10 @@ from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layo
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
                      LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
-from .manager import Group, Manager, PendingWork, Rebuilt
+from .manager import Group, Manager, PendingWork, Rebuilt, replay_log
 from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
-from .records import (AttentionInfo, BackendInfo, BlockInfo, CurveInfo, DeviceInfo, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics,
+from .records import (AttentionInfo, BackendInfo, BlockInfo, CurveInfo, DeviceInfo, LogInfo, LogReplay, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics,
                       QuotaInfo, RequestInfo, SizingDecision, Stats, WorkloadInfo)
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
@@ -72,11 +72,11 @@ def __dir__() -> list[str]:
 __all__ = [
     "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE",
     "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "Group", "InternalError",
-    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
+    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "OverQuotaError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
     "Properties", "QuantMetrics", "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Sizer", "SizingAction", "SizingBasis",
     "SizingDecision", "SizingMode", "SizingReason", "Stats", "Status",
     "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "Workload", "WorkloadInfo", "apply_rope", "build_info", "dequantize", "device_info", "errors",
-    "find_model", "merge_attention", "models", "open_backend", "quantize", "replay", "rope_frequencies", "rope_table", "storage_size", "supports",
+    "find_model", "merge_attention", "models", "open_backend", "quantize", "replay", "replay_log", "rope_frequencies", "rope_table", "storage_size", "supports",
     "tree_mask",
 ]

@@ -37,6 +37,7 @@ KVC_MODEL_ROPE_EXACT_RAMP: int
 KVC_ROPE_ROWS_INTERLEAVED: int
 KVC_MODEL_MAX_LAYERS: int
 KVC_MODEL_MAX_REGISTERED: int
+KVC_MIN_RECORD_BYTES: int
 KVC_MAX_CURVES: int
 KVC_MAX_OBSERVATIONS: int
 KVC_SIZING_REACTIVE: int
@@ -200,6 +201,7 @@ class kvc_manager_config:
     policy_weight: float
     policy_history: int
     max_quotas: int
+    record_bytes: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
 class kvc_properties:
@@ -218,6 +220,7 @@ class kvc_properties:
     policy_weight: float
     policy_history: int
     max_quotas: int
+    record_bytes: int
 
 class kvc_request_config:
     user_data: int
@@ -311,6 +314,21 @@ class kvc_stats:
     nodes_used: int
     metadata_bytes: int
     events_dropped: int
+
+class kvc_log_info:
+    capacity: int
+    bytes: int
+    calls: int
+    lost_calls: int
+
+class kvc_replay_info:
+    calls: int
+    mismatches: int
+    first_mismatch: int
+    digest: int
+    lost_calls: int
+    library_version: int
+    text: str
 
 class kvc_step_limits:
     max_frees: int
@@ -650,6 +668,7 @@ def kvc_rope_table(frequencies: _Array, attention_factor: float, positions: _Arr
 def kvc_manager_set_quota(m: kvc_manager, namespace_id: int, pool: int, min_blocks: int, max_blocks: int) -> None: ...
 def kvc_manager_quota_info(m: kvc_manager, namespace_id: int, pool: int, info: kvc_quota_info) -> None: ...
 def kvc_storage_copy_tokens(source: kvc_storage, destination: kvc_storage, copies: _Array) -> None: ...
+def kvc_manager_log_info(m: kvc_manager, info: kvc_log_info) -> None: ...
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...
 def kvc_manager_end_session(m: kvc_manager, request: int, shared_tokens: int) -> None: ...
@@ -724,6 +743,8 @@ def kvc_manager_set_prefix_priority(m: kvc_manager, namespace_id: int, tokens: _
 def kvc_manager_demote_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, first_token: int) -> int: ...
 def kvc_manager_register_prompt(m: kvc_manager, name: str, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
 def kvc_manager_list_prompts(m: kvc_manager, names: _Array) -> int: ...
+def kvc_manager_take_log(m: kvc_manager, log: _Array) -> int: ...
+def kvc_log_replay(log: _Array, info: kvc_replay_info) -> None: ...
 def kvc_manager_acquire_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> int: ...
 def kvc_manager_publish_blocks(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> None: ...
 def kvc_manager_export_tables(m: kvc_manager, requests: _Array, group: int, fill_id: int, tables: _Array) -> None: ...

@@ -61,6 +61,10 @@ class NotHeldError(KvCacheError):
     """The block has no external hold to release."""
 
 
+class FillingError(KvCacheError):
+    """Another request computes the next tokens of the prompt, and this one waits for them. Admit it again in the next steps."""
+
+
 class CorruptError(KvCacheError):
     """check() found a broken invariant: a bug in the library, or corrupted memory."""
 
@@ -88,6 +92,7 @@ _CLASSES: dict[int, type[KvCacheError]] = {
     _native.KVC_ERROR_AGAIN: AgainError,
     _native.KVC_ERROR_DEVICE: DeviceError,
     _native.KVC_ERROR_OVER_QUOTA: OverQuotaError,
+    _native.KVC_ERROR_FILLING: FillingError,
 }
 for _status, _class in _CLASSES.items():
     _class.status = _status

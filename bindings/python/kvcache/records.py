@@ -37,6 +37,8 @@ class Stats(NamedTuple):
     nodes_used: Gauge: prefix positions in use.
     metadata_bytes: Gauge: memory from the manager's allocator, touched or not.
     events_dropped: Events that were overwritten before any reader had read them.
+    filling_hits: Blocks of hits that a step in flight was writing.
+    filling_waits: Admissions with the result FILLING.
     """
 
     epoch: int
@@ -68,6 +70,8 @@ class Stats(NamedTuple):
     nodes_used: int
     metadata_bytes: int
     events_dropped: int
+    filling_hits: int
+    filling_waits: int
 
     @classmethod
     def read(cls, filled: _native.kvc_stats) -> Stats:
@@ -78,7 +82,8 @@ class Stats(NamedTuple):
                    filled.cached_tokens, filled.block_queries, filled.block_hits, filled.lost_reuse_tokens,
                    filled.readmissions, filled.refusals, filled.preemptions, filled.evictions, filled.copies,
                    filled.duplicates, filled.published_blocks, filled.unpublished_blocks, filled.rejected_candidates,
-                   filled.nodes_used, filled.metadata_bytes, filled.events_dropped)
+                   filled.nodes_used, filled.metadata_bytes, filled.events_dropped, filled.filling_hits,
+                   filled.filling_waits)
 
 
 @described
@@ -91,6 +96,7 @@ class ProbeInfo(NamedTuple):
     blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
     fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA.
+    filling_request: Of probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there.
     """
 
     num_cached: int
@@ -98,12 +104,13 @@ class ProbeInfo(NamedTuple):
     blocks_available: int
     lost_reuse_tokens: int
     fits: bool
+    filling_request: int
 
     @classmethod
     def read(cls, filled: _native.kvc_probe_info) -> ProbeInfo:
         """Reads the struct of the native layer."""
         return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
-                   bool(filled.fits))
+                   bool(filled.fits), filled.filling_request)
 
 
 @described
@@ -164,6 +171,55 @@ class QuotaInfo(NamedTuple):
 
 
 @described
+class LogInfo(NamedTuple):
+    """The log of a manager.
+
+    capacity: Manager.config().record_bytes; 0 = nothing is recorded.
+    bytes: Bytes that Manager.take_log() would give now.
+    calls: Calls logged since creation, taken or not.
+    lost_calls: Calls after the log was full. If this is not 0, recording has ended.
+    """
+
+    capacity: int
+    bytes: int
+    calls: int
+    lost_calls: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_log_info) -> LogInfo:
+        """Reads the struct of the native layer."""
+        return cls(filled.capacity, filled.bytes, filled.calls, filled.lost_calls)
+
+
+@described
+class LogReplay(NamedTuple):
+    """What replay_log() found.
+
+    calls: Calls made again.
+    mismatches: Calls with another status or result than in the log.
+    first_mismatch: Number of the first of them, from 1; 0 = none.
+    digest: Manager.digest() after the last call.
+    lost_calls: Calls that the log lost at its end, because it was full.
+    library_version: kvc_version() of the library that wrote the log.
+    text: The first mismatch: call, result, both values. Empty without one.
+    """
+
+    calls: int
+    mismatches: int
+    first_mismatch: int
+    digest: int
+    lost_calls: int
+    library_version: int
+    text: str
+
+    @classmethod
+    def read(cls, filled: _native.kvc_replay_info) -> LogReplay:
+        """Reads the struct of the native layer."""
+        return cls(filled.calls, filled.mismatches, filled.first_mismatch, filled.digest, filled.lost_calls,
+                   filled.library_version, filled.text)
+
+
+@described
 class BlockInfo(NamedTuple):
     """State of one block.
 
@@ -205,6 +261,7 @@ class Properties(NamedTuple):
     policy_weight: As configured. Since 0.3.
     policy_history: As configured. Since 0.3.
     max_quotas: As configured. Since 0.3.
+    record_bytes: As configured. Since 0.3.
     """
 
     num_blocks: int
@@ -222,6 +279,7 @@ class Properties(NamedTuple):
     policy_weight: float
     policy_history: int
     max_quotas: int
+    record_bytes: int
 
     @classmethod
     def read(cls, filled: _native.kvc_properties) -> Properties:
@@ -229,7 +287,7 @@ class Properties(NamedTuple):
         return cls(filled.num_blocks, filled.max_nodes, filled.max_requests, filled.max_request_tokens,
                    filled.event_capacity, filled.watermark_blocks, filled.block_size, filled.vocab_size, filled.policy,
                    filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history,
-                   filled.max_quotas)
+                   filled.max_quotas, filled.record_bytes)
 
 
 @described

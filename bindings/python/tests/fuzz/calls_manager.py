@@ -303,6 +303,11 @@ def retire_step(w):
     w.m.retire_step(w.rng.choice((w.step.step_id, w.number(0))))
 
 
+@call("Manager.fail_step")
+def fail_step(w):
+    w.m.fail_step(w.rng.choice((w.step.step_id, w.number(0))))
+
+
 @call("Manager.events")
 def events(w):
     for event in w.m.events(w.number(0)):

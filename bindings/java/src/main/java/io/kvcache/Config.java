@@ -10,11 +10,12 @@ import java.util.Objects;
  */
 public final class Config {
   long[] pools = {0};
+  long[] rooms = {};
   List<Group> groups = List.of();
   Model model;
   Model.Query memory;
   int blockSize, vocabSize, flags, maxQuotas;
-  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory;
+  long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory, recordBytes;
   Policy policy = Policy.LRU;
   double policyWeight;
 
@@ -156,6 +157,27 @@ public final class Config {
     return this;
   }
 
+  /** Blocks to which {@link Manager#resize} may enlarge each pool; none = as many as they have. Room costs addresses, not memory. */
+  public Config maxBlocks(long... blocks) {
+    for (long count : blocks) {
+      Sizes.count("maxBlocks", count);
+    }
+    rooms = blocks.clone();
+    return this;
+  }
+
+  /** Remembers how many tokens ended requests got, for {@link RequestOptions#reserve} and {@link Manager#expectedTokens}. */
+  public Config reserves() {
+    flags |= Native.KVC_MANAGER_RESERVE;
+    return this;
+  }
+
+  /** Room in bytes for a log of the calls ({@link Manager#takeLog}), at least 4096; 0, the default, is no log. */
+  public Config recordBytes(long bytes) {
+    recordBytes = Sizes.count("recordBytes", bytes);
+    return this;
+  }
+
   /** Reserves block id 0 for the engine. */
   public Config nullBlock() {
     flags |= Native.KVC_MANAGER_NULL_BLOCK;
@@ -186,6 +208,12 @@ public final class Config {
     return this;
   }
 
+  /** Follow which request computes which tokens: {@link RequestOptions#waitUntilNs}, {@link Manager#failStep}. */
+  public Config fills() {
+    flags |= Native.KVC_MANAGER_FILLS;
+    return this;
+  }
+
   /** Evicts by priorities before the policy: {@link Request#setPriority}, {@link Request#endSession}, {@link Manager#demote}. */
   public Config hints() {
     flags |= Native.KVC_MANAGER_HINTS;
@@ -201,6 +229,9 @@ public final class Config {
   }
 
   long create(Creating creating) throws KvCacheException {
+    if (rooms.length != 0 && rooms.length != Math.max(pools.length, 1)) {
+      throw new IllegalArgumentException("maxBlocks has " + rooms.length + " numbers for " + Math.max(pools.length, 1) + " pools; give one for each, or none");
+    }
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
     kvc_group_config groupArray = groups.isEmpty() ? null : Native.new_kvc_group_configs(groups.size());
@@ -219,8 +250,10 @@ public final class Config {
       config.setPolicy_weight(policyWeight);
       config.setPolicy_history(policyHistory);
       config.setMax_quotas(maxQuotas);
+      config.setRecord_bytes(recordBytes);
       if (poolArray == null) {
         config.setNum_blocks(pools.length == 0 ? 0 : pools[0]);
+        config.setMax_blocks(rooms.length == 0 ? 0 : rooms[0]);
       } else {
         fill(config, poolArray);
       }
@@ -254,6 +287,7 @@ public final class Config {
     for (int i = 0; i < pools.length; ++i) {
       kvc_pool_config pool = new kvc_pool_config();
       pool.setNum_blocks(pools[i]);
+      pool.setMax_blocks(rooms.length == 0 ? 0 : rooms[i]);
       Native.kvc_pool_configs_setitem(array, i, pool);
       pool.delete();
     }

@@ -209,6 +209,7 @@ final class FuzzCalls {
     table.put("Manager.digest", () -> m().digest());
     table.put("Manager.check", () -> m().check());
     table.put("Manager.retireStep", () -> m().retireStep(h.number()));
+    table.put("Manager.failStep", () -> m().failStep(h.number()));
     table.put("Manager.events", () -> m().events(h.number()));
     table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
     table.put("Manager.setQuota", () -> m().setQuota(namespace(), (int) h.small(2), h.small(4), h.oneOf(0, 8, h.number())));

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of record_calls.def as types.
+#pragma once
+#include "api/record_step.h"
+
+namespace kvc {
+
+template <typename... Codecs>
+struct CodecList {};
+
+// Calls visit(codec, parameters...) for each codec with its own parameters of `args`.
+template <size_t kFirst, typename Codec, typename... Rest, typename Args, typename Visit>
+void visit_codecs(CodecList<Codec, Rest...>, Args& args, const Visit& visit) {
+  [&]<size_t... I>(std::index_sequence<I...>) { visit(Codec{}, std::get<kFirst + I>(args)...); }
+  (std::make_index_sequence<Codec::kParams>{});
+  if constexpr (sizeof...(Rest) != 0)
+    visit_codecs<kFirst + Codec::kParams>(CodecList<Rest...>{}, args, visit);
+}
+
+// The inputs of a call, in order.
+template <typename Codecs, typename Args, typename Log>
+void visit_inputs(Log& log, Args& args) {
+  visit_codecs<0>(Codecs{}, args, [&](auto codec, auto&... parameters) {
+    if (!log.refused()) decltype(codec)::inputs(log, parameters...);
+  });
+}
+
+// Its results.
+template <typename Codecs, typename Args, typename Log>
+void visit_results(Log& log, Args& args) {
+  visit_codecs<0>(Codecs{}, args, [&](auto codec, auto&... parameters) {
+    if constexpr (requires { decltype(codec)::results(log, parameters...); })
+      decltype(codec)::results(log, parameters...);
+  });
+}
+
+namespace codec {
+#define KVC_LOGGED_CALL(number, function, ...) using of_##function = CodecList<__VA_ARGS__>;
+#include "api/record_calls.def"
+#undef KVC_LOGGED_CALL
+}  // namespace codec
+
+template <auto kFunction>
+struct LoggedCall;
+#define KVC_LOGGED_CALL(number, function, ...)      \
+  template <>                                       \
+  struct LoggedCall<function> {                     \
+    static constexpr uint32_t kNumber = number;     \
+    static constexpr const char* kName = #function; \
+    using Codecs = codec::of_##function;            \
+  };
+#include "api/record_calls.def"
+#undef KVC_LOGGED_CALL
+
+}  // namespace kvc
