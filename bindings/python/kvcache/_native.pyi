@@ -24,6 +24,9 @@ KVC_DEVICE_READS_HOST: int
 KVC_DEVICE_MANAGED: int
 KVC_DEVICE_SWAP_MEASURED: int
 KVC_STREAM_LEGACY: int
+KVC_EVENT_STORED: int
+KVC_EVENT_REMOVED: int
+KVC_EVENT_CLEARED: int
 KVC_ROPE_NONE: int
 KVC_ROPE_LINEAR: int
 KVC_ROPE_DYNAMIC: int
@@ -117,6 +120,7 @@ KVC_MANAGER_ZERO_CROSS_NAMESPACE: int
 KVC_MANAGER_ZERO_ALWAYS: int
 KVC_MANAGER_TOUCH_MEMORY: int
 KVC_MANAGER_HINTS: int
+KVC_MANAGER_RESERVE: int
 KVC_BLOCK_FREE: int
 KVC_BLOCK_CACHED: int
 KVC_BLOCK_PINNED: int
@@ -128,9 +132,10 @@ KVC_REQUEST_NO_READ: int
 KVC_REQUEST_NO_WRITE: int
 KVC_REQUEST_FULL_MUST_FIT: int
 KVC_REQUEST_RESUMED: int
-KVC_EVENT_STORED: int
-KVC_EVENT_REMOVED: int
-KVC_EVENT_CLEARED: int
+KVC_RESERVE_NONE: int
+KVC_RESERVE_MINIMAL: int
+KVC_RESERVE_BALANCED: int
+KVC_RESERVE_AGGRESSIVE: int
 KVC_STEP_WHOLE_ROWS: int
 KVC_STEP_ADMIT_PAST_REFUSAL: int
 KVC_STEP_FREES: int
@@ -171,6 +176,7 @@ class kvc_workload: ...
 
 class kvc_pool_config:
     num_blocks: int
+    max_blocks: int
 
 class kvc_group_config:
     kind: int
@@ -198,6 +204,7 @@ class kvc_manager_config:
     policy_weight: float
     policy_history: int
     max_quotas: int
+    max_blocks: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
 class kvc_properties:
@@ -216,6 +223,7 @@ class kvc_properties:
     policy_weight: float
     policy_history: int
     max_quotas: int
+    max_blocks: int
 
 class kvc_request_config:
     user_data: int
@@ -225,6 +233,7 @@ class kvc_request_config:
     lookahead: int
     flags: int
     drop_tail_blocks: int
+    reserve: int
 
 class kvc_request_info:
     namespace_id: int
@@ -267,6 +276,7 @@ class kvc_pool_info:
     filling: int
     fenced: int
     pinned: int
+    max_blocks: int
 
 class kvc_quota_info:
     min_blocks: int
@@ -635,6 +645,9 @@ def kvc_stream_event_create(device: Optional[str]) -> kvc_stream_event: ...
 def kvc_stream_event_record(event: kvc_stream_event, stream: Optional[kvc_stream]) -> None: ...
 def kvc_stream_event_query(event: kvc_stream_event) -> int: ...
 def kvc_stream_event_synchronize(event: kvc_stream_event) -> None: ...
+def kvc_manager_acquire_blocks(m: kvc_manager, group: int, blocks: _Array) -> None: ...
+def kvc_manager_release_blocks(m: kvc_manager, blocks: _Array) -> None: ...
+def kvc_manager_unpublish_blocks(m: kvc_manager, blocks: _Array) -> int: ...
 def kvc_model_count() -> int: ...
 def kvc_model_get(index: int, model: kvc_model) -> None: ...
 def kvc_model_find(name: str, model: kvc_model) -> None: ...
@@ -645,6 +658,9 @@ def kvc_rope_table(frequencies: _Array, attention_factor: float, positions: _Arr
 def kvc_manager_set_quota(m: kvc_manager, namespace_id: int, pool: int, min_blocks: int, max_blocks: int) -> None: ...
 def kvc_manager_quota_info(m: kvc_manager, namespace_id: int, pool: int, info: kvc_quota_info) -> None: ...
 def kvc_storage_copy_tokens(source: kvc_storage, destination: kvc_storage, copies: _Array) -> None: ...
+def kvc_manager_resize(m: kvc_manager, pool: int, num_blocks: int, moves: _Array) -> int: ...
+def kvc_manager_expected_tokens(m: kvc_manager, reserve: int, generated: int) -> int: ...
+def kvc_storage_discard_blocks(s: kvc_storage, first_block: int, num_blocks: int) -> int: ...
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...
 def kvc_manager_end_session(m: kvc_manager, request: int, shared_tokens: int) -> None: ...
@@ -704,9 +720,6 @@ def kvc_manager_probe_request(m: kvc_manager, request: int, info: kvc_probe_info
 def kvc_manager_unpin_prefix(m: kvc_manager, pin: int) -> None: ...
 def kvc_manager_list_pins(m: kvc_manager, pins: _Array) -> int: ...
 def kvc_manager_evict_blocks(m: kvc_manager, pool: int, max_blocks: int) -> int: ...
-def kvc_manager_acquire_blocks(m: kvc_manager, group: int, blocks: _Array) -> None: ...
-def kvc_manager_release_blocks(m: kvc_manager, blocks: _Array) -> None: ...
-def kvc_manager_unpublish_blocks(m: kvc_manager, blocks: _Array) -> int: ...
 def kvc_step_create(m: kvc_manager, limits: kvc_step_limits) -> kvc_step: ...
 def kvc_step_view(step: kvc_step, array: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
 def kvc_manager_retire_step(m: kvc_manager, step_id: int) -> None: ...
