@@ -70,7 +70,7 @@ def test_an_admission_reserves_what_ended_requests_got():
     with Manager(64, 4) as m:
         with pytest.raises(kvcache.UnsupportedError, match="create the manager with reserves=True"):
             m.allocate(range(4), reserve="minimal")
-        with pytest.raises(kvcache.UnsupportedError, match="create the manager with reserves=True"):
+        with pytest.raises(kvcache.UnsupportedError, match="create it with reserves=True"):
             m.expected_tokens("minimal")
 
 

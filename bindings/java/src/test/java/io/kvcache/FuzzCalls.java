@@ -88,7 +88,10 @@ final class FuzzCalls {
     if (!h.rarely(4)) {
       config.hints();
     }
-    config.maxQuotas((int) h.oneOf(0, 2, 2));
+    if (!h.rarely(4)) {
+      config.reserves();
+    }
+    config.maxBlocks(h.oneOf(12, 18)).maxQuotas((int) h.oneOf(0, 2, 2));
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
     latent = h.rarely(4);
