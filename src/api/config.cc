@@ -252,8 +252,9 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
     if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
     kvc_group_config& group = out->groups[config->num_groups++];
     group.struct_size = sizeof group;
-    group.kind = window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
-    group.window_tokens = window ? model.window_tokens : 0;
+    const bool chunks = window && model.window_kind == KVC_GROUP_CHUNKED_LOCAL;
+    group.kind = chunks ? KVC_GROUP_CHUNKED_LOCAL : window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
+    (chunks ? group.chunk_tokens : group.window_tokens) = window ? model.window_tokens : 0;
     group.pool = window && config->num_pools == 2;
   }
   return KVC_OK;

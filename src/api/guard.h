@@ -138,7 +138,7 @@ KVC_FIRST_SIZE(kvc_attention_launch, 72);
 KVC_FIRST_SIZE(kvc_attention_info, 120);
 KVC_FIRST_SIZE(kvc_attention_partials, 48);
 KVC_FIRST_SIZE(kvc_block_choice, 56);
-KVC_FIRST_SIZE(kvc_model, 248);
+KVC_FIRST_SIZE(kvc_model, 256);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
 KVC_FIRST_SIZE(kvc_memory_query, 88);
 KVC_FIRST_SIZE(kvc_memory_estimate, 120);

@@ -20,6 +20,7 @@
 #include "cli/estimate.h"
 #include "cli/generate.h"
 #include "cli/library.h"
+#include "cli/model_groups.h"
 #include "cli/options.h"
 #include "cli/record.h"
 #include "cli/replay.h"
@@ -85,6 +86,10 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->capture_default_str();
   add_number(*replay, "--num-blocks", args.replay.num_blocks, "Blocks of the pool", kMaxBlocks)
       ->capture_default_str();
+  replay->add_option(
+      "--model", args.replay.model,
+      "Groups of this model's layers: prompts in chunks of 512 tokens, and pools that divide the memory "
+      "of --num-blocks blocks of all layers");
   add_number(*replay, "--concurrency", args.replay.concurrency, "Most requests at a time", kMaxConcurrency)
       ->capture_default_str();
   add_choice(*replay, "--policy", args.replay.policy, "Which cached block is evicted first", policy_names())
@@ -225,8 +230,10 @@ int run_replay(const Arguments& args) {
     run_samples(trace, args.replay, args.samples, args.json, std::cout);
     return kExitOk;
   }
-  const ReplayResult result = replay(trace, args.replay);
-  (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);
+  ReplayOptions options = args.replay;
+  if (!options.model.empty()) use_model(trace, options);
+  const ReplayResult result = replay(trace, options);
+  (args.json ? print_replay_json : print_replay_table)(options, result, std::cout);
   if (result.right()) return kExitOk;
   std::cerr << "kvcache: " << result.wrong_hits << " wrong hits and " << result.wrong_writes
             << " wrong writes: the library has a defect; please report it\n";

@@ -310,7 +310,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("fail")) {
     uint64_t ids[64];
     size_t preempted = 0;
-    const kvc_status status = kvc_manager_fail_step(m, step->step_id, ids, 64, &preempted);
+    status = kvc_manager_fail_step(m, step->step_id, ids, 64, &preempted);
     if (status == KVC_OK) printf(" 0"), *printed = 1;
     for (size_t i = 0; status == KVC_OK && i < preempted; ++i)
       for (int name = 0; name < 32; ++name)
