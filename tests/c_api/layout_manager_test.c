@@ -23,7 +23,7 @@ AT(kvc_group_config, retention_tokens, 24);
 AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
 
-SIZE(kvc_manager_config, 168);
+SIZE(kvc_manager_config, 176);
 AT(kvc_manager_config, struct_size, 0);
 AT(kvc_manager_config, num_blocks, 8);
 AT(kvc_manager_config, max_nodes, 16);
@@ -48,8 +48,9 @@ AT(kvc_manager_config, policy_weight, 144);
 AT(kvc_manager_config, policy_history, 152);
 AT(kvc_manager_config, max_quotas, 160);
 AT(kvc_manager_config, reserved, 164);
+AT(kvc_manager_config, record_bytes, 168);
 
-SIZE(kvc_properties, 104);
+SIZE(kvc_properties, 112);
 AT(kvc_properties, struct_size, 0);
 AT(kvc_properties, num_blocks, 8);
 AT(kvc_properties, max_nodes, 16);
@@ -67,6 +68,7 @@ AT(kvc_properties, policy_weight, 80);
 AT(kvc_properties, policy_history, 88);
 AT(kvc_properties, max_quotas, 96);
 AT(kvc_properties, reserved, 100);
+AT(kvc_properties, record_bytes, 104);
 
 SIZE(kvc_namespace_config, 56);
 AT(kvc_namespace_config, struct_size, 0);
@@ -152,6 +154,24 @@ AT(kvc_block_info, pins, 32);
 AT(kvc_block_info, published, 36);
 AT(kvc_block_info, num_copies, 40);
 AT(kvc_block_info, group, 44);
+
+SIZE(kvc_log_info, 40);
+AT(kvc_log_info, struct_size, 0);
+AT(kvc_log_info, capacity, 8);
+AT(kvc_log_info, bytes, 16);
+AT(kvc_log_info, calls, 24);
+AT(kvc_log_info, lost_calls, 32);
+
+SIZE(kvc_replay_info, 312);
+AT(kvc_replay_info, struct_size, 0);
+AT(kvc_replay_info, calls, 8);
+AT(kvc_replay_info, mismatches, 16);
+AT(kvc_replay_info, first_mismatch, 24);
+AT(kvc_replay_info, digest, 32);
+AT(kvc_replay_info, lost_calls, 40);
+AT(kvc_replay_info, library_version, 48);
+AT(kvc_replay_info, reserved, 52);
+AT(kvc_replay_info, text, 56);
 
 SIZE(kvc_quota_info, 80);
 AT(kvc_quota_info, struct_size, 0);
