@@ -288,6 +288,20 @@ def set_quota(w):
     w.m.set_quota(w.any_namespace(), w.number(1), min_blocks=w.number(4), max_blocks=w.number(8))
 
 
+@call("Manager.take_log")
+def take_log(w):
+    try:
+        log = w.m.take_log()
+    except kvcache.UnsupportedError:
+        return
+    need(isinstance(log, bytes), "bytes")
+
+
+@call("Manager.log_info")
+def log_info(w):
+    need(w.m.log_info().capacity >= 0, "capacity")
+
+
 @call("Manager.quota_info")
 def quota_info(w):
     need(w.m.quota_info(w.any_namespace(), w.number(1)).available >= 0, "available")

@@ -92,6 +92,7 @@ final class FuzzCalls {
       config.reserves();
     }
     config.maxBlocks(h.oneOf(12, 18)).maxQuotas((int) h.oneOf(0, 2, 2));
+    config.recordBytes(h.oneOf(0, 65536));
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
     latent = h.rarely(4);
@@ -219,6 +220,15 @@ final class FuzzCalls {
     table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
     table.put("Manager.setQuota", () -> m().setQuota(namespace(), (int) h.small(2), h.small(4), h.oneOf(0, 8, h.number())));
     table.put("Manager.quotaInfo", () -> m().quotaInfo(namespace(), (int) h.small(2)));
+    table.put("Manager.takeLog", () -> m().takeLog());
+    table.put("Manager.logInfo", () -> m().logInfo());
+    table.put("Manager.replayLog", () -> {
+      byte[] log = m().takeLog();
+      if (log.length != 0) {
+        log[(int) h.small(log.length - 1)] ^= 1;
+        Manager.replayLog(log);
+      }
+    });
     table.put("Manager.blockInfo", () -> m().blockInfo(h.integer()));
     table.put("Manager.requests", () -> m().requests());
     table.put("Manager.device", () -> Manager.device(text("cpu")));
