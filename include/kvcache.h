@@ -330,7 +330,7 @@ typedef struct kvc_pool_info {
   uint64_t first_block; /**< Lowest block id, null block included. */
   uint64_t num_blocks;  /**< Usable blocks that it has now. */
   uint64_t free, cached, live, reserved, filling, fenced, pinned; /**< Blocks by state. */
-  uint64_t max_blocks; /**< As in kvc_pool_config: its ids are below first_block + max_blocks. Since 0.3. */
+  uint64_t max_blocks; /**< As configured: its ids are below first_block + max_blocks. Since 0.3. */
 } kvc_pool_info;
 
 /** kvc_block_info.state. */
@@ -475,7 +475,7 @@ enum {
 
 /** How much room an admission reserves for the tokens that a request will get: so many that, of the requests
  *  that have ended, this share got no more. Since 0.3. */
-enum kvc_reserve {
+enum {
   KVC_RESERVE_NONE = 0,      /**< None. */
   KVC_RESERVE_MINIMAL = 1,   /**< Enough for 50 of 100 requests. */
   KVC_RESERVE_BALANCED = 2,  /**< Enough for 75 of 100 requests. */

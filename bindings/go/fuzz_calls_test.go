@@ -60,6 +60,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return f.m.SetQuota(f.namespace(), f.uint32(), f.small(4), f.oneOf(0, f.small(8), f.number()))
 		},
 		"Manager.QuotaInfo":  func() error { return first(f.m.QuotaInfo(f.namespace(), f.uint32())) },
+		"Manager.TakeLog":    func() error { return first(f.m.TakeLog()) },
+		"Manager.LogInfo":    func() error { return first(f.m.LogInfo()) },
 		"Manager.BlockInfo":  func() error { return first(f.m.BlockInfo(int32(f.number()))) },
 		"Manager.Digest":     func() error { return first(f.m.Digest()) },
 		"Manager.Check":      func() error { return f.m.Check() },
@@ -122,6 +124,9 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
+		"Manager.Resize":         func() error { return first(f.m.Resize(uint32(f.small(2)), f.oneOf(f.small(20), f.number()))) },
+		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Reserve(f.small(5)), f.number())) },
+		"Storage.DiscardBlocks":  func() error { return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number()))) },
 		"Manager.Compact":     func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
 		"Manager.OpenNamespace": func() error {
 			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }
@@ -353,6 +358,14 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			n := 0
 			return first2(TreeMask(slice(f, f.Intn(10), func() int32 { n++; return int32(f.small(n)) - 1 })))
+		},
+		"ReplayLog": func() error {
+			log, err := f.m.TakeLog()
+			if err != nil || len(log) == 0 {
+				return err
+			}
+			log[f.Intn(len(log))] ^= byte(1 << f.Intn(8))
+			return first(ReplayLog(log))
 		},
 		"FindModel": func() error {
 			return first(FindModel([]string{"llama-3.1-8b", "", "\x00", strings.Repeat("m", 4096)}[f.Intn(4)]))

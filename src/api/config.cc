@@ -208,8 +208,9 @@ kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
   }
   if (config.max_blocks != 0) {
     return invalid(
-        "max_blocks is %llu beside memory, which gives the pools; leave it 0, or take the blocks of "
-        "kvc_estimate_memory and set pools",
+        "max_blocks is %llu beside memory, which gives the pools; leave it 0, or give num_blocks or pools "
+        "instead "
+        "of memory",
         ull(config.max_blocks));
   }
   if (config.groups != nullptr || config.pools != nullptr)

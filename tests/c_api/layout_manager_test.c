@@ -163,6 +163,24 @@ AT(kvc_block_info, published, 36);
 AT(kvc_block_info, num_copies, 40);
 AT(kvc_block_info, group, 44);
 
+SIZE(kvc_log_info, 40);
+AT(kvc_log_info, struct_size, 0);
+AT(kvc_log_info, capacity, 8);
+AT(kvc_log_info, bytes, 16);
+AT(kvc_log_info, calls, 24);
+AT(kvc_log_info, lost_calls, 32);
+
+SIZE(kvc_replay_info, 312);
+AT(kvc_replay_info, struct_size, 0);
+AT(kvc_replay_info, calls, 8);
+AT(kvc_replay_info, mismatches, 16);
+AT(kvc_replay_info, first_mismatch, 24);
+AT(kvc_replay_info, digest, 32);
+AT(kvc_replay_info, lost_calls, 40);
+AT(kvc_replay_info, library_version, 48);
+AT(kvc_replay_info, reserved, 52);
+AT(kvc_replay_info, text, 56);
+
 SIZE(kvc_quota_info, 80);
 AT(kvc_quota_info, struct_size, 0);
 AT(kvc_quota_info, min_blocks, 8);

@@ -136,10 +136,13 @@ class Manager:
         if isinstance(groups, Group) or not hasattr(groups, "__iter__"):
             raise TypeError(f"groups is {groups!r:.100}; it must be a sequence of kvcache.Group: pass groups=[kvcache.Group(...)]")
         groups = tuple(groups)
-        rooms = (max_blocks,) if hasattr(max_blocks, "__index__") else max_blocks
-        if isinstance(rooms, str) or not hasattr(rooms, "__iter__"):
+        rooms: tuple[int, ...]
+        if hasattr(max_blocks, "__index__"):
+            rooms = (whole(max_blocks),)
+        elif isinstance(max_blocks, str) or not hasattr(max_blocks, "__iter__"):
             raise TypeError(f"max_blocks is {max_blocks!r}; it must be an int, or a sequence with a number for each pool")
-        rooms = tuple(rooms)
+        else:
+            rooms = tuple(max_blocks)
         if hasattr(num_blocks, "__index__"):
             if len(rooms) > 1:
                 raise ValueError(f"max_blocks has {len(rooms)} entries for one pool")

@@ -68,6 +68,16 @@ def open_backend(w):
     kvcache.open_backend(w.rng.choice(("cpu", "?", None, 5)), w.rng.choice((None, None, "/nowhere")))
 
 
+@call("replay_log")
+def replay_log(w):
+    with kvcache.Manager(8, 4, record_bytes=4096) as m:
+        m.allocate([1, 2, 3], namespace=0)
+        log = bytearray(m.take_log())
+    if w.rng.random() < 0.8:
+        log[w.rng.randrange(len(log))] ^= 1 << w.rng.randrange(8)
+    need(kvcache.replay_log(bytes(log)).mismatches == 0, "mismatches")
+
+
 @call("find_model")
 def find_model(w):
     kvcache.find_model(w.rng.choice(("llama-3.1-8b", "", "x" * 300, None, 4)))

@@ -97,6 +97,16 @@ def compact(w):
     w.m.compact(w.number(0), w.number(16))
 
 
+@call("Manager.resize")
+def resize(w):
+    w.m.resize(w.number(90), w.number(1))
+
+
+@call("Manager.expected_tokens")
+def expected_tokens(w):
+    need(w.m.expected_tokens(w.rng.choice(("none", "minimal", "balanced", "aggressive", "most", 3, None)), w.number(9)) >= 0, "tokens")
+
+
 @call("Manager.namespace")
 def namespace(w):
     part = w.rng.choice((None, b"", b"abc", bytearray(3), "text", 4, np.zeros(3), np.zeros((3, 2))[:, 0], memoryview(b"abcd")[::2]))
@@ -276,6 +286,20 @@ def pool_info(w):
 @call("Manager.set_quota")
 def set_quota(w):
     w.m.set_quota(w.any_namespace(), w.number(1), min_blocks=w.number(4), max_blocks=w.number(8))
+
+
+@call("Manager.take_log")
+def take_log(w):
+    try:
+        log = w.m.take_log()
+    except kvcache.UnsupportedError:
+        return
+    need(isinstance(log, bytes), "bytes")
+
+
+@call("Manager.log_info")
+def log_info(w):
+    need(w.m.log_info().capacity >= 0, "capacity")
 
 
 @call("Manager.quota_info")
