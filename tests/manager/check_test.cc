@@ -167,9 +167,9 @@ TEST_F(CheckTest, PublicationsThatContradictTheirState) {
   BlockPool& pool = peer().pool();
   expect_found(block(pool.lru_head(0)).node, kNoNode, "LRU of pool 0");
   expect_found(block(pool.free_top(0)).node, peer().request(first_).cursor, "free and published");
-  expect_found(block(entry(first_, 0, 0)).written, uint8_t{0}, "unwritten");
+  expect_found(block(entry(first_, 0, 0)).content, Content::kEmpty, "unwritten");
   const BlockId lru = pool.lru_head(0);
-  expect_found(block(lru).written, uint8_t{0}, "not written");
+  expect_found(block(lru).content, Content::kEmpty, "published and empty");
   expect_found(block(entry(first_, 0, 5)).next_copy, lru, "has copies");
 }
 
