@@ -2,6 +2,7 @@
 // Managers whose pools follow from a model and a budget: kvc_manager_config.memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -118,6 +119,30 @@ TEST_F(ManagerMemory, LayersWithAWindowGetTheirOwnPool) {
   EXPECT_EQ(tables[1][0], -1);
   EXPECT_EQ(tables[1][(4096 - model_.window_tokens) / 16 - 1], -1);
   EXPECT_NE(tables[1][255], -1);
+}
+
+TEST_F(ManagerMemory, LayersWithChunksReturnTheChunksThatArePassed) {
+  model_ = preset("llama-4-scout");
+  query_.tokens = 32768, query_.chunk_tokens = 512;
+  create();
+  EXPECT_EQ(properties().num_pools, 2u);
+  EXPECT_EQ(blocks_of(1), estimate().window_pool_blocks);
+  const std::vector<int32_t> prompt(2 * 8192 + 1);
+  uint64_t id = 0;
+  ASSERT_EQ(kvc_manager_allocate_request(m_, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), nullptr,
+                                         &id, nullptr),
+            KVC_OK)
+      << kvc_last_error();
+  ASSERT_EQ(kvc_manager_commit_tokens(m_, id, 2 * 8192 - 1), KVC_OK);
+  std::vector<int32_t> table(1025);
+  const auto empty = [&](uint32_t group) {
+    EXPECT_EQ(kvc_manager_export_tables(m_, &id, 1, group, -1, table.data(), table.size()), KVC_OK);
+    return std::count(table.begin(), table.end(), -1);
+  };
+  EXPECT_EQ(empty(0), 0);
+  EXPECT_EQ(empty(1), 512);
+  ASSERT_EQ(kvc_manager_commit_tokens(m_, id, 2 * 8192), KVC_OK);
+  EXPECT_EQ(empty(1), 1024);
 }
 
 TEST_F(ManagerMemory, GroupsOfEqualBlocksShareAPool) {

@@ -34,6 +34,7 @@ KVC_ROPE_YARN: int
 KVC_ROPE_LLAMA3: int
 KVC_ROPE_LONGROPE: int
 KVC_MODEL_ROPE_EXACT_RAMP: int
+KVC_MODEL_ROPE_WINDOW_ONLY: int
 KVC_ROPE_ROWS_INTERLEAVED: int
 KVC_MODEL_MAX_LAYERS: int
 KVC_MODEL_MAX_REGISTERED: int
@@ -88,6 +89,7 @@ KVC_ERROR_AGAIN: int
 KVC_ERROR_SKIPPED: int
 KVC_ERROR_DEVICE: int
 KVC_ERROR_OVER_QUOTA: int
+KVC_ERROR_FILLING: int
 KVC_INT8: int
 KVC_UINT8: int
 KVC_INT32: int
@@ -110,6 +112,7 @@ KVC_FEATURE_FREQUENCY: int
 KVC_FEATURE_FRAGMENTATION: int
 KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
+KVC_FEATURE_FILLS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_GROUP_CHUNKED_LOCAL: int
@@ -122,6 +125,8 @@ KVC_MANAGER_ZERO_CROSS_NAMESPACE: int
 KVC_MANAGER_ZERO_ALWAYS: int
 KVC_MANAGER_TOUCH_MEMORY: int
 KVC_MANAGER_HINTS: int
+KVC_MANAGER_FILLS: int
+KVC_MANAGER_RESERVE: int
 KVC_BLOCK_FREE: int
 KVC_BLOCK_CACHED: int
 KVC_BLOCK_PINNED: int
@@ -133,6 +138,12 @@ KVC_REQUEST_NO_READ: int
 KVC_REQUEST_NO_WRITE: int
 KVC_REQUEST_FULL_MUST_FIT: int
 KVC_REQUEST_RESUMED: int
+KVC_REQUEST_PUBLISH_ENQUEUED: int
+KVC_REQUEST_SHARE_FILLING: int
+KVC_RESERVE_NONE: int
+KVC_RESERVE_MINIMAL: int
+KVC_RESERVE_BALANCED: int
+KVC_RESERVE_AGGRESSIVE: int
 KVC_STEP_WHOLE_ROWS: int
 KVC_STEP_ADMIT_PAST_REFUSAL: int
 KVC_STEP_FREES: int
@@ -173,6 +184,7 @@ class kvc_workload: ...
 
 class kvc_pool_config:
     num_blocks: int
+    max_blocks: int
 
 class kvc_group_config:
     kind: int
@@ -201,6 +213,7 @@ class kvc_manager_config:
     policy_weight: float
     policy_history: int
     max_quotas: int
+    max_blocks: int
     record_bytes: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
@@ -220,6 +233,7 @@ class kvc_properties:
     policy_weight: float
     policy_history: int
     max_quotas: int
+    max_blocks: int
     record_bytes: int
 
 class kvc_request_config:
@@ -230,6 +244,8 @@ class kvc_request_config:
     lookahead: int
     flags: int
     drop_tail_blocks: int
+    wait_until_ns: int
+    reserve: int
 
 class kvc_request_info:
     namespace_id: int
@@ -250,6 +266,7 @@ class kvc_probe_info:
     blocks_available: int
     lost_reuse_tokens: int
     fits: int
+    filling_request: int
 
 class kvc_block_info:
     token_offset: int
@@ -272,6 +289,7 @@ class kvc_pool_info:
     filling: int
     fenced: int
     pinned: int
+    max_blocks: int
 
 class kvc_quota_info:
     min_blocks: int
@@ -314,6 +332,8 @@ class kvc_stats:
     nodes_used: int
     metadata_bytes: int
     events_dropped: int
+    filling_hits: int
+    filling_waits: int
 
 class kvc_log_info:
     capacity: int
@@ -492,6 +512,7 @@ class kvc_model:
     rope_low_rotations: float
     rope_high_rotations: float
     rope_attention_factor: float
+    window_kind: int
     def has_window(self, layer: int) -> int: ...
     def set_window(self, layer: int) -> None: ...
 
@@ -658,6 +679,7 @@ def kvc_stream_event_synchronize(event: kvc_stream_event) -> None: ...
 def kvc_manager_acquire_blocks(m: kvc_manager, group: int, blocks: _Array) -> None: ...
 def kvc_manager_release_blocks(m: kvc_manager, blocks: _Array) -> None: ...
 def kvc_manager_unpublish_blocks(m: kvc_manager, blocks: _Array) -> int: ...
+def kvc_manager_fail_step(m: kvc_manager, step_id: int, requests: _Array) -> int: ...
 def kvc_model_count() -> int: ...
 def kvc_model_get(index: int, model: kvc_model) -> None: ...
 def kvc_model_find(name: str, model: kvc_model) -> None: ...
@@ -669,6 +691,9 @@ def kvc_manager_set_quota(m: kvc_manager, namespace_id: int, pool: int, min_bloc
 def kvc_manager_quota_info(m: kvc_manager, namespace_id: int, pool: int, info: kvc_quota_info) -> None: ...
 def kvc_storage_copy_tokens(source: kvc_storage, destination: kvc_storage, copies: _Array) -> None: ...
 def kvc_manager_log_info(m: kvc_manager, info: kvc_log_info) -> None: ...
+def kvc_manager_resize(m: kvc_manager, pool: int, num_blocks: int, moves: _Array) -> int: ...
+def kvc_manager_expected_tokens(m: kvc_manager, reserve: int, generated: int) -> int: ...
+def kvc_storage_discard_blocks(s: kvc_storage, first_block: int, num_blocks: int) -> int: ...
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...
 def kvc_manager_end_session(m: kvc_manager, request: int, shared_tokens: int) -> None: ...
