@@ -121,7 +121,8 @@ kvc_status kvc_manager_take_log(kvc_manager* m, void* log, size_t capacity, size
     KVC_REQUIRE_POINTER(size);
     if (m->recorder == nullptr) {
       return fail(KVC_ERROR_UNSUPPORTED,
-                  "this manager records nothing; create it with record_bytes, at least %d", KVC_MIN_RECORD_BYTES);
+                  "this manager records nothing; create it with record_bytes, at least %d",
+                  KVC_MIN_RECORD_BYTES);
     }
     const std::lock_guard lock(m->recorder->mutex());
     return m->recorder->take(log, capacity, size);

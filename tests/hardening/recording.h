@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With KVC_TEST_RECORD the managers of these tests log their calls, and each log is replayed at the end. "failing":
-// memory fails, so that logs may end before.
+// With KVC_TEST_RECORD the managers of these tests log their calls, and each log is replayed at the end.
+// "failing": memory fails, so that logs may end before.
 #pragma once
 #include <gtest/gtest.h>
 #include <kvcache.h>
