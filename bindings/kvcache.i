@@ -131,6 +131,8 @@ KVC_RESULT(uint64_t, block_bytes)
 KVC_RESULT(uint64_t, slab_bytes)
 KVC_RESULT(uint64_t, device_bytes)
 KVC_RESULT(uint64_t, host_bytes)
+KVC_RESULT(uint64_t, num_expected)
+KVC_RESULT(uint64_t, freed_bytes)
 KVC_RESULT(uint64_t, next)
 KVC_RESULT(uint64_t, event_cursor)
 KVC_RESULT(int32_t, done)
@@ -337,6 +339,8 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache.h>
 %include <kvcache/external.h>
 %include <kvcache/events.h>
+%include <kvcache/fills.h>
 %include <kvcache/rebuild.h>
 %include <kvcache/record.h>
+%include <kvcache/resize.h>
 %include <kvcache/retention.h>

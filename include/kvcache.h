@@ -49,9 +49,9 @@
  *  - External hold: a reference to a block by an engine that keeps its own tables
  *    (kvc_manager_acquire_blocks).
  *  - The state of a block is the first that applies: FENCED (released, but a step in flight may still
- *    write to it), FILLING (reserved: does not occur yet), LIVE (held by a request or an external hold,
- *    with a committed token), RESERVED (held, nothing committed), PINNED (held only by pins), CACHED (not
- *    held, can be found), FREE. Every block is in exactly one state.
+ *    write to it), FILLING (a step in flight will write all of it: kvcache/fills.h), LIVE (held by a request
+ * or an external hold, with a committed token), RESERVED (held, nothing committed), PINNED (held only by
+ * pins), CACHED (not held, can be found), FREE. Every block is in exactly one state.
  *  - Prefix position (node): all tokens up to the end of a block. Hit: the cached prefix that a request
  *    gets.
  *  - Waiting: a request without blocks. Step in flight: issued and not retired.
@@ -104,7 +104,8 @@ enum {
   KVC_FEATURE_FREQUENCY = 5,     /**< KVC_POLICY_FREQUENCY. Since 0.3. */
   KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
   KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
-  KVC_FEATURE_QUOTAS = 8         /**< kvc_manager_config.max_quotas. Since 0.3. */
+  KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
+  KVC_FEATURE_FILLS = 9          /**< KVC_MANAGER_FILLS. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -123,7 +124,10 @@ KVC_API kvc_status kvc_supports(uint32_t feature);
 enum {
   KVC_GROUP_FULL = 0, /**< Full attention: a query reads every earlier token. */
   /** A query at position p reads p - window_tokens + 1 .. p, and the first num_sink_tokens. */
-  KVC_GROUP_SLIDING_WINDOW = 1
+  KVC_GROUP_SLIDING_WINDOW = 1,
+  /** Chunked local attention: a query reads the earlier tokens of its own chunk of chunk_tokens tokens, and
+   *  itself. Since 0.3. */
+  KVC_GROUP_CHUNKED_LOCAL = 2
 };
 
 /** kvc_manager_config.policy. */
@@ -157,7 +161,13 @@ enum {
   KVC_MANAGER_TOUCH_MEMORY = 64,
   /** Evict by the engine's hints (kvcache/retention.h) before the policy. Takes 17 bytes for each prefix
    *  position and 208 for each request. Since 0.3. */
-  KVC_MANAGER_HINTS = 128
+  KVC_MANAGER_HINTS = 128,
+  /** Follow which request computes which tokens (kvcache/fills.h). Takes 4 bytes for each block and 40 for
+   *  each request. Since 0.3. */
+  KVC_MANAGER_FILLS = 256,
+  /** Remember how many tokens ended requests got after their prompts, so that admissions can reserve room for
+   *  as many (kvc_request_config.reserve). Takes 1 KiB. Since 0.3. */
+  KVC_MANAGER_RESERVE = 512
 };
 
 /** The block manager. Opaque; created by kvc_manager_create. */
@@ -168,6 +178,9 @@ typedef struct kvc_manager kvc_manager;
 typedef struct kvc_pool_config {
   size_t struct_size;  /**< sizeof(kvc_pool_config) */
   uint64_t num_blocks; /**< Blocks of this pool, at least 1. */
+  /** Blocks to which kvc_manager_resize may enlarge it: its range of ids; 0 = num_blocks. The sum over all
+   *  pools has the limit of kvc_manager_config.num_blocks. Since 0.3. */
+  uint64_t max_blocks;
 } kvc_pool_config;
 
 /** A group of layers with one block table per request. */
@@ -176,14 +189,19 @@ typedef struct kvc_group_config {
   uint32_t kind;      /**< KVC_GROUP_*; other kinds are KVC_ERROR_UNSUPPORTED. */
   /** Sliding window: first tokens that stay readable; their blocks are never returned. */
   uint32_t num_sink_tokens;
-  /** Sliding window: tokens that a query reads, itself included; at least 1. Full attention: 0. A window
-   *  of 1 acts as 2. */
+  /** Sliding window: tokens that a query reads, itself included; at least 1. Others: 0. A window of 1 acts
+   *  as 2. */
   uint64_t window_tokens;
-  /** Sliding window: also keep the window before every multiple of this many tokens. A multiple of
-   *  block_size; 0 = only before the ends of the prompt and the request. Values above 2^32 act as 0. */
+  /** Sliding window, chunked local: also keep what a hit needs that ends at a multiple of this many tokens.
+   *  A multiple of block_size; 0 = only before the ends of the prompt and the request. Values above 2^32 act
+   *  as 0. */
   uint64_t retention_tokens;
   uint32_t pool;     /**< Index of the pool of this group's blocks. */
   uint32_t reserved; /**< 0 */
+  /** Chunked local: tokens of a chunk, at least 1; others: 0. A hit that ends where a chunk begins needs no
+   *  block of the group, else those of the chunk in which it ends. A multiple of block_size is best. Since
+   *  0.3. */
+  uint64_t chunk_tokens;
 } kvc_group_config;
 
 /** Shape and limits of a manager. Only the number of blocks has no default: set exactly one of num_blocks,
@@ -193,7 +211,7 @@ typedef struct kvc_manager_config {
   /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
-   *  blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks); with
+   *  blocks, of max_blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks); with
    *  KVC_MANAGER_HINTS cached blocks are evicted first. */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
@@ -233,12 +251,15 @@ typedef struct kvc_manager_config {
    */
   double policy_weight;
   /** FREQUENCY: positions whose uses are remembered after their last block was evicted, at most 2^31 - 2; 0 =
-   *  4 * blocks. Each takes 24 to 32 bytes. Other policies: 0. Since 0.3. */
+   *  4 * blocks, of max_blocks. Each takes 24 to 32 bytes. Other policies: 0. Since 0.3. */
   uint64_t policy_history;
   /** Namespaces that may have a quota (kvcache/quota.h), at most 63; 0 = no quotas. Each block takes 9 bytes
    *  more, and cached blocks are listed per namespace with a quota. Since 0.3. */
   uint32_t max_quotas;
   uint32_t reserved; /**< 0 */
+  /** Blocks to which kvc_manager_resize may enlarge the only pool (kvcache/resize.h); 0 = num_blocks. With
+   *  `pools` each pool has its own; with `memory` it must be 0. Since 0.3. */
+  uint64_t max_blocks;
   /** Bytes for a log of the manager's calls (kvcache/record.h), at least KVC_MIN_RECORD_BYTES; 0 = no log. A
    * call costs nothing more then. Since 0.3. */
   uint64_t record_bytes;
@@ -247,7 +268,7 @@ typedef struct kvc_manager_config {
 /** Configuration of a manager, with defaults filled in. */
 typedef struct kvc_properties {
   size_t struct_size;  /**< sizeof(kvc_properties) */
-  uint64_t num_blocks; /**< Blocks of all pools, null block included. */
+  uint64_t num_blocks; /**< Blocks that all pools have now, null block included. */
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
@@ -255,7 +276,10 @@ typedef struct kvc_properties {
   uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
   uint32_t max_quotas;     /**< As in kvc_manager_config. Since 0.3. */
   uint32_t reserved;       /**< 0 */
-  uint64_t record_bytes;   /**< As in kvc_manager_config. Since 0.3. */
+  /** Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs.
+   *  Since 0.3. */
+  uint64_t max_blocks;
+  uint64_t record_bytes; /**< As in kvc_manager_config. Since 0.3. */
 } kvc_properties;
 
 /** Identity of a namespace: all that makes the KV of equal tokens different. Each part is opaque bytes.
@@ -296,14 +320,17 @@ typedef struct kvc_stats {
   uint64_t nodes_used;          /**< Gauge: prefix positions in use. */
   uint64_t metadata_bytes;      /**< Gauge: memory from the manager's allocator, touched or not. */
   uint64_t events_dropped;      /**< Events that were overwritten before any reader had read them. */
+  uint64_t filling_hits;        /**< Blocks of hits that a step in flight was writing. Since 0.3. */
+  uint64_t filling_waits;       /**< Admissions with the result FILLING. Since 0.3. */
 } kvc_stats;
 
 /** Blocks of one pool by state. The states sum to num_blocks. */
 typedef struct kvc_pool_info {
   size_t struct_size;   /**< sizeof(kvc_pool_info) */
   uint64_t first_block; /**< Lowest block id, null block included. */
-  uint64_t num_blocks;  /**< Usable blocks. */
+  uint64_t num_blocks;  /**< Usable blocks that it has now. */
   uint64_t free, cached, live, reserved, filling, fenced, pinned; /**< Blocks by state. */
+  uint64_t max_blocks; /**< As configured: its ids are below first_block + max_blocks. Since 0.3. */
 } kvc_pool_info;
 
 /** kvc_block_info.state. */
@@ -313,7 +340,7 @@ enum {
   KVC_BLOCK_PINNED = 2,
   KVC_BLOCK_RESERVED = 3,
   KVC_BLOCK_LIVE = 4,
-  KVC_BLOCK_FILLING = 5, /**< Reserved: does not occur yet. */
+  KVC_BLOCK_FILLING = 5, /**< Published, and written by a step in flight. */
   KVC_BLOCK_FENCED = 6
 };
 
@@ -439,7 +466,20 @@ enum {
   /** Admit only if all known tokens would fit, even if `slots` asks for fewer now. */
   KVC_REQUEST_FULL_MUST_FIT = 4,
   /** Admitted before under another id: counted in kvc_stats.readmissions, not in admissions. */
-  KVC_REQUEST_RESUMED = 8
+  KVC_REQUEST_RESUMED = 8,
+  /** The known tokens that a step gives slots are computed by that step: kvcache/fills.h. Since 0.3. */
+  KVC_REQUEST_PUBLISH_ENQUEUED = 16,
+  /** Hits may end in blocks that a step in flight writes: kvcache/fills.h. Since 0.3. */
+  KVC_REQUEST_SHARE_FILLING = 32
+};
+
+/** How much room an admission reserves for the tokens that a request will get: so many that, of the requests
+ *  that have ended, this share got no more. Since 0.3. */
+enum {
+  KVC_RESERVE_NONE = 0,      /**< None. */
+  KVC_RESERVE_MINIMAL = 1,   /**< Enough for 50 of 100 requests. */
+  KVC_RESERVE_BALANCED = 2,  /**< Enough for 75 of 100 requests. */
+  KVC_RESERVE_AGGRESSIVE = 3 /**< Enough for 95 of 100 requests. */
 };
 
 /** Options of a request. A NULL pointer to it means all defaults. */
@@ -456,6 +496,15 @@ typedef struct kvc_request_config {
   uint32_t flags;     /**< KVC_REQUEST_* */
   /** Shorten every hit by this many blocks (draft heads that need hidden states). */
   uint32_t drop_tail_blocks;
+  /** Until then the request is not admitted (FILLING) while another one computes its next tokens, in the
+   *  clock of kvc_step.now_ns: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
+  uint64_t wait_until_ns;
+  /** KVC_RESERVE_*: each admission takes blocks for all known tokens, whatever `slots` is, and for the tokens
+   *  that kvc_manager_expected_tokens expects; appends within them need no block and so never lack one. With
+   *  nothing expected, and if it does not fit while no other request is admitted, it is as without. Needs
+   *  KVC_MANAGER_RESERVE. Since 0.3. */
+  uint32_t reserve;
+  uint32_t reserved; /**< 0 */
 } kvc_request_config;
 
 /** State of a request. */
@@ -630,6 +679,9 @@ typedef struct kvc_probe_info {
    */
   uint32_t fits;
   uint32_t reserved; /**< 0 */
+  /** kvc_manager_probe_request: the request that computes the block after num_cached, for all to wait for; 0
+   * = none does from there. kvc_manager_probe: 0. Since 0.3. */
+  uint64_t filling_request;
 } kvc_probe_info;
 
 /** Asks whether a prompt would fit in an admission without options, and how much of it is cached. Changes
@@ -804,7 +856,7 @@ typedef struct kvc_step {
   size_t num_slots;   /**< Out: extend_offsets[num_requests]. */
   size_t num_copies;  /**< Out. */
   size_t num_changes; /**< Out. */
-  /** Out: admissions with NO_SPACE, AGAIN, OVER_QUOTA, SKIPPED or BUFFER_TOO_SMALL. */
+  /** Out: admissions with NO_SPACE, AGAIN, OVER_QUOTA, FILLING, SKIPPED or BUFFER_TOO_SMALL. */
   size_t num_refused;
   /** Out: blocks missing for the first admission with NO_SPACE, AGAIN or OVER_QUOTA. */
   uint64_t shortage_blocks;
@@ -884,10 +936,12 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #include <kvcache/device.h>
 #include <kvcache/events.h>
 #include <kvcache/external.h>
+#include <kvcache/fills.h>
 #include <kvcache/model.h>
 #include <kvcache/quota.h>
 #include <kvcache/rebuild.h>
 #include <kvcache/record.h>
+#include <kvcache/resize.h>
 #include <kvcache/retention.h>
 #include <kvcache/sizing.h>
 

@@ -15,9 +15,9 @@
 ///     r.commit(prompt.size());                   // from now on other requests can share these blocks
 ///     if (!r.append({&next, 1})) preempt();      // one decode step; ~Request frees
 ///
-/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE, KVC_ERROR_AGAIN and KVC_ERROR_OVER_QUOTA of calls
-/// that take blocks (Fit). Destroy requests, pins, namespaces and steps before their manager. The manager may
-/// be moved meanwhile.
+/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE, KVC_ERROR_AGAIN, KVC_ERROR_OVER_QUOTA and
+/// KVC_ERROR_FILLING of calls that take blocks (Fit). Destroy requests, pins, namespaces and steps before
+/// their manager. The manager may be moved meanwhile.
 
 #include <kvcache.h>
 
@@ -52,18 +52,22 @@ class Prompt {
   kvc_prompt prompt_;
 };
 
-/// Result of a call that takes blocks: true = done, false = no space, nothing changed.
+/// Result of a call that takes blocks: true = done, false = no space, or another request is computing the
+/// next tokens; nothing changed.
 class [[nodiscard]] Fit {
  public:
   /// Throws Error at any other failure.
   explicit Fit(kvc_status status) : status_(status) {
-    if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN && status != KVC_ERROR_OVER_QUOTA)
+    if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN && status != KVC_ERROR_OVER_QUOTA &&
+        status != KVC_ERROR_FILLING)
       check(status);
   }
   explicit operator bool() const noexcept { return status_ == KVC_OK; }  ///< Done?
   bool again() const noexcept { return status_ == KVC_ERROR_AGAIN; }     ///< Retry once steps are retired.
   /// Its namespace is at the maximum of its quota.
   bool over_quota() const noexcept { return status_ == KVC_ERROR_OVER_QUOTA; }
+  /// It waits for another request to compute its next tokens (kvcache/fills.h).
+  bool filling() const noexcept { return status_ == KVC_ERROR_FILLING; }
 
  private:
   kvc_status status_;
@@ -238,8 +242,29 @@ class Manager {
     return {{copies.data(), work.num_copies}, {zero_blocks.data(), work.num_zero_blocks}};
   }
   /// Moves contents to the lowest blocks of pool `p`. Returns the moves to execute, the used part of `room`.
+  Span<uint64_t> fail_step(uint64_t step_id, Span<uint64_t> room) {
+    return {room.data(), ask<size_t>(kvc_manager_fail_step, get(), step_id, room.data(), room.size())};
+  }
   Span<kvc_block_copy> compact(Span<kvc_block_copy> room, uint32_t p = 0) {
     return {room.data(), ask<size_t>(kvc_manager_compact, get(), p, room.data(), room.size())};
+  }
+  /// Changes the number of blocks of pool `p` (kvc_manager_resize). Returns the moves to execute.
+  std::vector<kvc_block_copy> resize(uint64_t num_blocks, uint32_t p = 0) {
+    std::vector<kvc_block_copy> moves;
+    size_t count = 0;
+    kvc_status status = kvc_manager_resize(get(), p, num_blocks, nullptr, 0, &count);
+    while (status == KVC_ERROR_BUFFER_TOO_SMALL) {
+      moves.resize(count);
+      status = kvc_manager_resize(get(), p, num_blocks, moves.data(), moves.size(), &count);
+    }
+    check(status);
+    moves.resize(count);
+    return moves;
+  }
+  /// Tokens that a request with `generated` after its prompt will probably still get; `reserve` is
+  /// KVC_RESERVE_*. Needs KVC_MANAGER_RESERVE.
+  uint64_t expected_tokens(uint32_t reserve, uint64_t generated = 0) const {
+    return ask<uint64_t>(kvc_manager_expected_tokens, get(), reserve, generated);
   }
   /// Starts a miss-ratio curve of a namespace; 0 = of all together.
   void open_curve(uint64_t namespace_id = 0, const kvc_curve_config& c = make<kvc_curve_config>()) {

@@ -32,6 +32,7 @@ var (
 	ErrAgain           = &Error{Status: C.KVC_ERROR_AGAIN, Text: "no space until steps in flight are retired"}
 	ErrDevice          = &Error{Status: C.KVC_ERROR_DEVICE, Text: "device"}
 	ErrOverQuota       = &Error{Status: C.KVC_ERROR_OVER_QUOTA, Text: "no space within the quota of the namespace"}
+	ErrFilling         = &Error{Status: C.KVC_ERROR_FILLING, Text: "another request computes the next tokens"}
 )
 
 // ErrClosed is returned by every call on a closed object.
@@ -51,6 +52,7 @@ const (
 	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space
 	// The namespace would have more blocks than its quota allows; not equal to StatusNoSpace.
 	StatusOverQuota Status = C.KVC_ERROR_OVER_QUOTA
+	StatusFilling   Status = C.KVC_ERROR_FILLING // another request computes the next tokens: admit again in the next steps
 )
 
 // String is the name in C, such as "KVC_ERROR_NO_SPACE".
@@ -72,6 +74,7 @@ const (
 	FeatureFragmentation Feature = C.KVC_FEATURE_FRAGMENTATION
 	FeatureHints         Feature = C.KVC_FEATURE_HINTS
 	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
+	FeatureFills         Feature = C.KVC_FEATURE_FILLS
 )
 
 // Supports asks whether this build has a feature.

@@ -66,6 +66,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Digest":     func() error { return first(f.m.Digest()) },
 		"Manager.Check":      func() error { return f.m.Check() },
 		"Manager.RetireStep": func() error { return f.m.RetireStep(f.oneOf(f.step.StepID, f.number())) },
+		"Manager.FailStep":   func() error { return first(f.m.FailStep(f.oneOf(f.step.StepID, f.number()))) },
 		"Manager.AllocateRequest": func() error {
 			r, _, err := f.m.AllocateRequest(f.prompt(), f.options())
 			f.keep(r, err)
@@ -123,6 +124,9 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
+		"Manager.Resize":         func() error { return first(f.m.Resize(uint32(f.small(2)), f.oneOf(f.small(20), f.number()))) },
+		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Reserve(f.small(5)), f.number())) },
+		"Storage.DiscardBlocks":  func() error { return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number()))) },
 		"Manager.Compact":     func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
 		"Manager.OpenNamespace": func() error {
 			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }

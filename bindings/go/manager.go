@@ -24,11 +24,13 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// Group is a group of layers with one block table per request. WindowTokens 0: full attention. Otherwise a query reads the last
-// WindowTokens tokens, itself included, and the first NumSinkTokens.
+// Group is a group of layers with one block table per request. With WindowTokens a query reads the last WindowTokens tokens, itself
+// included, and the first NumSinkTokens; with ChunkTokens the earlier tokens of its chunk of so many tokens, and itself. With neither:
+// full attention.
 type Group struct {
 	WindowTokens, RetentionTokens uint64
 	NumSinkTokens, Pool           uint32
+	ChunkTokens                   uint64
 }
 
 // Config is the shape of a manager: kvc_manager_config. Only the blocks have no default: set NumBlocks, Pools, or Model and Memory.
@@ -51,6 +53,7 @@ type Config struct {
 	// TakePending lists the blocks to clear: those that move from one namespace to another, or all that are handed out.
 	ZeroCrossNamespace, ZeroAlways bool
 	TouchMemory                    bool // Take all memory from the system now, not when it is first used.
+	Fills                          bool // Follow which request computes which tokens: RequestOptions.WaitUntilNs, ShareFilling, FailStep.
 	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority, DemotePrefix.
 
 	Policy Policy // Which cached block is evicted first.
@@ -59,7 +62,10 @@ type Config struct {
 	PolicyWeight  float64
 	PolicyHistory uint64 // PolicyFrequency: evicted positions whose uses are remembered; 0 = 4 * blocks.
 	MaxQuotas     uint32 // Namespaces that may have a quota (SetQuota), at most 63.
-	RecordBytes   uint64 // Room for a log of the calls (TakeLog), at least 4096; 0 = no log.
+	// MaxBlocks are the blocks to which Resize may enlarge each pool; nil = as many as they have. Room costs addresses, not memory.
+	MaxBlocks   []uint64
+	Reserves    bool   // Remember how many tokens ended requests got, for RequestOptions.Reserve and ExpectedTokens.
+	RecordBytes uint64 // Room for a log of the calls (TakeLog), at least 4096; 0 = no log.
 }
 
 // Policy says which cached block is evicted first.
@@ -115,14 +121,34 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	if config.Hints {
 		c.flags |= C.KVC_MANAGER_HINTS
 	}
+	if config.Fills {
+		c.flags |= C.KVC_MANAGER_FILLS
+	}
+	if config.Reserves {
+		c.flags |= C.KVC_MANAGER_RESERVE
+	}
 	if config.ZeroAlways {
 		c.flags |= C.KVC_MANAGER_ZERO_ALWAYS
+	}
+	pools := len(config.Pools)
+	if pools == 0 {
+		pools = 1
+	}
+	if n := len(config.MaxBlocks); n != 0 && n != pools {
+		return nil, invalid("MaxBlocks has %d entries for %d pools; give one for each, or none", n, pools)
+	}
+	if len(config.Pools) == 0 && len(config.MaxBlocks) == 1 {
+		c.max_blocks = C.uint64_t(config.MaxBlocks[0])
 	}
 	if n := len(config.Pools); n > 0 {
 		c.pools, c.num_pools = (*C.kvc_pool_config)(C.calloc(C.size_t(n), C.sizeof_kvc_pool_config)), C.size_t(n)
 		defer C.free(unsafe.Pointer(c.pools))
 		for i, blocks := range config.Pools {
-			unsafe.Slice(c.pools, n)[i] = C.kvc_pool_config{C.sizeof_kvc_pool_config, C.uint64_t(blocks)}
+			pool := C.kvc_pool_config{struct_size: C.sizeof_kvc_pool_config, num_blocks: C.uint64_t(blocks)}
+			if config.MaxBlocks != nil {
+				pool.max_blocks = C.uint64_t(config.MaxBlocks[i])
+			}
+			unsafe.Slice(c.pools, n)[i] = pool
 		}
 	}
 	if n := len(config.Groups); n > 0 {
@@ -133,8 +159,11 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 			to.struct_size, to.pool = C.sizeof_kvc_group_config, C.uint32_t(group.Pool)
 			to.window_tokens, to.retention_tokens = C.uint64_t(group.WindowTokens), C.uint64_t(group.RetentionTokens)
 			to.num_sink_tokens = C.uint32_t(group.NumSinkTokens)
+			to.chunk_tokens = C.uint64_t(group.ChunkTokens)
 			if group.WindowTokens > 0 {
 				to.kind = C.KVC_GROUP_SLIDING_WINDOW
+			} else if group.ChunkTokens > 0 {
+				to.kind = C.KVC_GROUP_CHUNKED_LOCAL
 			}
 		}
 	}
@@ -254,6 +283,16 @@ func (m *Manager) Check() error {
 // RetireStep states that the kernels of all steps up to this one have finished. Blocks fenced for these steps become available.
 func (m *Manager) RetireStep(stepID uint64) error {
 	return m.call(func(c uintptr) error { return native.Kvc_manager_retire_step(c, stepID) })
+}
+
+// FailStep states that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are
+// preempted, in the order of their admissions; it returns them. Errors: ErrInvalidArgument (no step in flight), ErrUnsupported (without Config.Fills).
+func (m *Manager) FailStep(stepID uint64) ([]Request, error) {
+	return grown(func(room []Request) (count uint64, err error) {
+		ids := unsafe.Slice((*uint64)(unsafe.Pointer(&room[0])), len(room))
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_fail_step(c, stepID, ids, &count) })
+		return count, err
+	})
 }
 
 // Version is the version of the library: major * 10000 + minor * 100 + patch.

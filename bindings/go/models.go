@@ -25,6 +25,7 @@ type Model struct {
 	RopeScaling, RopeFlags                              uint32 // KVC_ROPE_*, KVC_MODEL_ROPE_*.
 	RopeLowRotations, RopeHighRotations                 float64
 	RopeAttentionFactor                                 float64
+	WindowKind                                          uint32 // What WindowTokens is: 0 or 1 = a sliding window, 2 = chunks.
 }
 
 func newModel() *C.kvc_model { return &C.kvc_model{struct_size: C.sizeof_kvc_model} }
@@ -43,7 +44,7 @@ func (m *Model) c() (*C.kvc_model, error) {
 	c.rope_theta, c.rope_local_theta, c.rope_factor = C.double(m.RopeTheta), C.double(m.RopeLocalTheta), C.double(m.RopeFactor)
 	c.rope_original_context, c.rope_scaling, c.rope_flags = C.uint64_t(m.RopeOriginalContext), C.uint32_t(m.RopeScaling), C.uint32_t(m.RopeFlags)
 	c.rope_low_rotations, c.rope_high_rotations = C.double(m.RopeLowRotations), C.double(m.RopeHighRotations)
-	c.rope_attention_factor = C.double(m.RopeAttentionFactor)
+	c.rope_attention_factor, c.window_kind = C.double(m.RopeAttentionFactor), C.uint32_t(m.WindowKind)
 	return c, nil
 }
 
@@ -53,7 +54,7 @@ func goModel(c *C.kvc_model) *Model {
 		VocabSize: uint32(c.vocab_size), MaxContext: uint64(c.max_context), WindowTokens: uint64(c.window_tokens), RopeTheta: float64(c.rope_theta),
 		RopeLocalTheta: float64(c.rope_local_theta), RopeFactor: float64(c.rope_factor), RopeOriginalContext: uint64(c.rope_original_context),
 		RopeScaling: uint32(c.rope_scaling), RopeFlags: uint32(c.rope_flags), RopeLowRotations: float64(c.rope_low_rotations),
-		RopeHighRotations: float64(c.rope_high_rotations), RopeAttentionFactor: float64(c.rope_attention_factor)}
+		RopeHighRotations: float64(c.rope_high_rotations), RopeAttentionFactor: float64(c.rope_attention_factor), WindowKind: uint32(c.window_kind)}
 	for layer := uint32(0); layer < m.NumLayers && layer < C.KVC_MODEL_MAX_LAYERS; layer++ {
 		if c.window_layers[layer/64]>>(layer%64)&1 != 0 {
 			m.WindowLayers = append(m.WindowLayers, layer)

@@ -18,6 +18,7 @@ type Stats struct {
 	LiveRequests, WaitingRequests, Admissions, PromptTokens, CachedTokens, BlockQueries, BlockHits, LostReuseTokens, Readmissions uint64
 	Refusals, Preemptions, Evictions, Copies, Duplicates, PublishedBlocks, UnpublishedBlocks, RejectedCandidates                  uint64
 	NodesUsed, MetadataBytes, EventsDropped                                                                                       uint64
+	FillingHits, FillingWaits                                                                                                     uint64
 }
 
 // RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits.
@@ -33,6 +34,7 @@ type ProbeInfo struct {
 	NumCached, BlocksNeeded, BlocksAvailable, LostReuseTokens uint64
 	Fits                                                      uint32
 	_                                                         uint32
+	FillingRequest                                            uint64 // Of ProbeRequest: which computes the next block; 0 = none.
 }
 
 // BlockInfo is the state of one block: kvc_block_info. State is a Block* constant.
@@ -47,6 +49,7 @@ type BlockInfo struct {
 type PoolInfo struct {
 	size                                                                         uint64
 	FirstBlock, NumBlocks, Free, Cached, Live, Reserved, Filling, Fenced, Pinned uint64
+	MaxBlocks                                                                    uint64 // Its ids are below FirstBlock + MaxBlocks.
 }
 
 // QuotaInfo is the share of a namespace in one pool: kvc_quota_info. MaxBlocks is 0 without a maximum.
@@ -64,6 +67,7 @@ type Properties struct {
 	PolicyHistory                                                                      uint64
 	MaxQuotas                                                                          uint32
 	_                                                                                  uint32
+	MaxBlocks                                                                          uint64 // Blocks that all pools may have.
 	RecordBytes                                                                        uint64
 }
 

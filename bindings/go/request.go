@@ -17,7 +17,21 @@ type requestConfig struct {
 	size                                                        uint64
 	userData, maxCachedTokens, externalTokens, slots, lookahead uint64
 	flags, dropTailBlocks                                       uint32
+	waitUntilNs                                                 uint64
+	reserve, _                                                  uint32
 }
+
+// Reserve says how much room an admission takes for the tokens that its request will probably get: as many as of the ended requests 50 %, 75 %
+// or 95 % got.
+type Reserve uint32
+
+// Reserves.
+const (
+	ReserveNone       Reserve = C.KVC_RESERVE_NONE
+	ReserveMinimal    Reserve = C.KVC_RESERVE_MINIMAL
+	ReserveBalanced   Reserve = C.KVC_RESERVE_BALANCED
+	ReserveAggressive Reserve = C.KVC_RESERVE_AGGRESSIVE
+)
 
 // RequestOptions are the options of a request: kvc_request_config. The zero value is all defaults.
 type RequestOptions struct {
@@ -32,17 +46,21 @@ type RequestOptions struct {
 	NoWrite         bool       // Do not publish.
 	FullMustFit     bool       // Admit only if all known tokens would fit.
 	Resumed         bool       // Admitted before under another id.
+	PublishEnqueued bool       // The known tokens that a step gives slots are computed by that step. Needs Config.Fills, as the next two do.
+	ShareFilling    bool       // Hits may end in blocks that a step in flight writes.
+	WaitUntilNs     uint64     // Until then ErrFilling while another request computes the next tokens; 0 = compute them too.
 	ExtraKeys       []ExtraKey // In order, without overlaps.
+	Reserve         Reserve    // Room for the tokens to come; appends within it never lack a block. Needs Config.Reserves.
 }
 
 func (o *RequestOptions) config() *requestConfig {
-	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks}
+	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks, waitUntilNs: o.WaitUntilNs, reserve: uint32(o.Reserve)}
 	config.size = uint64(unsafe.Sizeof(*config))
 	for _, flag := range []struct {
 		set  bool
 		flag uint32
 	}{{o.NoRead, C.KVC_REQUEST_NO_READ}, {o.NoWrite, C.KVC_REQUEST_NO_WRITE}, {o.FullMustFit, C.KVC_REQUEST_FULL_MUST_FIT},
-		{o.Resumed, C.KVC_REQUEST_RESUMED}} {
+		{o.Resumed, C.KVC_REQUEST_RESUMED}, {o.PublishEnqueued, C.KVC_REQUEST_PUBLISH_ENQUEUED}, {o.ShareFilling, C.KVC_REQUEST_SHARE_FILLING}} {
 		if flag.set {
 			config.flags |= flag.flag
 		}
@@ -229,6 +247,25 @@ func (m *Manager) Compact(pool uint32, moves []BlockCopy) (count int, err error)
 	var made uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_compact(c, pool, asBytes(moves), &made) })
 	return int(made), err
+}
+
+// Resize changes the number of blocks of a pool, null block included, up to Config.MaxBlocks. A pool that grows has more free blocks at once. One
+// that shrinks evicts cached blocks, if it must, in the order of the policy, and moves what is held or cached to the blocks that stay. Execute
+// the moves before any block is read or written. Errors: ErrNoSpace (more blocks are held), ErrAgain (a step is in flight), ErrBusy (pending
+// work, or an external hold on a block that would leave), ErrInvalidArgument; then nothing changes.
+func (m *Manager) Resize(pool uint32, numBlocks uint64) (moves []BlockCopy, err error) {
+	return grown(func(room []BlockCopy) (count uint64, err error) {
+		err = m.call(func(c uintptr) error { return native.Kvc_manager_resize(c, pool, numBlocks, asBytes(room), &count) })
+		return count, err
+	})
+}
+
+// ExpectedTokens returns how many tokens a request with `generated` tokens after its prompt will probably still get. Needs Config.Reserves.
+func (m *Manager) ExpectedTokens(reserve Reserve, generated uint64) (tokens uint64, err error) {
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_expected_tokens(c, uint32(reserve), generated, &tokens)
+	})
+	return tokens, err
 }
 
 // grown calls with more and more room until the room is enough.

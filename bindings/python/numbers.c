@@ -27,6 +27,8 @@ static const struct {
     {"kvc_manager_config_block_size_set", 0, 1024},
     {"kvc_manager_config_num_blocks_set", 1, 2147483582},
     {"kvc_pool_config_num_blocks_set", 1, 2147483582},
+    {"kvc_manager_config_max_blocks_set", 0, 2147483582},
+    {"kvc_pool_config_max_blocks_set", 0, 2147483582},
     {"kvc_manager_config_max_nodes_set", 0, 2147483646},
     {"kvc_manager_config_max_requests_set", 0, 262143},
     {"kvc_manager_config_max_request_tokens_set", 0, 1ull << 30},

@@ -24,7 +24,9 @@ enum {
 /** kvc_model.rope_flags. */
 enum {
   /** YaRN: the ends of the ramp are not rounded to whole pairs ("truncate": false). */
-  KVC_MODEL_ROPE_EXACT_RAMP = 1
+  KVC_MODEL_ROPE_EXACT_RAMP = 1,
+  /** Layers without a window or chunks do not rotate: their frequencies are 0. Since 0.3. */
+  KVC_MODEL_ROPE_WINDOW_ONLY = 2
 };
 
 /** kvc_rope_rows.flags. */
@@ -53,10 +55,11 @@ typedef struct kvc_model {
    *  65536. The values are the first latent_dim - rope_dim of them. num_kv_heads is 1; head_dim and
    *  v_head_dim are those of the query heads. 0 = keys and values are stored. */
   uint32_t latent_dim;
-  uint32_t rope_dim;      /**< Elements that rotate (latent attention: the last ones); 0 = head_dim. */
-  uint32_t vocab_size;    /**< Upper bound of token ids (kvc_manager_config.vocab_size). */
-  uint64_t max_context;   /**< Tokens of the longest sequence that the model's configuration allows. */
-  uint64_t window_tokens; /**< Sliding window as kvc_group_config.window_tokens; 0 = no layer has one. */
+  uint32_t rope_dim;    /**< Elements that rotate (latent attention: the last ones); 0 = head_dim. */
+  uint32_t vocab_size;  /**< Upper bound of token ids (kvc_manager_config.vocab_size). */
+  uint64_t max_context; /**< Tokens of the longest sequence that the model's configuration allows. */
+  /** Sliding window as kvc_group_config.window_tokens, or chunk: see window_kind; 0 = no layer has one. */
+  uint64_t window_tokens;
   /** Layer l has the window if bit l % 64 of entry l / 64 is set. All 0 with window_tokens = every layer. */
   uint64_t window_layers[KVC_MODEL_MAX_LAYERS / 64];
   /** Base of the rotary embedding. This and the doubles below are 1e-30 .. 1e30, or 0 where 0 is
@@ -78,6 +81,10 @@ typedef struct kvc_model {
   /** Factor of cosines and sines; 0 = that of rope_scaling: YARN 0.1 ln(rope_factor) + 1, LONGROPE sqrt(1
    *  + ln(rope_factor) / ln(rope_original_context)), others 1. */
   double rope_attention_factor;
+  /** What window_tokens is: 0 or KVC_GROUP_SLIDING_WINDOW = tokens of a sliding window,
+   *  KVC_GROUP_CHUNKED_LOCAL = tokens of a chunk of chunked local attention. Since 0.3. */
+  uint32_t window_kind;
+  uint32_t reserved; /**< 0 */
 } kvc_model;
 
 /** Returns the number of models that kvc_model_get knows: presets, and registered ones. It never shrinks.
@@ -112,9 +119,9 @@ KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
 KVC_API kvc_status kvc_model_register(const kvc_model* model);
 
 /** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
- *  Gemma 2, Gemma 3, DeepSeek-V3 and gpt-oss, also within "text_config"; or the config.json that sharktank
- * exports for Shortfin (with "paged_kv_cache"), which has no query heads, vocabulary and rotary embedding.
- * The name is
+ *  Gemma 2, Gemma 3, Llama 4, DeepSeek-V3 and gpt-oss, also within "text_config"; or the config.json that
+ * sharktank exports for Shortfin (with "paged_kv_cache"), which has no query heads, vocabulary and rotary
+ * embedding. The name is
  *  "_name_or_path" (Shortfin: "module_name") or else the architecture. The factors of LongRoPE have no field
  * in kvc_model: pass them to kvc_model_rope.
  *  @param[in]     json  Text of the file. Not kept.

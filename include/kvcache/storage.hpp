@@ -79,6 +79,10 @@ class Storage {
     check(kvc_storage_trim(get(), &device_bytes, &host_bytes));
     return device_bytes + host_bytes;
   }
+  /// Gives the memory of unused blocks back (kvc_storage_discard_blocks). Returns its bytes.
+  uint64_t discard_blocks(uint64_t first_block, uint64_t num_blocks) {
+    return ask<uint64_t>(kvc_storage_discard_blocks, get(), first_block, num_blocks);
+  }
   void swap_out(Copies c, Span<uint8_t> pages, uint64_t page_bytes = 0, const Stream& s = {}) {
     check(kvc_storage_swap_out(get(), c.data(), c.size(), pages.data(), pages.size(), page_bytes, s.get()));
   }

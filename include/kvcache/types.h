@@ -57,7 +57,10 @@ enum {
   KVC_ERROR_DEVICE = 14,
   /** The namespace would hold more blocks than the maximum of its quota. Only its own requests, pins and
    *  external holds can make room. */
-  KVC_ERROR_OVER_QUOTA = 15
+  KVC_ERROR_OVER_QUOTA = 15,
+  /** Another request computes the next tokens of the prompt, and this one waits for them: admit it again in
+   *  the next steps (kvcache/fills.h). */
+  KVC_ERROR_FILLING = 16
 };
 
 /** Element types of arrays, views and stored keys and values. Where a field `dtype` may be 0, 0 means

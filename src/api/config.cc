@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations from callers: read by struct_size, checked field by field, defaults filled in.
 #include <algorithm>
+#include <numeric>
 
 #include "api/create.h"
 #include "api/guard.h"
@@ -18,9 +19,11 @@ constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
-                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS;
+                                   KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS |
+                                   KVC_MANAGER_RESERVE;
+constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
 constexpr uint32_t kRequestFlags =
-    KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED;
+    KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED | kFillFlags;
 
 template <typename T>
 kvc_status read_element(const T* array, size_t i, T* out) {
@@ -39,6 +42,11 @@ kvc_status read_element(const T* array, size_t i, T* out) {
 kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
   shape->num_pools = config.num_pools == 0 ? 1 : static_cast<uint32_t>(config.num_pools);
   shape->pool_blocks[0] = config.num_blocks;
+  shape->pool_room[0] = config.max_blocks;
+  if (config.num_pools != 0 && config.max_blocks != 0) {
+    return invalid("max_blocks is %llu beside %zu pools, each of which has its own; leave it 0",
+                   ull(config.max_blocks), config.num_pools);
+  }
   if (config.num_pools != 0 && config.num_blocks != 0) {
     return invalid("num_blocks is %llu beside %zu pools; give one of them", ull(config.num_blocks),
                    config.num_pools);
@@ -55,42 +63,61 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
     kvc_pool_config pool;
     KVC_TRY(read_element(config.pools, p, &pool));
     shape->pool_blocks[p] = pool.num_blocks;
+    shape->pool_room[p] = pool.max_blocks;
   }
   const bool null_block = (config.flags & KVC_MANAGER_NULL_BLOCK) != 0;
-  const uint64_t most = kMaxBlocks - kMaxPools * (shape->lists_per_pool() - 1);
-  shape->num_blocks = 0;
+  const uint64_t most = kMaxBlocks - kMaxPools * (shape->lists_per_pool() - 1 + shape->has_fills());
+  shape->num_blocks = shape->num_ids = 0;
   for (size_t p = 0; p < shape->num_pools; ++p) {
     const uint64_t blocks = shape->pool_blocks[p];
+    uint64_t& room = shape->pool_room[p];
     const uint64_t least = null_block && p == 0 ? 2 : 1;
-    if (blocks < least || blocks > most - shape->num_blocks) {
+    if (blocks < least || blocks > most - shape->num_ids) {
       return invalid(
           "pool %zu has %llu blocks (num_blocks); it must have at least %llu, and all pools at most %llu", p,
           ull(blocks), ull(least), ull(most));
     }
+    if (room == 0) room = blocks;
+    if (room < blocks || room > most - shape->num_ids) {
+      return invalid(
+          "pool %zu has %llu blocks and max_blocks %llu; max_blocks is 0 or at least as many, and of all "
+          "pools at most %llu",
+          p, ull(blocks), ull(room), ull(most));
+    }
     shape->num_blocks += blocks;
+    shape->num_ids += room;
   }
   return KVC_OK;
 }
 
 kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   GroupShape& out = shape->groups[g];
-  if (group.kind != KVC_GROUP_FULL && group.kind != KVC_GROUP_SLIDING_WINDOW) {
+  const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW, chunks = group.kind == KVC_GROUP_CHUNKED_LOCAL;
+  if (group.kind != KVC_GROUP_FULL && !window && !chunks) {
     return fail(KVC_ERROR_UNSUPPORTED,
-                "group %zu is of kind %u; full attention (0) and sliding window (1) are supported", g,
-                group.kind);
+                "group %zu is of kind %u; full attention (0), sliding window (1) and chunked local attention "
+                "(2) are supported",
+                g, group.kind);
   }
   if (group.reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "group %zu: reserved is %u and must be 0", g, group.reserved);
   if (group.pool >= shape->num_pools)
     return invalid("group %zu takes from pool %u, there are %u", g, group.pool, shape->num_pools);
-  const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW;
   if (window && group.window_tokens == 0)
     return invalid("group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
-  if (!window && (group.window_tokens | group.retention_tokens | group.num_sink_tokens) != 0) {
-    return invalid(
-        "group %zu: window_tokens %llu, retention_tokens %llu, num_sink_tokens %u; full attention "
-        "has no window, retention or sinks",
-        g, ull(group.window_tokens), ull(group.retention_tokens), group.num_sink_tokens);
+  if (chunks && group.chunk_tokens == 0)
+    return invalid("group %zu: chunk_tokens is 0; a chunk has at least 1 token", g);
+  if (!window && (group.window_tokens | group.num_sink_tokens) != 0) {
+    return invalid("group %zu: window_tokens %llu, num_sink_tokens %u; only a sliding window has them: set 0",
+                   g, ull(group.window_tokens), group.num_sink_tokens);
+  }
+  if (!chunks && group.chunk_tokens != 0) {
+    return invalid("group %zu: chunk_tokens is %llu; only chunked local attention has chunks: set 0", g,
+                   ull(group.chunk_tokens));
+  }
+  if (!window && !chunks && group.retention_tokens != 0) {
+    return invalid("group %zu: retention_tokens is %llu; full attention keeps all blocks: set 0", g,
+                   ull(group.retention_tokens));
   }
   if (group.retention_tokens % shape->block_size != 0) {
     return invalid("group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
@@ -100,10 +127,12 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   out.pool = group.pool;
   // A window of 1 counts as 2, so that every hit holds the block at its end. Numbers beyond any request are
   // cut, so that no sum overflows.
-  out.window = std::clamp<uint64_t>(group.window_tokens, 2, kEndlessTokens);
+  out.window = chunks ? std::min(group.chunk_tokens, kEndlessTokens)
+                      : std::clamp<uint64_t>(group.window_tokens, 2, kEndlessTokens);
+  out.restarts = chunks ? std::lcm(out.window, uint64_t{shape->block_size}) : UINT64_MAX;
   out.retention = group.retention_tokens > kEndlessTokens ? 0 : group.retention_tokens;
   out.sinks = static_cast<uint32_t>(ceil_div(group.num_sink_tokens, shape->block_size));
-  (window ? shape->window_groups : shape->full_groups) |= 1u << g;
+  (out.windowed() ? shape->window_groups : shape->full_groups) |= 1u << g;
   return KVC_OK;
 }
 
@@ -131,7 +160,7 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
 }
 
 kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
-  const uint64_t blocks = shape->num_blocks;
+  const uint64_t blocks = shape->num_ids;
   const bool windows = shape->window_groups != 0;
   shape->max_nodes = config.max_nodes != 0 ? config.max_nodes
                      : windows             ? 2 * blocks
@@ -156,8 +185,7 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
       return invalid("%s is %llu; at most %llu", limit.name, ull(limit.value), ull(limit.limit));
   }
   for (uint32_t p = 0; p < shape->num_pools; ++p) {
-    const bool null_block = p == 0 && (shape->flags & KVC_MANAGER_NULL_BLOCK) != 0;
-    const uint64_t usable = shape->pool_blocks[p] - null_block;
+    const uint64_t usable = shape->pool_blocks[p] - shape->null_blocks(p);
     if (shape->watermark < usable) continue;
     return invalid(
         "watermark_blocks is %llu; pool %u has %llu blocks: at most %llu, and better a few percent",
@@ -177,6 +205,13 @@ kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
     return invalid(
         "memory is set beside num_blocks %llu, %zu pools and %zu groups, which the model gives; leave them 0",
         ull(config.num_blocks), config.num_pools, config.num_groups);
+  }
+  if (config.max_blocks != 0) {
+    return invalid(
+        "max_blocks is %llu beside memory, which gives the pools; leave it 0, or give num_blocks or pools "
+        "instead "
+        "of memory",
+        ull(config.max_blocks));
   }
   if (config.groups != nullptr || config.pools != nullptr)
     return invalid("groups or pools is set beside memory, which gives both; leave them NULL");
@@ -211,14 +246,15 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
   config->pools = out->pools;
   config->groups = out->groups;
   config->num_pools = estimate.window_pool_blocks != 0 ? 2 : 1;
-  out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks};
-  out->pools[1] = {sizeof(kvc_pool_config), estimate.window_pool_blocks};
+  out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks, 0};
+  out->pools[1] = {sizeof(kvc_pool_config), estimate.window_pool_blocks, 0};
   for (const bool window : {false, true}) {
     if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
     kvc_group_config& group = out->groups[config->num_groups++];
     group.struct_size = sizeof group;
-    group.kind = window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
-    group.window_tokens = window ? model.window_tokens : 0;
+    const bool chunks = window && model.window_kind == KVC_GROUP_CHUNKED_LOCAL;
+    group.kind = chunks ? KVC_GROUP_CHUNKED_LOCAL : window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
+    (chunks ? group.chunk_tokens : group.window_tokens) = window ? model.window_tokens : 0;
     group.pool = window && config->num_pools == 2;
   }
   return KVC_OK;
@@ -253,7 +289,7 @@ kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_history(Shape* shape) {
   if (!shape->policy->counts_uses) return KVC_OK;
   uint64_t& history = shape->policy_history;
-  if (history == 0) history = std::min(kHistoryPerBlock * shape->num_blocks, kMaxHistory);
+  if (history == 0) history = std::min(kHistoryPerBlock * shape->num_ids, kMaxHistory);
   if (history > kMaxHistory)
     return invalid("policy_history is %llu; at most %llu positions", ull(history), ull(kMaxHistory));
   return KVC_OK;
@@ -339,6 +375,15 @@ kvc_status check_layer(uint32_t layer, uint32_t num_layers) {
   return invalid("layer is %u; the storage has %u layers, from 0 on", layer, num_layers);
 }
 
+kvc_status check_reserve(const Shape& shape, uint32_t reserve) {
+  if (reserve > KVC_RESERVE_AGGRESSIVE)
+    return invalid("reserve is %u; KVC_RESERVE_NONE (0) to KVC_RESERVE_AGGRESSIVE (3)", reserve);
+  if (reserve == KVC_RESERVE_NONE || shape.has_reserves()) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "reserve is %u; create the manager with KVC_MANAGER_RESERVE, so that it remembers lengths",
+              reserve);
+}
+
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
   KVC_REQUIRE_POINTER(prompt);
   kvc_prompt own;
@@ -371,6 +416,15 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
     return fail(KVC_ERROR_UNSUPPORTED,
                 "request flags %#x are not supported; clear them, or update the library",
                 out->flags & ~kRequestFlags);
+  if (!shape.has_fills() && ((out->flags & kFillFlags) != 0 || out->wait_until_ns != 0)) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "request flags %#x, wait_until_ns %llu: the manager follows no fills; create it with "
+                "KVC_MANAGER_FILLS, or leave them 0",
+                out->flags & kFillFlags, ull(out->wait_until_ns));
+  }
+  if (out->reserved != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "kvc_request_config.reserved is %u and must be 0", out->reserved);
+  KVC_TRY(check_reserve(shape, out->reserve));
   const struct {
     const char* name;
     uint64_t value;

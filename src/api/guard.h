@@ -108,21 +108,21 @@ inline constexpr size_t kFirstSize = 0;
   inline constexpr size_t kFirstSize<type> = size;        \
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
-KVC_FIRST_SIZE(kvc_pool_config, 16);
-KVC_FIRST_SIZE(kvc_group_config, 40);
-KVC_FIRST_SIZE(kvc_manager_config, 176);
-KVC_FIRST_SIZE(kvc_properties, 112);
+KVC_FIRST_SIZE(kvc_pool_config, 24);
+KVC_FIRST_SIZE(kvc_group_config, 48);
+KVC_FIRST_SIZE(kvc_manager_config, 184);
+KVC_FIRST_SIZE(kvc_properties, 120);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
 KVC_FIRST_SIZE(kvc_prompt, 48);
-KVC_FIRST_SIZE(kvc_request_config, 56);
+KVC_FIRST_SIZE(kvc_request_config, 72);
 KVC_FIRST_SIZE(kvc_request_info, 88);
 KVC_FIRST_SIZE(kvc_pending_work, 56);
-KVC_FIRST_SIZE(kvc_probe_info, 48);
+KVC_FIRST_SIZE(kvc_probe_info, 56);
 KVC_FIRST_SIZE(kvc_block_info, 48);
-KVC_FIRST_SIZE(kvc_pool_info, 80);
+KVC_FIRST_SIZE(kvc_pool_info, 88);
 KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
-KVC_FIRST_SIZE(kvc_stats, 240);
+KVC_FIRST_SIZE(kvc_stats, 256);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 376);
 KVC_FIRST_SIZE(kvc_device_info, 72);
@@ -138,7 +138,7 @@ KVC_FIRST_SIZE(kvc_attention_launch, 72);
 KVC_FIRST_SIZE(kvc_attention_info, 120);
 KVC_FIRST_SIZE(kvc_attention_partials, 48);
 KVC_FIRST_SIZE(kvc_block_choice, 56);
-KVC_FIRST_SIZE(kvc_model, 248);
+KVC_FIRST_SIZE(kvc_model, 256);
 KVC_FIRST_SIZE(kvc_rope_rows, 88);
 KVC_FIRST_SIZE(kvc_memory_query, 88);
 KVC_FIRST_SIZE(kvc_memory_estimate, 120);
@@ -213,6 +213,8 @@ kvc_status answer(T* to, Function&& fill) {
 kvc_status check_group(const Shape& shape, uint32_t group);
 kvc_status check_pool(const Shape& shape, uint32_t pool);
 kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage
+// KVC_RESERVE_*, which the manager must support.
+kvc_status check_reserve(const Shape& shape, uint32_t reserve);
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,

@@ -60,6 +60,7 @@ kvc_status kvc_supports(uint32_t feature) {
     case KVC_FEATURE_FREQUENCY:
     case KVC_FEATURE_FRAGMENTATION:
     case KVC_FEATURE_HINTS:
+    case KVC_FEATURE_FILLS:
     case KVC_FEATURE_QUOTAS:
       return KVC_OK;
     default:

@@ -14,6 +14,7 @@ static_assert(offsetof(kvc_stats, admissions) == sizeof(size_t) + offsetof(Count
 static_assert(offsetof(kvc_stats, refusals) == sizeof(size_t) + offsetof(Counters, refusals));
 static_assert(offsetof(kvc_stats, duplicates) == sizeof(size_t) + offsetof(Counters, duplicates));
 static_assert(offsetof(kvc_stats, events_dropped) == sizeof(size_t) + offsetof(Counters, events_dropped));
+static_assert(offsetof(kvc_stats, filling_waits) == sizeof(size_t) + offsetof(Counters, filling_waits));
 
 constexpr size_t kMaxIdentityPart = 65536;
 
@@ -45,7 +46,8 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
   return on_manager(m, [&](Manager& manager) {
     return answer(properties, [&](kvc_properties* out) {
       const Shape& shape = manager.shape();
-      out->num_blocks = shape.num_blocks;
+      out->num_blocks = manager.read(&StateReader::num_blocks);
+      out->max_blocks = shape.num_ids;
       out->max_nodes = shape.max_nodes;
       out->max_requests = shape.max_requests;
       out->max_request_tokens = shape.max_request_tokens;

@@ -33,7 +33,7 @@ bool is_repeatable(kvc_status status) {
 }
 
 static_assert(
-    sizeof(kvc_manager_config) == 176 && sizeof(kvc_group_config) == 40 && sizeof(kvc_pool_config) == 16,
+    sizeof(kvc_manager_config) == 184 && sizeof(kvc_group_config) == 48 && sizeof(kvc_pool_config) == 24,
     "a new field: if it is no pointer, write its size here; else clear it here and in replay_log.cc");
 
 kvc_status write_config(CallWriter& out, kvc_manager_config config) {

@@ -101,7 +101,7 @@ struct Flat {
 };
 using RequestConfig = Flat<kvc_request_config>;
 using CurveConfig = Flat<kvc_curve_config>;
-static_assert(sizeof(kvc_request_config) == 56, "a new field: if it is no pointer, write its size here");
+static_assert(sizeof(kvc_request_config) == 72, "a new field: if it is no pointer, write its size here");
 static_assert(sizeof(kvc_curve_config) == 40, "a new field: if it is no pointer, write its size here");
 
 struct Name {
@@ -164,6 +164,14 @@ struct Found {
   static void results(Log& log, const T* list, size_t, const size_t* count) {
     log.result(*count, "count");
     log.list(list, *count, "the list");
+  }
+};
+// Requests that the log knows.
+struct FoundIds : Found {
+  template <typename Log>
+  static void results(Log& log, const uint64_t* ids, size_t, const size_t* count) {
+    log.result(*count, "count");
+    for (size_t i = 0; i < *count; ++i) log.known_id(ids[i]);
   }
 };
 using FoundBlocks = Found;

@@ -201,6 +201,12 @@ class CallReader {
       differ("%s is of place %lld; the log has %lld", "the id", place_of(made),
              static_cast<long long>(place - kFirstId));
   }
+  void known_id(uint64_t known) {
+    uint64_t logged = 0;
+    id(logged);
+    if (logged != known)
+      differ("%s is of place %lld; the log has %lld", "the id", place_of(known), place_of(logged));
+  }
   template <typename T>
   void list(const T* data, size_t count, const char* name) {
     uint32_t logged = 0;

@@ -134,6 +134,7 @@ class CallWriter {
     number(value);
   }
   void new_id(uint64_t made) { id(made); }
+  void known_id(uint64_t known) { id(known); }
   template <typename T>
   void list(const T* data, size_t count, const char*) {
     number(list_checksum(data, count * sizeof(T)));

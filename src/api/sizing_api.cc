@@ -77,7 +77,7 @@ kvc_status read_curve_config(const Shape& shape, const kvc_curve_config* config,
   if (!shape.caches()) {
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has no prefix cache; open the curve of one that has");
   }
-  const uint64_t usual = shape.num_blocks * 8;
+  const uint64_t usual = shape.num_ids * 8;
   complete(&out->max_blocks, usual < kMostBlocks ? usual : kMostBlocks);
   complete(&out->max_samples, out->sample_rate != 0 ? kMostSamples : kSamples);
   complete(&out->sample_rate, 1);

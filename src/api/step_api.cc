@@ -185,4 +185,14 @@ kvc_status kvc_manager_retire_step(kvc_manager* m, uint64_t step_id) {
   return on_manager(m, [&](Manager& manager) { return manager.retire_step(step_id); });
 }
 
+kvc_status kvc_manager_fail_step(kvc_manager* m, uint64_t step_id, uint64_t* requests, size_t capacity,
+                                 size_t* count) {
+  KVC_RECORD(kvc_manager_fail_step, m, step_id, requests, capacity, count);
+  return on_manager(m, [&](Manager& manager) -> kvc_status {
+    KVC_REQUIRE_ARRAY(requests, capacity);
+    KVC_REQUIRE_POINTER(count);
+    return manager.fail_step(step_id, requests, capacity, count);
+  });
+}
+
 }  // extern "C"

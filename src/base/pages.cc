@@ -2,6 +2,7 @@
 #include "base/pages.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -34,6 +35,14 @@ void unmap_pages(void* memory, size_t size) { munmap(memory, round_up(size, kHug
 
 bool ask_for_huge_pages(void* memory, size_t size) {
   return madvise(memory, round_up(size, kHugePage), MADV_HUGEPAGE) == 0;
+}
+
+size_t discard_pages(void* memory, size_t size) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<size_t>(memory);
+  const size_t begin = round_up(at, page), end = (at + size) / page * page;
+  if (begin >= end || madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) != 0) return 0;
+  return end - begin;
 }
 
 }  // namespace kvc

@@ -73,6 +73,8 @@ const char* status_name(kvc_status status) {
       return "KVC_ERROR_DEVICE";
     case KVC_ERROR_OVER_QUOTA:
       return "KVC_ERROR_OVER_QUOTA";
+    case KVC_ERROR_FILLING:
+      return "KVC_ERROR_FILLING";
     default:
       return "unknown status";
   }

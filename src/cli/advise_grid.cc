@@ -8,6 +8,7 @@
 #include "cli/dtype.h"
 #include "cli/estimate.h"
 #include "cli/library.h"
+#include "cli/model_groups.h"
 #include "cli/table.h"
 
 namespace kvcli {
@@ -73,12 +74,6 @@ struct Division {
   std::vector<kvc_pool_config> pools;
 };
 
-kvc_pool_config pool_of(uint64_t blocks) {
-  auto pool = make<kvc_pool_config>();
-  pool.num_blocks = blocks;
-  return pool;
-}
-
 /// The memory to divide. Splits are multiples of the window pool's part in the estimate, which is made for
 /// the longest request alone.
 class Budget {
@@ -133,13 +128,7 @@ class Budget {
     query.block_size = block_size;
     const kvc_memory_estimate estimate = estimate_of(query);
     if (estimate.pool_blocks == 0) return {{}};
-    std::vector<kvc_group_config> groups;
-    for (const bool window : {false, true}) {
-      if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
-      groups.push_back(make<kvc_group_config>());
-      groups.back().kind = window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
-      groups.back().window_tokens = window ? model_.window_tokens : 0;
-    }
+    std::vector<kvc_group_config> groups = groups_of(model_, estimate);
     if (estimate.window_pool_blocks == 0) return {{0, groups, {pool_of(estimate.pool_blocks)}}};
     groups.back().pool = 1;
     std::vector<Division> found;

@@ -20,10 +20,12 @@
 #include "cli/estimate.h"
 #include "cli/generate.h"
 #include "cli/library.h"
+#include "cli/model_groups.h"
 #include "cli/options.h"
 #include "cli/record.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/samples.h"
 #include "cli/session_oracle.h"
 #include "cli/table.h"
 #include "cli/trace.h"
@@ -47,6 +49,7 @@ struct Arguments {
   uint64_t seed = 1;
   std::string output = "-";
   std::string log;
+  uint32_t samples = 0;
   ReplayOptions replay;
   EstimateOptions estimate;
   AdviseOptions advise;
@@ -84,6 +87,10 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->capture_default_str();
   add_number(*replay, "--num-blocks", args.replay.num_blocks, "Blocks of the pool", kMaxBlocks)
       ->capture_default_str();
+  replay->add_option(
+      "--model", args.replay.model,
+      "Groups of this model's layers: prompts in chunks of 512 tokens, and pools that divide the memory "
+      "of --num-blocks blocks of all layers");
   add_number(*replay, "--concurrency", args.replay.concurrency, "Most requests at a time", kMaxConcurrency)
       ->capture_default_str();
   add_choice(*replay, "--policy", args.replay.policy, "Which cached block is evicted first", policy_names())
@@ -105,12 +112,16 @@ void add_replay(CLI::App& app, Arguments& args) {
       ->add_flag("--data", args.replay.data,
                  "As --verify, but with keys and values that go through a storage")
       ->each([&args](const std::string&) { args.replay.verify = true; });
+  add_number(*replay, "--samples", args.samples,
+             "Replay each request as N samples of its prompt that come together, with one fill per content",
+             64)
+      ->excludes("--hints", "--optimal", "--curve", "--commit-late", "--tables", "--verify", "--data");
   replay->add_option("--record", args.replay.record, "Write a log of the calls to this file");
   replay
       ->add_option("--log", args.log,
                    "Instead of a trace, make the calls of this log again, and compare their results; - is "
                    "standard input")
-      ->excludes("TRACE", "--generate", "--requests", "--record");
+      ->excludes("TRACE", "--generate", "--requests", "--record", "--samples");
   replay->add_flag("--json", args.json, "Print JSON");
 }
 
@@ -216,8 +227,14 @@ int run_replay(const Arguments& args) {
   check_curve(args.replay.curve);
   if (!args.replay.hints.empty()) parse_hints(args.replay.hints);
   const Trace trace = load_trace(args, "replay");
-  const ReplayResult result = replay(trace, args.replay);
-  (args.json ? print_replay_json : print_replay_table)(args.replay, result, std::cout);
+  if (args.samples != 0) {
+    run_samples(trace, args.replay, args.samples, args.json, std::cout);
+    return kExitOk;
+  }
+  ReplayOptions options = args.replay;
+  if (!options.model.empty()) use_model(trace, options);
+  const ReplayResult result = replay(trace, options);
+  (args.json ? print_replay_json : print_replay_table)(options, result, std::cout);
   if (result.right()) return kExitOk;
   std::cerr << "kvcache: " << result.wrong_hits << " wrong hits and " << result.wrong_writes
             << " wrong writes: the library has a defect; please report it\n";

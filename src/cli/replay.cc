@@ -172,7 +172,7 @@ bool Replay::fits(uint64_t tokens) const {
   if (options_.groups.empty()) needed[0] = all;
   for (const kvc_group_config& group : options_.groups) {
     const bool whole = group.kind == KVC_GROUP_FULL || options_.chunk == 0;
-    const uint64_t window = std::max<uint64_t>(group.window_tokens, 2);
+    const uint64_t window = std::max<uint64_t>({group.window_tokens, group.chunk_tokens, 2});
     needed[group.pool] += whole ? all : std::min(all, blocks_of(window + options_.chunk - 2) + 1);
   }
   return std::ranges::equal(needed, pool_blocks_, std::less_equal<>());

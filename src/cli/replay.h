@@ -21,6 +21,7 @@ struct ReplayOptions {
   std::string policy = "lru";    // One of policy_names().
   double policy_weight = 0;      // 0 = the policy's default.
   std::string hints;             // "" or "oracle:X": end sessions as a SessionOracle says.
+  std::string model;             // "" or a model, whose groups and pools use_model() sets.
   bool optimal = false;          // Also compute optimal_hit_rate().
   double curve = 0;              // Sample rate of a miss-ratio curve; 0 = none.
   bool commit_late = false;      // Commit prompts after all admissions of a round.

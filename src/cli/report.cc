@@ -85,6 +85,8 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
 
 void print_replay_json(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
   nlohmann::ordered_json json;
+  if (!options.model.empty()) json["model"] = options.model;
+  for (const kvc_pool_config& pool : options.pools) json["pool_blocks"].push_back(pool.num_blocks);
   json["requests"] = result.requests;
   json["rejected"] = result.rejected;
   json["rejected_tokens"] = result.rejected_tokens;

@@ -9,7 +9,7 @@ thread_local uint64_t missing_blocks = 0;
 bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
   return pool_.create(memory, shape_.pool_blocks, shape_.num_pools,
                       (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0, *shape_.policy, shape_.policy_weight,
-                      {shape_.num_classes, shape_.num_levels}) &&
+                      {shape_.num_classes, shape_.num_levels, shape_.has_fills()}, shape_.pool_room) &&
          namespaces_.create(memory, arena_, events_, shape_.num_pools, tag.tag, tag.generation) &&
          tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
                       secret, shape_.policy_history, shape_.has_hints()) &&
@@ -138,11 +138,20 @@ void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
   if (!keep_published && is_node(block.node)) detach(id);
   if (fencing()) {
     fence(id);
+  } else if (block.content == Content::kFilling) [[unlikely]] {
+    take_back(id);
   } else if (!is_node(block.node)) {
     free_held(id);
   } else {
     settle_published(id, ns, stale);
   }
+}
+
+// Frees a block whose step is not over, and that nobody waits for.
+void Blocks::take_back(BlockId id) {
+  pool_.end_released_filling(pool_[id], Content::kEmpty);
+  if (is_node(pool_[id].node)) detach(id);
+  free_held(id);
 }
 
 // While no step is in flight, published sole copies go to LRU in one sweep.
@@ -157,7 +166,7 @@ void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, si
         const BlockId id = blocks[j - 1];
         if (j > kAhead) pool_.prefetch(blocks[j - 1 - kAhead]);
         Block& block = pool_[id];
-        if (!is_node(block.node) || block.next_copy != id) break;
+        if (!is_node(block.node) || block.next_copy != id || block.content == Content::kFilling) break;
         if (drop_ref(block)) lru.append(id, block);
       }
       namespaces_.cached(ns, pool) += lru.count();
@@ -188,7 +197,9 @@ void Blocks::place(BlockId id) {
 
 void Blocks::settle(BlockId id) {
   const NodeId node = pool_[id].node;
-  if (!is_node(node)) {
+  if (pool_.is_filling(id)) [[unlikely]] {
+    take_back(id);
+  } else if (!is_node(node)) {
     free_held(id);
   } else {
     settle_published(id, tree_[node].ns, tree_.stale(tree_[node]));
@@ -233,7 +244,30 @@ void Blocks::settle_fenced(uint64_t step_id) {
       pool_.remove(id);
       if (quotas_.on()) [[unlikely]]
         quotas_.leave_fence(id, p);
+      if (pool_.is_filling(id)) [[unlikely]]
+        pool_.end_released_filling(pool_[id], Content::kWritten);
       settle(id);
+    }
+    pool_.retire_filling(p, retired_);
+  }
+}
+
+void Blocks::fail_fills(uint64_t step_id) {
+  const auto fails = [&](BlockId id) {
+    return pool_.is_filling(id) &&
+           static_cast<int32_t>(pool_.filling_step(id) - static_cast<uint32_t>(step_id)) >= 0;
+  };
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    const uint64_t first = pool_.counts(p).first, end = pool_.first_unopened(p);
+    for (uint64_t i = first; i < end; ++i) {
+      const BlockId id{static_cast<int32_t>(i)};
+      if (!fails(id)) continue;
+      if (pool_[id].list == List::kFenced) {
+        pool_.end_released_filling(pool_[id], Content::kEmpty);
+      } else {
+        pool_.fail_filling(id);
+      }
+      if (is_node(pool_[id].node)) detach(id);
     }
   }
 }

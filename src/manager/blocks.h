@@ -5,7 +5,7 @@
 //
 // blocks.cc takes, holds and releases blocks, publish.cc attaches them to positions and detaches them,
 // namespaces.cc opens and resets namespaces, shares.cc keeps their quotas, shelves.cc and levels.cc say where
-// cached blocks wait, compact.cc moves contents.
+// cached blocks wait, compact.cc moves contents and lets pools shrink.
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"
@@ -116,6 +116,17 @@ class Blocks {
     pool_.add_pin(block);
   }
   void mark_written(BlockId id) { pool_.mark_written(pool_[id]); }
+  bool is_filling(BlockId id) const { return pool_.is_filling(id) && !pool_.filled(id, retired_); }
+  // Groups whose block at a position can be read by everyone: no step in flight writes it.
+  uint32_t readable(NodeId node) const {
+    uint32_t groups = tree_[node].resident;
+    if (pool_.num_filling() == 0) return groups;
+    for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
+      const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
+      if (is_filling(tree_.block_of(node, g))) groups &= ~(1u << g);
+    }
+    return groups;
+  }
 
   // ---- releasing
 
@@ -147,6 +158,8 @@ class Blocks {
   void retire(uint64_t step_id) {
     if (step_id > retired_) settle_fenced(step_id);
   }
+  // The blocks that steps from `step_id` on were to write have no content, and nobody finds them.
+  void fail_fills(uint64_t step_id);
   uint64_t retired() const { return retired_; }
 
   // Evicts up to `max_blocks` cached blocks of the pools [first, end) and returns how many.
@@ -165,6 +178,7 @@ class Blocks {
     const GroupTable* groups;
     uint32_t ns;
     uint64_t epoch;
+    uint64_t filled_by;  // a step in flight that will write the blocks; 0 = they are written
   };
   // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
   // not published: before `end` if all nodes are in use.
@@ -269,6 +283,15 @@ class Blocks {
   // end_compaction(), pool().moved_to() says where a table entry that names a free block has gone.
   size_t compact(uint32_t pool, kvc_block_copy* moves, size_t capacity);
   void end_compaction(uint32_t pool) { pool_.sort_free(pool); }
+  // A pool gets `size` blocks, more than now, or fewer: check_shrink(), shrink(), which moves all contents of
+  // blocks that leave, and end_shrink() once tables have followed, as after compact().
+  void grow(uint32_t pool, uint64_t size) { pool_.resize(pool, size); }
+  // With BUFFER_TOO_SMALL *most_moves is a capacity that is enough.
+  kvc_status check_shrink(uint32_t pool, uint64_t size, size_t capacity, size_t* most_moves) const;
+  size_t shrink(uint32_t pool, uint64_t size, kvc_block_copy* moves);
+  void end_shrink(uint32_t pool, uint64_t size);
+  // Entries that name a block of the pool that is free name where its content has gone.
+  void follow_moves(uint32_t pool, BlockId* entries, size_t count) const;
 
  private:
   struct Coming {  // a block that will probably be evicted, as far as it is known
@@ -334,6 +357,8 @@ class Blocks {
     if (list == List::kHeld) return;
     if (list == List::kLru) --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
     pool_.remove(id);
+    if (pool_.is_filling(id)) [[unlikely]]
+      pool_.resume_filling(id, retired_);
     if (quotas_.on()) [[unlikely]]
       quotas_.hit(id, pool_[id].pool, list == List::kFenced);
   }
@@ -361,11 +386,14 @@ class Blocks {
   void place(BlockId id);
   void settle(BlockId id);
   void settle_fenced(uint64_t step_id);
+  void take_back(BlockId id);
   void settle_published(BlockId id, uint32_t ns, bool stale);
   void free_cached(BlockId id);
   void forget(uint32_t ns);
   void announce_cleared(uint64_t namespace_id, uint32_t ns);
   void free_stale(uint32_t pool);
+  template <typename Movable>
+  size_t move_down(uint32_t pool, uint64_t begin, Movable&& movable, kvc_block_copy* moves, size_t capacity);
 
   const Shape& shape_;
   Arena& arena_;

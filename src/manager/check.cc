@@ -33,6 +33,8 @@ class Checker {
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
     KVC_CHECK(num_published_ == num_in_rings_, "%zu blocks are published, %zu are copies of a first one",
               num_published_, num_in_rings_);
+    KVC_CHECK(num_filling_ == pool_.num_filling(), "%llu blocks are filling, %llu counted", ull(num_filling_),
+              ull(pool_.num_filling()));
     KVC_TRY(nodes());
     for (uint32_t ns = 0; ns < num_namespaces; ++ns) KVC_TRY(namespace_of(ns));
     for (size_t p = 0; p < shape_.num_pools && s_.blocks.quotas().on(); ++p) KVC_TRY(shares(p));
@@ -53,6 +55,7 @@ class Checker {
     KVC_CHECK(admitted == s_.requests.num_admitted() && all == s_.requests.count(),
               "%zu requests, %zu admitted; counted %llu, %llu", all, admitted, ull(s_.requests.count()),
               ull(s_.requests.num_admitted()));
+    KVC_CHECK(s_.requests.lengths().intact(), "the counts of lengths do not sum to their total");
     return KVC_OK;
   }
 
@@ -71,8 +74,15 @@ class Checker {
     }
     KVC_CHECK(r.positions == ceil_div(r.capacity, shape_.block_size),
               "request %zu: %u positions for a capacity of %u", i, r.positions, r.capacity);
-    KVC_CHECK(r.published_tokens() <= r.committed, "request %zu published %u of %u tokens", i,
-              r.published_tokens(), r.committed);
+    const uint32_t enqueued = shape_.has_fills() ? std::min(s_.requests.fill(i).end, r.capacity) : 0;
+    KVC_CHECK(r.published_tokens() <= std::max(r.committed, enqueued),
+              "request %zu published %u tokens of %u, %u enqueued", i, r.published_tokens(), r.committed,
+              enqueued);
+    if (shape_.has_fills()) {
+      const bool fills = r.next_full <= s_.requests.fill(i).end && r.published < r.num_hashes;
+      KVC_CHECK(s_.requests.fill(i).listed == fills, "request %zu %s, its fill is %slisted", i,
+                fills ? "fills" : "does not fill", fills ? "not " : "");
+    }
     if (is_node(r.cursor)) {
       KVC_CHECK(tree_.alive(r.cursor) && tree_[r.cursor].depth + 1 == r.published,
                 "request %zu: its cursor is wrong", i);
@@ -143,7 +153,7 @@ class Checker {
                   "request %zu, group %u, position %zu: block %d is not of this group", i, g, j, raw(id));
         KVC_CHECK(j >= r.published || pool_[id].node == here || !is_node(pool_[id].node),
                   "request %zu, group %u, position %zu: block %d is published elsewhere", i, g, j, raw(id));
-        KVC_CHECK((pool_[id].written != 0) || j * shape_.block_size >= r.committed,
+        KVC_CHECK(pool_[id].content != Content::kEmpty || j * shape_.block_size >= r.committed,
                   "block %d holds committed tokens, marked unwritten", raw(id));
         ++holds_[static_cast<size_t>(raw(id))].refs;
       }
@@ -238,7 +248,7 @@ class Checker {
 
   kvc_status blocks(size_t p) {
     const PoolCounts& counts = pool_.counts(p);
-    uint64_t num_held = 0, reserved = 0, pinned = 0;
+    uint64_t num_held = 0, reserved = 0, pinned = 0, filling = 0, listed = 0;
     KVC_TRY(s_.each_block(p, [&](BlockId id, const Block& block) -> kvc_status {
       const Holds& holds = holds_[static_cast<size_t>(raw(id))];
       const bool held = block.list == List::kHeld;
@@ -249,16 +259,29 @@ class Checker {
                 "block %d: %u references and %u pins; tables have %u, pins %u", raw(id), block.refs,
                 block.pins, holds.refs, holds.pins);
       KVC_CHECK(!is_node(block.node) || block.list != List::kFree, "block %d is free and published", raw(id));
-      KVC_CHECK(!is_node(block.node) || block.written != 0, "block %d is published and not written", raw(id));
+      KVC_CHECK(!is_node(block.node) || block.content != Content::kEmpty, "block %d is published and empty",
+                raw(id));
+      KVC_CHECK(block.content != Content::kFilling || (pool_.fills() && block.list != List::kLru),
+                "block %d of LRU is filling", raw(id));
+      num_filling_ += block.content == Content::kFilling;
+      filling += held && block.content == Content::kFilling;
       KVC_CHECK(is_node(block.node) || block.next_copy == id, "block %d is not published and has copies",
                 raw(id));
-      reserved += held && block.written == 0;
+      reserved += held && block.content == Content::kEmpty;
       pinned += held && block.refs == 0 && block.external == 0;
       return is_node(block.node) ? copies(id) : KVC_OK;
     }));
     KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned,
               "pool %zu: %llu reserved, %llu pinned; counted %llu, %llu", p, ull(reserved), ull(pinned),
               ull(counts.reserved), ull(counts.pinned));
+    KVC_TRY(s_.each_filling(p, [&](BlockId id, const Block& block) -> kvc_status {
+      KVC_CHECK(block.list == List::kHeld && block.content == Content::kFilling && ++listed <= filling,
+                "block %d does not belong to those that are filling", raw(id));
+      return KVC_OK;
+    }));
+    KVC_CHECK(filling == counts.filling && filling == listed,
+              "pool %zu: %llu blocks fill, %llu listed, %llu counted", p, ull(filling), ull(listed),
+              ull(counts.filling));
     KVC_CHECK(num_held + counts.free + counts.lru + counts.fenced == counts.size,
               "the states of pool %zu do not sum to it", p);
     return KVC_OK;
@@ -447,6 +470,7 @@ class Checker {
   Array<uint32_t> users_;
   Array<uint32_t> nodes_of_;  // per namespace
   Array<size_t> cached_;
+  uint64_t num_filling_ = 0;
   size_t num_published_ = 0, num_in_rings_ = 0;
   uint64_t admitted_of_[BlockPool::kMaxClasses] = {};  // per class
 };

@@ -56,8 +56,9 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
   }
   state.each_block(p, [&](BlockId id, const Block& block) {
     if (quotas.on() && block.list != List::kFree) out.add(quotas.class_of(id));
-    out.add(static_cast<uint64_t>(block.list) | uint64_t{block.written} << 8 |
+    out.add(static_cast<uint64_t>(block.list) | static_cast<uint64_t>(block.content) << 8 |
             uint64_t{block.external} << 16 | uint64_t{block.pins} << 32);
+    if (block.content == Content::kFilling) out.add(state.pool().filling_step(id));
     out.add(block.refs);
     if (block.list != List::kFree) out.add(block.group);
     if (zeroing.on()) {  // ids differ from manager to manager, indices do not
@@ -81,6 +82,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
         uint64_t{request.readmission}}) {
     out.add(value);
   }
+  if (request.reserve != KVC_RESERVE_NONE) out.add(request.reserve);
   const uint32_t published = request.published_tokens();
   if (request.known > published)
     out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
@@ -131,8 +133,16 @@ uint64_t StateReader::digest() const {
     out.add(i);
     add_request(*this, request, out);
     if (shape.has_hints()) add_hints(requests.hints(i), out);
+    if (shape.has_fills()) {
+      out.add(requests.fill(i).wait_until);
+      out.add(request.admitted ? requests.fill(i).end : 0);
+      out.add(request.admitted ? requests.fill(i).admission : 0);
+    }
     if (prompts.count() != 0) out.add(prompts.bound(i));
   });
+  if (shape.has_reserves()) {
+    for (size_t i = 0; i < Lengths::kNumCounts; ++i) out.add(requests.lengths().count(i));
+  }
   add_deadlines(*this, out);
   prompts.each([&](size_t i, const RegisteredPrompt& prompt) {
     out.add(i);

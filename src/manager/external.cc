@@ -54,7 +54,8 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
 
 kvc_status ExternalBlocks::check_exists(const int32_t* blocks, size_t i) const {
   if (blocks[i] == -1 || blocks_.pool().exists(blocks[i])) return KVC_OK;
-  return invalid("entry %zu: no block %d; ids end at %llu", i, blocks[i], ull(blocks_.pool().num_ids() - 1));
+  return invalid("entry %zu: no block %d; ids end at %llu, kvc_manager_pool_info tells which are blocks now",
+                 i, blocks[i], ull(blocks_.pool().num_ids() - 1));
 }
 
 // All blocks must be held; their entries can be counted then.

@@ -123,7 +123,7 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
         ull(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
-  if (committed >= request.next_full) KVC_TRY(publish_full(request, shape_.by_block.divide(committed)));
+  if (committed >= request.next_full) KVC_TRY(publish_full(request, shape_.by_block.divide(committed), 0));
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
@@ -132,20 +132,28 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
   return KVC_OK;
 }
 
-// The first committed tokens of blocks up to the committed count.
+// The first committed tokens of blocks up to the committed count. A block that was published before its
+// commit is written when it is full.
 void Requests::mark_committed(Request& request) {
-  const size_t last = shape_.by_block.divide_up(request.committed);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    const BlockId* blocks = request.groups[g].blocks.data;
-    for (size_t j = request.marked / shape_.block_size; j < last; ++j) blocks_.mark_written(blocks[j]);
-  }
-  request.set_marked(static_cast<uint32_t>(last * shape_.block_size));
+  size_t last = shape_.by_block.divide_up(request.committed);
+  if (last <= request.published) last = shape_.by_block.divide(request.committed);
+  mark_written(request, last);
 }
 
-// Publishes positions [request.published, full).
-kvc_status Requests::publish_full(Request& request, size_t full) {
+void Requests::mark_written(Request& request, size_t positions) {
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId* blocks = request.groups[g].blocks.data;
+    for (size_t j = request.marked / shape_.block_size; j < positions; ++j) {
+      if (is_block(blocks[j])) blocks_.mark_written(blocks[j]);
+    }
+  }
+  request.set_marked(static_cast<uint32_t>(positions * shape_.block_size));
+}
+
+// Publishes positions [request.published, full), which are written, or which step `filled_by` will write.
+kvc_status Requests::publish_full(Request& request, size_t full, uint64_t filled_by) {
   if (stale(request)) {  // reset since its admission
-    request.stop_publishing();
+    stop_publishing(request, false);
     return KVC_OK;
   }
   ExtraRecords extras(arena_, request.keys.data, request.num_keys, request.published, full,
@@ -174,7 +182,7 @@ kvc_status Requests::publish_full(Request& request, size_t full) {
     do {
       done = blocks_.publish(&cursor,
                              {keys + (done - first), request.token(done * shape_.block_size), extras,
-                              request.groups, request.ns, request.epoch},
+                              request.groups, request.ns, request.epoch, filled_by},
                              done, end);
     } while (done < end && shape_.has_hints() && blocks_.evict_for_node(request.ns));
     if (keys == chains && !curves_.empty()) [[unlikely]]
@@ -182,21 +190,29 @@ kvc_status Requests::publish_full(Request& request, size_t full) {
   }
   blocks_.move_cursor(&request.cursor, cursor);
   const size_t before = request.published;
-  request.set_published(done);
+  if (filled_by == 0) {
+    if (request.marked < request.published_tokens()) mark_written(request, before);
+  } else if (request.marked > request.published_tokens()) {  // it has committed tokens of the first block
+    request.set_marked(request.published_tokens());
+  }
+  request.set_published(done, filled_by == 0);
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, before, done);
   if (done < full) {
     counters_.unpublished_blocks += full - done;
-    stop_publishing(request);
+    stop_publishing(request, true);
   }
+  if (shape_.has_fills()) [[unlikely]]
+    follow_fill(request);
   request.drop_used_hashes(arena_);
   request.shrink_tail(arena_, request.published_tokens());
   return KVC_OK;
 }
 
-void Requests::stop_publishing(Request& request) {
+void Requests::stop_publishing(Request& request, bool warns) {
   request.stop_publishing();
-  if (warned_nodes_) return;
+  if (shape_.has_fills()) follow_fill(request);
+  if (!warns || warned_nodes_) return;
   warned_nodes_ = true;
   warning_ = "all prefix nodes are in use: requests stop publishing; raise kvc_manager_config.max_nodes";
 }
@@ -223,12 +239,15 @@ void Requests::open_lane(Request& request) {
     if (!request.groups[g].in_sync(request.positions)) return;
   }
   const uint32_t position = shape_.by_block.divide(request.known - 1);
-  if (position >= request.positions) return;
+  if (position >= request.positions || request.marked < request.committed) return;
+  if (shape_.has_fills() && fills_[table_.index_of(request)].listed)
+    return;  // a step may publish what it fills
   uint64_t commit_limit = request.next_full - 1;
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-    const uint64_t dropping = uint64_t{request.groups[g].dropped + 1} * shape_.block_size +
-                              shape_.groups[g].window - 1;  // the count that would return a block
+    // The count that would return a block.
+    const uint64_t dropping =
+        shape_.groups[g].window_passes(uint64_t{request.groups[g].dropped} + 1, shape_.block_size);
     if (commit_limit >= dropping) commit_limit = dropping - 1;
   }
   uint64_t append_limit = uint64_t{position + 1} * shape_.block_size;

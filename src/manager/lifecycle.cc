@@ -45,6 +45,8 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
   prompts_.unbind(table_.index_of(*request));
   if (shape_.has_hints()) [[unlikely]]
     hints_[table_.index_of(*request)] = {};
+  if (shape_.has_fills()) [[unlikely]]
+    fills_[table_.index_of(*request)] = {};
   *out = request;
   return KVC_OK;
 }
@@ -56,6 +58,8 @@ kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& co
   Request& request = **out;
   request.building = true;
   request.configure(config, matcher_.root(ns));
+  if (shape_.has_fills()) [[unlikely]]
+    fills_[table_.index_of(request)].wait_until = config.wait_until_ns;
   const size_t blocks = prompt.num_tokens / shape_.block_size;
   if (!request.tail.reserve(arena_, prompt.num_tokens, 0) || !request.hashes.reserve(arena_, blocks, 0) ||
       !request.keys.reserve(arena_, prompt.num_keys, 0)) {
@@ -122,19 +126,15 @@ uint64_t Requests::admitted_capacity(const Request& request, uint64_t cached, bo
 }
 
 // The hit, and what the admission takes out of each pool: new blocks, and hits that nobody holds yet.
-inline kvc_status Requests::plan(const Request& request, AdmissionPlan* admission) {
+inline kvc_status Requests::plan(const Request& request, size_t max_positions, AdmissionPlan* admission) {
   admission->epoch = blocks_.namespaces().epoch(request.ns);
   const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
                       request.num_keys,  request.ns,          admission->epoch};
-  const NodeId* path = nullptr;
-  size_t length = 0;
-  admission->lost = 0;
-  KVC_TRY(
-      matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, &length, &path, &admission->lost));
+  const bool shares = (request.flags & KVC_REQUEST_SHARE_FILLING) != 0;
+  KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, shares, &admission->hit));
+  const auto [path, length, reached, known, lost] = admission->hit;
   const BlockPool& pool = blocks_.pool();
   const uint64_t cached = length * shape_.block_size;
-  admission->path = path;
-  admission->length = length;
   admission->capacity = admitted_capacity(request, cached, false);
   admission->positions = shape_.positions_of(admission->capacity);
   const bool must_fit = (request.flags & KVC_REQUEST_FULL_MUST_FIT) != 0;
@@ -150,14 +150,17 @@ inline kvc_status Requests::plan(const Request& request, AdmissionPlan* admissio
       demand.add_hit(block);
     }
   }
+  if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
+    plan_reserve(request, max_positions, counted, admission);
   return KVC_OK;
 }
 
 kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   AdmissionPlan admission(shape_.num_pools);
-  KVC_TRY(plan(request, &admission));
-  info->num_cached = admission.length * shape_.block_size;
-  info->lost_reuse_tokens = uint64_t{admission.lost} * shape_.block_size;
+  KVC_TRY(plan(request, SIZE_MAX, &admission));
+  info->num_cached = admission.hit.length * shape_.block_size;
+  info->lost_reuse_tokens = uint64_t{admission.hit.lost} * shape_.block_size;
+  if (shape_.has_fills()) find_fill(request, admission.hit, &info->filling_request);
   uint64_t available[kMaxPools];
   for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
   admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(request.ns), info);
@@ -171,8 +174,11 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
                 max_positions);
   }
   AdmissionPlan admission(shape_.num_pools);
-  KVC_TRY(plan(request, &admission));
-  const size_t length = admission.length, positions = admission.positions;
+  KVC_TRY(plan(request, max_positions, &admission));
+  if (shape_.has_fills()) [[unlikely]]
+    KVC_TRY(wait_for_fill(request, admission.hit));
+  const NodeId* const path = admission.hit.path;
+  const size_t length = admission.hit.length, positions = admission.positions;
   if (const kvc_status status =
           blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
       status != KVC_OK) {
@@ -184,25 +190,27 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   }
 
   // Nothing can fail from here on. The cursor and the hits of all groups are held before any block is taken.
-  blocks_.move_cursor(&request.cursor, length != 0 ? admission.path[length - 1] : root_of(request.ns));
+  blocks_.move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
     for (size_t j = 0; j < length; ++j) {
       table.blocks.data[j] = kNoBlock;
       if (!matcher_.needs_position(g, j, length)) continue;
-      const BlockId block = blocks_.tree().block_of(admission.path[j], g);
+      const BlockId block = blocks_.tree().block_of(path[j], g);
       blocks_.hold(block);
       table.blocks.data[j] = block;
     }
     table.begin(shape_.dropped_below(g, length * shape_.block_size));
   }
-  blocks_.use(admission.path, length);
+  blocks_.use(path, length);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     blocks_.take(g, request.ns, positions - length, request.groups[g].blocks.data + length);
   }
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
   request.begin_admission({length, positions, admission.capacity, admission.epoch,
-                           admission.lost * shape_.block_size, publishes});
+                           admission.hit.lost * shape_.block_size, publishes});
+  if (shape_.has_fills()) [[unlikely]]
+    begin_fill(request, length);
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, 0, length);
   ++num_admitted_;

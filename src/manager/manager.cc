@@ -79,8 +79,7 @@ kvc_status Manager::build() {
       !stepper_.create() || !arena_.reserve(reserve)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY,
                 "no memory for %llu blocks, %llu nodes, %llu requests (%llu bytes taken before); use fewer",
-                ull(shape_.num_blocks), ull(shape_.max_nodes), ull(shape_.max_requests),
-                ull(memory_.bytes()));
+                ull(shape_.num_ids), ull(shape_.max_nodes), ull(shape_.max_requests), ull(memory_.bytes()));
   }
   monitor_.publish();
   return KVC_OK;
@@ -125,11 +124,25 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
   return status;
 }
 
-// BUSY while blocks may still be read, written or copied for a call that is over.
-kvc_status Manager::check_quiet() const {
+kvc_status Manager::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
+  const Guard lock(monitor_);
+  if (!shape_.has_fills()) {
+    return fail(KVC_ERROR_UNSUPPORTED, "the manager follows no fills; create it with KVC_MANAGER_FILLS");
+  }
+  if (step_id <= blocks_.retired() || step_id > stepper_.assigned()) {
+    return invalid("step %llu is not in flight; those after %llu up to %llu are", ull(step_id),
+                   ull(blocks_.retired()), ull(stepper_.assigned()));
+  }
+  if (stepper_.executing() != nullptr) return fail(KVC_ERROR_BUSY, "another thread is in kvc_manager_step");
+  return requests_.fail_step(step_id, ids, capacity, count);
+}
+
+// Not OK while blocks may still be read, written or copied for a call that is over. A step that is in flight
+// is answered with `in_flight`, all else with BUSY.
+kvc_status Manager::check_quiet(kvc_status in_flight) const {
   if (stepper_.executing() != nullptr) return fail(KVC_ERROR_BUSY, "another thread is in kvc_manager_step");
   if (stepper_.assigned() > blocks_.retired()) {
-    return fail(KVC_ERROR_BUSY, "step %llu is in flight; retire it first", ull(stepper_.assigned()));
+    return fail(in_flight, "step %llu is in flight; retire it first", ull(stepper_.assigned()));
   }
   if (const size_t waiting = requests_.waiting_copies().count; waiting != 0)
     return fail(KVC_ERROR_BUSY, "%zu copies are waiting; take them first", waiting);
@@ -144,6 +157,45 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
   *count = blocks_.compact(pool, moves, capacity);
   if (*count != 0) requests_.follow_moves(pool);
   blocks_.end_compaction(pool);
+  return KVC_OK;
+}
+
+kvc_status Manager::check_size(uint32_t pool, uint64_t size) const {
+  const uint64_t null_blocks = shape_.null_blocks(pool);
+  const auto refuse = [&](const char* limit, uint64_t least) {
+    return invalid("num_blocks is %llu; pool %u %s: give at least %llu", ull(size + null_blocks), pool, limit,
+                   ull(least + null_blocks));
+  };
+  if (size > blocks_.pool().counts(pool).room) {
+    return invalid(
+        "num_blocks is %llu; pool %u has max_blocks %llu: give at most so many, or create it with "
+        "more",
+        ull(size + null_blocks), pool, ull(shape_.pool_room[pool]));
+  }
+  if (size <= shape_.watermark) return refuse("must have more than watermark_blocks", shape_.watermark + 1);
+  if (const uint64_t minimums = blocks_.quotas().minimums(pool); size < minimums)
+    return refuse("must have the minimums of quotas", minimums);
+  return KVC_OK;
+}
+
+kvc_status Manager::resize(uint32_t pool, uint64_t size, kvc_block_copy* moves, size_t capacity,
+                           size_t* num_moves) {
+  const Guard lock(monitor_);
+  KVC_TRY(check_size(pool, size));
+  if (size >= blocks_.pool().counts(pool).size) {
+    blocks_.grow(pool, size);
+    *num_moves = 0;
+    return KVC_OK;
+  }
+  KVC_TRY(check_quiet(KVC_ERROR_AGAIN));
+  KVC_TRY(blocks_.check_shrink(pool, size, capacity, num_moves));
+  *num_moves = blocks_.shrink(pool, size, moves);
+  if (*num_moves != 0) {
+    requests_.follow_moves(pool);
+    pins_.follow_moves(pool);
+    prompts_.follow_moves(pool);
+  }
+  blocks_.end_shrink(pool, size);
   return KVC_OK;
 }
 

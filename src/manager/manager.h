@@ -72,12 +72,20 @@ class Manager {
     return change(id, false, [&](Request& request) { return requests_.end(request); });
   }
 
+  uint64_t expected_tokens(uint32_t reserve, uint64_t generated) {
+    const std::lock_guard lock(monitor_.mutex());
+    return requests_.expected_tokens(reserve, generated);
+  }
+
   kvc_status step(StepPlan& plan) { return stepper_.step(plan); }
   kvc_status retire_step(uint64_t step_id) {
     return change([&] { return stepper_.retire(step_id); });
   }
+  kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
   kvc_status take_pending(kvc_pending_work* work);
   kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
+  // A pool gets `size` usable blocks.
+  kvc_status resize(uint32_t pool, uint64_t size, kvc_block_copy* moves, size_t capacity, size_t* num_moves);
   // A manager that was just made takes over what another one has cached. If that fails, destroy it.
   kvc_status take_over(Manager& old, kvc_rebuild* out);
 
@@ -196,7 +204,8 @@ class Manager {
   uint64_t end_of_list() const { return blocks_.tree().max_places() * shape_.num_groups; }
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
-  kvc_status check_quiet() const;
+  kvc_status check_quiet(kvc_status in_flight = KVC_ERROR_BUSY) const;
+  kvc_status check_size(uint32_t pool, uint64_t size) const;
   kvc_status check_idle() const;
   kvc_status build();
   uint32_t last_generation();

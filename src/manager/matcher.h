@@ -32,16 +32,27 @@ class Matcher {
   // Longest hit within `limit` positions in `groups`, less the last `drop` positions; path and residents are
   // filled for it. `lost`, which may be null: positions that groups could serve alone.
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path,
-               uint32_t* residents, uint32_t* lost) const;
-  // The same in all groups, with arrays of the matcher's own, which live until its next match.
-  kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, size_t* length, const NodeId** path,
-                   uint32_t* lost);
+               uint32_t* residents, uint32_t* lost) const {
+    return match(prompt, limit, groups, drop, false, path, residents, lost, nullptr);
+  }
+  // The same for an admission, in all groups, with arrays of the matcher's own, which live until its next
+  // match. `shares`: blocks that a step in flight writes count.
+  struct Match {
+    const NodeId* path;
+    size_t length;
+    size_t reached;  // before the last positions were dropped
+    size_t known;    // positions of the path that are known
+    uint32_t lost;
+  };
+  kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, bool shares, Match* found);
   // num_admitted: of requests, read under the lock.
   kvc_status probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info);
 
  private:
   friend class LookupScratch;
 
+  size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, bool shares, NodeId* path,
+               uint32_t* residents, uint32_t* lost, Match* found) const;
   size_t cut(const TokenSpan& tokens, size_t positions) const;
   uint32_t lost_positions(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
 

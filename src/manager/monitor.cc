@@ -15,6 +15,7 @@ void Monitor::publish() {
     all.stale += counts.stale;
     all.reserved += counts.reserved;
     all.pinned += counts.pinned;
+    all.filling += counts.filling;
   }
   counters_.blocks_total = all.size;
   counters_.blocks_free = all.free + all.stale;
@@ -22,7 +23,8 @@ void Monitor::publish() {
   counters_.blocks_fenced = all.fenced;
   counters_.blocks_reserved = all.reserved;
   counters_.blocks_pinned = all.pinned;
-  counters_.blocks_live = all.held() - all.reserved - all.pinned;
+  counters_.blocks_filling = all.filling;
+  counters_.blocks_live = all.held() - all.reserved - all.pinned - all.filling;
   counters_.live_requests = requests_.num_admitted();
   counters_.waiting_requests = requests_.count() - requests_.num_admitted();
   counters_.rejected_candidates = blocks_.tree().rejected_candidates();

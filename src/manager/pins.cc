@@ -103,4 +103,11 @@ kvc_status Pins::unpin(uint64_t id) {
   return KVC_OK;
 }
 
+void Pins::follow_moves(uint32_t pool) {
+  for (size_t i = 0; i < table_.size(); ++i) {
+    const Pin& pin = table_[i];
+    if (pin.id != 0) blocks_.follow_moves(pool, pin.blocks.data, size_t{pin.length} * shape_.num_groups);
+  }
+}
+
 }  // namespace kvc

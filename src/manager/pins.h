@@ -36,6 +36,8 @@ class Pins {
   bool may_hold(const NodeId* path, size_t length, uint32_t ns) const;
   void hold(const NodeId* path, size_t length, BlockId* blocks);
   void release(const BlockId* blocks, size_t length);
+  // After a pool has shrunk: pins name where their blocks have gone.
+  void follow_moves(uint32_t pool);
 
  private:
   // Position of a block with as many pins as it can have, or `length`.

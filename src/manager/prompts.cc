@@ -146,6 +146,14 @@ kvc_status Prompts::remove(const char* name) {
   return KVC_OK;
 }
 
+void Prompts::follow_moves(uint32_t pool) {
+  for (size_t i = 0; count_ != 0 && i < used_; ++i) {
+    const RegisteredPrompt& prompt = records_.data[i];
+    if (prompt.registered)
+      blocks_.follow_moves(pool, prompt.blocks.data, size_t{prompt.num_pinned} * shape_.num_groups);
+  }
+}
+
 void Prompts::drop_stale() {
   for (size_t i = 0; count_ != 0 && i < used_; ++i) {
     RegisteredPrompt& prompt = records_.data[i];

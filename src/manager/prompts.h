@@ -37,6 +37,7 @@ class Prompts {
   // `name` has 1 to kLongestName bytes. `scratch` has the prompt, of `span`.
   kvc_status add(const char* name, const TokenSpan& span, LookupScratch& scratch, uint64_t* num_pinned);
   kvc_status remove(const char* name);
+  void follow_moves(uint32_t pool);  // as of Pins
   // After a reset: what is pinned of older epochs is given up.
   void drop_stale();
 

@@ -6,13 +6,13 @@ namespace kvc {
 
 size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end) {
   constexpr size_t kAhead = 8;
-  const auto& [first_key, first_token, extras, groups, ns, epoch] = publication;
+  const auto& [first_key, first_token, extras, groups, ns, epoch, filled_by] = publication;
   const PrefixTree::Bulk bulk(tree_, end - begin);
   size_t i = begin;
   while (i < end) {
     const uint64_t* keys = first_key + (i - begin);
     const int32_t* tokens = first_token + (i - begin) * shape_.block_size;
-    if (extras.empty()) {
+    if (extras.empty() && filled_by == 0) {
       const size_t made =
           tree_.publish_chain(*cursor, keys, tokens, groups[0].blocks.data + i, end - i, ns, epoch);
       i += made;
@@ -27,7 +27,11 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
     *cursor = node;
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const BlockId block = groups[g].blocks.data[i];
-      pool_.mark_written(pool_[block]);
+      if (filled_by != 0) {
+        pool_.begin_filling(block, filled_by);
+      } else {
+        pool_.mark_written(pool_[block]);
+      }
       tree_.attach(node, g, block);
     }
     use(&node, 1);

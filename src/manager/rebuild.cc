@@ -11,7 +11,7 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
   out->num_blocks = 0;
   if (!seen_.create(memory_, old_tree_.num_places() + 1) ||
       !new_ns_.create(memory_, from_.blocks.namespaces().size()) ||
-      !keys_.create(memory_, shape_.block_size) || !taken_.create(memory_, shape_.num_blocks)) {
+      !keys_.create(memory_, shape_.block_size) || !taken_.create(memory_, shape_.num_ids)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.num_places());
   }
   KVC_TRY(carry_namespaces());

@@ -87,17 +87,23 @@ kvc_status StateReader::list_prompts(char* names, size_t capacity, size_t* size)
   return KVC_OK;
 }
 
+uint64_t StateReader::num_blocks() const {
+  uint64_t sum = shape.null_blocks(0);
+  for (size_t p = 0; p < shape.num_pools; ++p) sum += pool().counts(p).size;
+  return sum;
+}
+
 kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
   const PoolCounts& counts = pool().counts(p);
-  const bool null_block = p == 0 && (shape.flags & KVC_MANAGER_NULL_BLOCK) != 0;
-  info->first_block = counts.first - null_block;
+  info->first_block = counts.first - shape.null_blocks(p);
+  info->max_blocks = shape.pool_room[p];
   info->num_blocks = counts.size;
   info->free = counts.free + counts.stale;
   info->cached = counts.lru - counts.stale;
   info->reserved = counts.reserved;
   info->pinned = counts.pinned;
-  info->live = counts.held() - counts.reserved - counts.pinned;
-  info->filling = 0;
+  info->live = counts.held() - counts.reserved - counts.pinned - counts.filling;
+  info->filling = counts.filling;
   info->fenced = counts.fenced;
   return KVC_OK;
 }
@@ -122,7 +128,8 @@ kvc_status StateReader::quota_info(uint64_t namespace_id, uint32_t p, kvc_quota_
 
 kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   if (!pool().exists(id)) {
-    return invalid("no block %d; ids end at %llu", id, ull(pool().num_ids() - 1));
+    return invalid("no block %d; ids end at %llu, kvc_manager_pool_info tells which are blocks now", id,
+                   ull(pool().num_ids() - 1));
   }
   const Block block = pool().read(BlockId{id});
   const bool published = is_node(block.node) && !tree().stale(tree()[block.node]);
@@ -138,7 +145,8 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
       break;
     case List::kHeld:
       info->state = block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
-                    : block.written != 0                   ? KVC_BLOCK_LIVE
+                    : block.content == Content::kWritten   ? KVC_BLOCK_LIVE
+                    : block.content == Content::kFilling   ? KVC_BLOCK_FILLING
                                                            : KVC_BLOCK_RESERVED;
   }
   info->pool = block.pool;

@@ -2,15 +2,18 @@
 // Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
 // changes state. All but fill() are used under the manager's lock.
 //
-// lifecycle.cc creates and admits, growth.cc extends and commits, shrink.cc releases, truncates and forks,
-// hints.cc keeps what the engine says of their future.
+// lifecycle.cc creates and admits, reserves.cc says what admissions reserve, growth.cc extends and commits,
+// shrink.cc releases, truncates and forks, fills.cc follows who computes what, hints.cc keeps what the engine
+// says of their future.
 #pragma once
 #include "manager/blocks.h"
 #include "manager/curves.h"
+#include "manager/fills.h"
 #include "manager/matcher.h"
 #include "manager/prompts.h"
 #include "manager/table_rows.h"
 #include "request/hints.h"
+#include "request/lengths.h"
 
 namespace kvc {
 
@@ -36,7 +39,8 @@ class Requests {
         counters_(counters) {}
   [[nodiscard]] bool create(Memory& memory, IdTag tag) {
     return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation) &&
-           (!shape_.has_hints() || hints_.create(memory, shape_.max_requests));
+           (!shape_.has_hints() || hints_.create(memory, shape_.max_requests)) &&
+           (!shape_.has_fills() || fills_.create(memory, shape_.max_requests));
   }
 
   const Shape& shape() const { return shape_; }
@@ -51,6 +55,9 @@ class Requests {
   uint64_t num_admitted_of(uint32_t ns) const;
   const CopyList& waiting_copies() const { return copies_; }
   Curves& curves() { return curves_; }
+  const Lengths& lengths() const { return lengths_; }
+  // Tokens that a request with so many after its prompt will probably still get, as KVC_RESERVE_* says.
+  uint64_t expected_tokens(uint32_t reserve, uint64_t generated) const;
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
 
@@ -93,6 +100,13 @@ class Requests {
   kvc_status preempt(Request& request);
   kvc_status end(Request& request);  // never fails
 
+  // Fills, if the manager follows them. The step will write what the request has slots for: others that share
+  // find it from now on.
+  void enqueue(Request& request, uint64_t step_id);
+  // The steps from `step_id` on have failed: preempts the requests that hold what they were to write.
+  kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
+  const Fills::Of& fill(size_t index) const { return fills_[static_cast<uint32_t>(index)]; }
+
   // Hints, if the manager has them.
   kvc_status check_hint(uint32_t priority, uint64_t until) const;
   kvc_status set_priority(Request& request, const HintRange& range);
@@ -105,8 +119,9 @@ class Requests {
     return request.lane_takes_token() && token_in_range(token, shape_.vocab_size);
   }
   void lane_commit(Request& request, uint64_t committed) {
+    const bool grows = committed > request.committed;
     request.set_committed(static_cast<uint32_t>(committed));
-    if (request.committed > request.marked) mark_committed(request);
+    if (grows && request.committed > request.marked) mark_committed(request);
   }
   // Fetch ahead what growing by a block touches outside the record, and then what publishing a block touches.
   void prefetch_growth(const Request& request) const {
@@ -133,14 +148,15 @@ class Requests {
   // lifecycle.cc
   struct AdmissionPlan {
     explicit AdmissionPlan(size_t num_pools) : demand(num_pools) {}
-    const NodeId* path;
-    size_t length;  // positions of the hit
+    Matcher::Match hit;  // positions
     size_t positions;
     uint64_t capacity, epoch;
-    uint32_t lost;  // positions
     Demand demand;
   };
-  kvc_status plan(const Request& request, AdmissionPlan* admission);
+  kvc_status plan(const Request& request, size_t max_positions, AdmissionPlan* admission);
+  void plan_reserve(const Request& request, size_t max_positions, size_t counted,
+                    AdmissionPlan* admission) const;
+  void note_length(const Request& request);
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
   size_t hit_limit(const Request& request) const;
@@ -159,20 +175,30 @@ class Requests {
   uint32_t shared_groups(const Request& request, size_t position) const;
   uint64_t next_chain(const Request& request) const;
   void hash_known(Request& request);
-  kvc_status publish_full(Request& request, size_t full);
-  void stop_publishing(Request& request);
+  kvc_status publish_full(Request& request, size_t full, uint64_t filled_by);
+  void stop_publishing(Request& request, bool warns);
   void drop_window(Request& request, uint32_t group, size_t end);
   void mark_committed(Request& request);
+  void mark_written(Request& request, size_t positions);
 
   // shrink.cc
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
   void release_blocks_of(Request& request);
   void release_windows(Request& request, size_t begin, size_t end, bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
+  NodeId cursor_at(const Request& request, size_t published) const;
   size_t boundary_below(const Request& request, size_t position) const;
   void end_admission(Request& request, bool ends);
+  bool reserve_preemption(Request& request);
   bool gather_tokens(Request& request, size_t first_position);
   void cut_blocks(Request& request, uint64_t tokens, size_t kept);
+
+  // fills.cc
+  void begin_fill(Request& request, size_t num_hits);
+  void follow_fill(const Request& request);
+  bool find_fill(const Request& request, const Matcher::Match& hit, uint64_t* filler) const;
+  kvc_status wait_for_fill(const Request& request, const Matcher::Match& hit);
+  bool holds_filling(const Request& request, uint64_t step_id) const;
 
   // hints.cc
   void apply_hints(const Request& request, size_t begin, size_t end);
@@ -187,12 +213,15 @@ class Requests {
   Arena& arena_;
   Counters& counters_;
   Curves curves_;
+  Lengths lengths_;  // with KVC_MANAGER_RESERVE
   RequestTable table_;
   Array<RequestHints> hints_;  // by index of the request; empty without hints
+  Fills fills_;                // empty without fills
   CopyList copies_;            // of single calls
   Buffer<kvc_block_copy> copy_buffer_ = {};
   uint64_t count_ = 0;
   uint64_t num_admitted_ = 0;
+  uint64_t admissions_ = 0;  // and forks, with fills
   const char* warning_ = nullptr;
   bool warned_nodes_ = false;
 };

@@ -17,9 +17,10 @@ class SchedulerView {
 
   // Called without the lock: both take it, and a new prompt is copied and hashed outside it. BUFFER_TOO_SMALL
   // if the request's table could outgrow max_positions.
+  // `step_id`: the step that will compute what gets slots, 0 in single calls.
   kvc_status create(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
-                    uint64_t* num_cached, size_t max_positions) const;
-  kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions) const;
+                    uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0) const;
+  kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0) const;
   // A bit for the share of the blocks that an admission counts for: that of the waiting request, or of the
   // namespace if it is new (0). Without quotas there is one share.
   uint64_t share_of(uint64_t waiting, uint64_t namespace_id) const {
@@ -44,6 +45,10 @@ class SchedulerView {
   }
   kvc_status append(Request& request, const int32_t* tokens, size_t count, CopyList& copies) const {
     return requests_.append(request, tokens, count, &copies);
+  }
+  void enqueue(Request& request, uint64_t step_id) const {
+    if (step_id != 0 && requests_.shape().has_fills()) [[unlikely]]
+      requests_.enqueue(request, step_id);
   }
   kvc_status preempt(Request& request) const { return requests_.preempt(request); }
   kvc_status truncate(Request& request, uint64_t length) const { return requests_.truncate(request, length); }

@@ -32,13 +32,20 @@ struct GroupShape {
   uint32_t kind;
   uint32_t pool;
   uint32_t sinks;      // positions that are never returned
-  uint64_t window;     // tokens, 2 .. 2^32
+  uint64_t window;     // tokens of a sliding window, 2 .. 2^32, or of a chunk, 1 .. 2^32
   uint64_t retention;  // tokens, at most 2^32; 0 = none
+  uint64_t restarts;   // at its multiples a chunk and a block begin; UINT64_MAX without chunks
 
-  bool windowed() const { return kind == KVC_GROUP_SLIDING_WINDOW; }
-  // First position that a query at position `tokens` still reads.
+  bool windowed() const { return kind != KVC_GROUP_FULL; }
+  // First position that a query at token `tokens` still reads, if it reads any before its own.
   uint64_t window_start(uint64_t tokens, uint32_t block_size) const {
-    return tokens < window ? 0 : (tokens - window + 1) / block_size;
+    if (tokens < window) return 0;
+    return (kind == KVC_GROUP_CHUNKED_LOCAL ? tokens / window * window : tokens - window + 1) / block_size;
+  }
+  // Fewest tokens whose window starts at `position` or behind it.
+  uint64_t window_passes(uint64_t position, uint32_t block_size) const {
+    const uint64_t tokens = position * block_size;
+    return kind == KVC_GROUP_CHUNKED_LOCAL ? ceil_div(tokens, window) * window : tokens + window - 1;
   }
 };
 
@@ -51,8 +58,9 @@ struct Shape {
   uint32_t window_groups;  // bit per group
   uint32_t full_groups;
   GroupShape groups[kMaxGroups];
-  uint64_t pool_blocks[kMaxPools];  // null block included
-  uint64_t num_blocks;              // sum of them
+  uint64_t pool_blocks[kMaxPools];  // at first, null block included
+  uint64_t pool_room[kMaxPools];    // at most
+  uint64_t num_blocks, num_ids;     // sums of them
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark;
   uint32_t policy_number;  // KVC_POLICY_*
   const Policy* policy;
@@ -70,8 +78,8 @@ struct Shape {
   uint32_t positions_within(uint64_t tokens) const {
     return tokens >= UINT32_MAX ? UINT32_MAX : by_block.divide(static_cast<uint32_t>(tokens));
   }
-  // Whether a window block that leaves a table can serve a later hit at a boundary: the end of the prompt's
-  // full blocks, or a multiple of the group's retention.
+  // Whether a block of a window or a chunk that leaves a table can serve a later hit at a boundary: the end
+  // of the prompt's full blocks, or a multiple of the group's retention.
   bool serves_boundary(uint32_t group, uint32_t prompt_len, size_t position) const {
     const GroupShape& shape = groups[group];
     const auto serves = [&](uint64_t boundary) {
@@ -88,6 +96,10 @@ struct Shape {
                                     : 0;
   }
   bool has_hints() const { return num_levels != 1; }
+  bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
+  bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }
+  // The null block that a pool has.
+  uint64_t null_blocks(size_t pool) const { return pool == 0 && (flags & KVC_MANAGER_NULL_BLOCK) != 0; }
   bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }
 };
 

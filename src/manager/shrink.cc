@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that give blocks back: freed, preempted, truncated; and forks, which share them. The order of
 // release decides the order of eviction: docs/SEMANTICS.md.
+#include <algorithm>
+
 #include "manager/requests.h"
 
 namespace kvc {
@@ -72,12 +74,16 @@ void Requests::end_admission(Request& request, bool ends) {
     demote_tail(request);
   blocks_.move_cursor(&request.cursor, kNoNode);
   request.end_admission();
+  if (shape_.has_fills()) [[unlikely]]
+    fills_.unlist(table_.index_of(request));
   rows_.forget(request);
   --num_admitted_;
   blocks_.count_admitted(request.ns, uint64_t{0} - 1);
 }
 
 kvc_status Requests::end(Request& request) {
+  if (shape_.has_reserves()) [[unlikely]]
+    note_length(request);
   if (request.admitted) {
     end_admission(request, true);
   } else if (shape_.has_hints()) [[unlikely]] {
@@ -110,13 +116,17 @@ bool Requests::gather_tokens(Request& request, size_t first_position) {
   return true;
 }
 
+bool Requests::reserve_preemption(Request& request) {
+  return gather_tokens(request, 0) &&
+         request.hashes.reserve(arena_, request.known / shape_.block_size, request.num_hashes);
+}
+
 kvc_status Requests::preempt(Request& request) {
   if (!request.admitted) {
     return fail(KVC_ERROR_BUSY, "request %llu waits already and holds no blocks; free it, or leave it",
                 ull(request.id));
   }
-  if (!gather_tokens(request, 0) ||
-      !request.hashes.reserve(arena_, request.known / shape_.block_size, request.num_hashes)) {
+  if (!reserve_preemption(request)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %u tokens of a waiting request", request.known);
   }
   end_admission(request, false);
@@ -126,9 +136,9 @@ kvc_status Requests::preempt(Request& request) {
   return KVC_OK;
 }
 
-// What a group has returned lies between its sinks and its window: a possible length ends in the sinks, or
-// its window begins behind what is gone. There is always a higher one, the committed length. The lower one
-// may be 0.
+// What a group has returned lies between its sinks and its window: a possible length ends in the sinks, its
+// window begins behind what is gone, or a chunk begins there. There is always a higher one, the committed
+// length. The lower one may be 0.
 Requests::Restorable Requests::restorable(const Request& request, uint64_t tokens) const {
   Restorable near{tokens, tokens};
   for (bool again = true; again;) {
@@ -139,10 +149,15 @@ Requests::Restorable Requests::restorable(const Request& request, uint64_t token
       const uint64_t dropped = request.groups[g].dropped;
       if (dropped <= shape.sinks) continue;
       const uint64_t sinks_end = uint64_t{shape.sinks} * shape_.block_size;
-      const uint64_t window_begin = dropped * shape_.block_size + shape.window - 1;
-      const auto is_gone = [&](uint64_t n) { return n > sinks_end && n < window_begin; };
-      if (is_gone(near.lower)) near.lower = sinks_end, again = true;
-      if (is_gone(near.higher)) near.higher = window_begin, again = true;
+      const uint64_t window_begin = shape.window_passes(dropped, shape_.block_size);
+      const auto is_gone = [&](uint64_t n) {
+        return n > sinks_end && n < window_begin && n % shape.restarts != 0;
+      };
+      if (is_gone(near.lower))
+        near.lower = std::max(sinks_end, near.lower / shape.restarts * shape.restarts), again = true;
+      if (is_gone(near.higher))
+        near.higher = std::min(window_begin, ceil_div(near.higher, shape.restarts) * shape.restarts),
+        again = true;
     }
   }
   return near;
@@ -159,10 +174,11 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
     return KVC_OK;
   }
   if (const auto [lower, higher] = restorable(request, tokens); lower != tokens) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "cannot keep %u tokens: a sliding window has returned blocks that they need; the next lower "
-                "length that can be kept is %llu, the next higher one %llu",
-                tokens, ull(lower), ull(higher));
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "cannot keep %u tokens: a window or a chunk has returned blocks that they need; the next lower "
+        "length that can be kept is %llu, the next higher one %llu",
+        tokens, ull(lower), ull(higher));
   }
   const size_t full = tokens / block_size, needed = shape_.positions_of(tokens);
   const size_t published = full < request.published ? full : request.published;
@@ -170,9 +186,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   if (!gather_tokens(request, published)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the tokens of a truncated request");
   }
-  const PrefixTree& tree = blocks_.tree();
-  NodeId cursor = request.cursor;  // the chain goes on from the last position kept
-  for (size_t j = request.published; j > published; --j) cursor = tree[cursor].parent;
+  const NodeId cursor = cursor_at(request, published);  // the chain goes on from the last position kept
   blocks_.move_cursor(&request.cursor, cursor);
   cut_blocks(request, tokens, kept);
   // A published block that is cut becomes private again if nobody else can reach it.
@@ -180,8 +194,21 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
       blocks_.is_alone(request.groups, published)) {
     blocks_.make_private(request.groups, published);
   }
-  request.cut(tokens, kept, published, is_node(cursor) ? tree[cursor].key : matcher_.root(request.ns));
+  request.cut(tokens, kept, published,
+              is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
+  if (shape_.has_fills()) [[unlikely]] {
+    uint32_t& end = fills_[table_.index_of(request)].end;
+    if (end > tokens) end = tokens;
+    follow_fill(request);
+  }
   return KVC_OK;
+}
+
+// The last of the first `published` published positions of a request.
+NodeId Requests::cursor_at(const Request& request, size_t published) const {
+  NodeId cursor = request.cursor;
+  for (size_t j = request.published; j > published; --j) cursor = blocks_.tree()[cursor].parent;
+  return cursor;
 }
 
 // Releases the positions from `kept` on. What only this request has published and can reach is dropped.
@@ -203,26 +230,33 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   Request* taken = nullptr;
   KVC_TRY(take_record(parent.ns, &taken));
   Request& child = *taken;
-  const uint32_t first = parent.published_tokens();
+  const size_t full = shape_.by_block.divide(parent.committed);
+  const size_t published = full < parent.published ? full : parent.published;  // more may be filling
+  const auto first = static_cast<uint32_t>(published * shape_.block_size);
   const uint32_t unpublished = parent.committed - first;
   const size_t positions = shape_.positions_of(parent.committed);
   uint32_t num_keys = parent.num_keys;
   while (num_keys != 0 && parent.keys.data[num_keys - 1].first_token >= parent.committed) --num_keys;
   if (!child.tail.reserve(arena_, unpublished + 2 * shape_.block_size, 0) ||
-      !reserve_tables(child, positions) || !child.keys.reserve(arena_, num_keys, 0)) {
+      !reserve_tables(child, positions) || !child.keys.reserve(arena_, num_keys, 0) ||
+      !gather_tokens(parent, published)) {
     discard(child);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
   }
 
   if (unpublished != 0) std::memcpy(child.tail.data, parent.token(first), unpublished * sizeof(int32_t));
   if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(kvc_extra_key));
-  child.fork_from(parent, positions, num_keys);
+  child.fork_from(parent, positions, published, num_keys);
   if (shape_.has_hints()) {
     RequestHints& hints = hints_[table_.index_of(child)];
     hints = hints_[table_.index_of(parent)];
     hints.session_over = false;
   }
-  blocks_.move_cursor(&child.cursor, parent.cursor);
+  if (shape_.has_fills()) {
+    fills_[table_.index_of(child)].wait_until = fills_[table_.index_of(parent)].wait_until;
+    fills_[table_.index_of(child)].admission = ++admissions_;
+  }
+  blocks_.move_cursor(&child.cursor, cursor_at(parent, published));
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {

@@ -57,6 +57,11 @@ struct StateReader {
     for (uint32_t l = 0; l < pool().num_lists(); ++l) KVC_TRY(each_from(pool().lru_head(p, l), visit));
     return KVC_OK;
   }
+  // visit(id, block): the held blocks of a pool that are filling, by step.
+  template <typename Visit>
+  kvc_status each_filling(size_t p, Visit&& visit) const {
+    return pool().fills() ? each_from(pool().filling_head(p), visit) : KVC_OK;
+  }
   template <typename Visit>
   kvc_status each_from(BlockId id, Visit&& visit) const {
     for (; is_block(id) && !pool().at_end(id); id = pool()[id].next) KVC_TRY(call(visit, id, pool()[id]));
@@ -127,6 +132,7 @@ struct StateReader {
   kvc_status list_pins(uint64_t* ids, size_t capacity, size_t* count) const;
   kvc_status list_prompts(char* names, size_t capacity, size_t* size) const;
   kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const;
+  uint64_t num_blocks() const;  // of all pools, null block included
   kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
   kvc_status block_info(int32_t id, kvc_block_info* info) const;
   kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) const;

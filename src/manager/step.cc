@@ -194,6 +194,7 @@ void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
           step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
       first = tokens != nullptr ? request->known : request->capacity;
       status = extend_request(plan, i, *request, tokens, first, count, copies);
+      if (status == KVC_OK) view_.enqueue(*request, step.step_id);
     }
   }
   if (step.slots != nullptr && count != 0)
@@ -229,8 +230,8 @@ void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused) {
     status = fail(KVC_ERROR_SKIPPED, "not tried: an earlier admission had no space");
   } else {
     const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
-    status = is_new ? view_.create(plan.prompt(i), plan.config(i), true, &id, &cached, room)
-                    : view_.admit(id, &cached, room);
+    status = is_new ? view_.create(plan.prompt(i), plan.config(i), true, &id, &cached, room, step.step_id)
+                    : view_.admit(id, &cached, room, step.step_id);
     if (is_new && status != KVC_OK && plan.prompt(i).num_tokens <= shape_.max_request_tokens) {
       status = refused_ids(status, "admit_tokens", step.admit_tokens, step.admit_offsets[i],
                            step.admit_offsets[i + 1], " of each token of the prompt");
@@ -240,7 +241,8 @@ void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused) {
       status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
   if (no_space && *refused == 0) step.shortage_blocks = view_.last_shortage();
   if (no_space) *refused |= share;
-  step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL;
+  step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL ||
+                      status == KVC_ERROR_FILLING;
   step.admitted[i] = status == KVC_OK ? id : 0;
   step.cached[i] = status == KVC_OK ? cached : 0;
   const std::lock_guard lock(view_.mutex());

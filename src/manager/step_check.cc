@@ -101,19 +101,21 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
     const uint64_t positions = (grown > request->positions ? grown : request->positions) + 1;  // and a copy
     const bool whole = any_whole || !rows_.owns(*request, plan.row(i));
     const uint64_t committed = step.committed == nullptr ? 0 : step.committed[i];
-    const uint64_t advance = committed > request->committed ? committed - request->committed : 0;
-    for (size_t g = 0; g < shape_.num_groups; ++g) {
+    const uint64_t tokens = committed < end ? committed : end;  // more are refused
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const GroupTable& table = request->groups[g];
       uint64_t entries = positions;
       const uint32_t dropped = table.dropped - table.synced_dropped;
       if (!whole && table.synced > dropped) entries -= table.synced - dropped;
-      if (shape_.groups[g].windowed()) entries += advance / shape_.block_size + 1;
+      const uint64_t start = shape_.dropped_below(g, tokens);
+      if (start > table.dropped) entries += start - table.dropped;
       bound += entries < step.row_stride ? entries : step.row_stride;
     }
   }
   for (size_t i = 0; i < step.num_admissions; ++i) {
     if (!plan.writes_row(step.num_requests + i)) continue;
     uint64_t tokens = 0;
+    uint32_t reserve = 0;  // which may take the whole row
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
       const Request* request = view_.peek(step.admit_requests[i]);
       if (request == nullptr) continue;
@@ -121,10 +123,13 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
       const uint32_t item = item_marks_.item(view_.table().index_of(*request));
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
       tokens = view_.capacity_for(*request, request->known + learned);
+      reserve = request->reserve;
     } else {
       tokens = step.admit_offsets[i + 1] - step.admit_offsets[i] + plan.config(i).lookahead;
+      reserve = plan.config(i).reserve;
     }
-    const uint64_t entries = ceil_div(tokens, shape_.block_size);
+    const uint64_t entries =
+        reserve != KVC_RESERVE_NONE ? step.row_stride : ceil_div(tokens, shape_.block_size);
     bound += shape_.num_groups * (entries < step.row_stride ? entries : step.row_stride);
   }
   return bound;

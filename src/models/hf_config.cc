@@ -31,7 +31,8 @@ enum class Windows {
   kAllLayers,     // sliding_window holds for every layer.
   kIfSwitchedOn,  // With use_sliding_window: layers from max_window_layers on.
   kEverySixth,    // All but every sliding_window_pattern-th layer.
-  kEverySecond    // All but every second layer.
+  kEverySecond,   // All but every second layer.
+  kChunks         // attention_chunk_size, in the layers that rotate: all but every fourth one.
 };
 
 // Defaults for fields that a config omits.
@@ -70,6 +71,22 @@ constexpr Architecture kArchitectures[] = {
      .class_name = "LlamaForCausalLM",
      .kv_heads = kSameAsHeads,
      .head_dim = kFromHidden},
+    {.model_type = "llama4_text",
+     .class_name = "Llama4ForCausalLM",
+     .windows = Windows::kChunks,
+     .window = 8192,
+     .head_dim = 128,
+     .rope_theta = 5e5},
+    {.model_type = "llama4",
+     .class_name = "Llama4ForConditionalGeneration",
+     .windows = Windows::kChunks,
+     .window = 8192,
+     .heads = 40,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .vocab = 202048,
+     .context = 131072,
+     .rope_theta = 5e5},
     {.model_type = "mistral",
      .class_name = "MistralForCausalLM",
      .windows = Windows::kAllLayers,
@@ -181,7 +198,7 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
 }
 
 // Layers with the window, from "layer_types" of newer configs.
-Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers) {
+Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers, const char* local) {
   if (!types.is_array() || types.size() < num_layers) {
     config.refuse("layer_types", types,
                   "give one name for each of " + std::to_string(num_layers) + " layers");
@@ -189,19 +206,43 @@ Layers read_layer_types(const Section& config, const Json& types, uint32_t num_l
   Layers windowed;
   uint32_t layer = 0;
   types.each([&](const Json&, const Json& type) {
-    windowed[layer] = type.says("sliding_attention");
+    windowed[layer] = type.says(local);
     if (!windowed[layer] && !type.says("full_attention")) {
       config.refuse("layer_types[" + std::to_string(layer) + "]", type,
-                    "known are sliding_attention and full_attention");
+                    "known are " + std::string(local) + " and full_attention");
     }
     return ++layer < num_layers;
   });
   return windowed;
 }
 
+// Layers that rotate, and so have chunks, from "no_rope_layers" (which names them by 1, whatever it is
+// called).
+Layers read_rotating(const Section& config, const Json& list, uint32_t num_layers) {
+  if (!list.is_array() || list.size() < num_layers)
+    config.refuse("no_rope_layers", list,
+                  "give 0 or 1 for each of " + std::to_string(num_layers) + " layers");
+  Layers rotating;
+  uint32_t layer = 0;
+  list.each([&](const Json&, const Json& rotates) {
+    const std::optional<uint64_t> value = rotates.whole();
+    if (!value || *value > 1)
+      config.refuse("no_rope_layers[" + std::to_string(layer) + "]", rotates, "give 0 or 1");
+    rotating[layer] = *value != 0;
+    return ++layer < num_layers;
+  });
+  return rotating;
+}
+
 Layers windowed_layers(const Section& config, const Architecture& architecture, uint32_t num_layers) {
   if (const std::optional<Json> types = config.find("layer_types"))
-    return read_layer_types(config, *types, num_layers);
+    return read_layer_types(
+        config, *types, num_layers,
+        architecture.windows == Windows::kChunks ? "chunked_attention" : "sliding_attention");
+  const std::optional<Json> rotating = config.find("no_rope_layers");
+  if (architecture.windows == Windows::kChunks && rotating &&
+      !(rotating->is_array() && rotating->size() == 0))
+    return read_rotating(config, *rotating, num_layers);
   uint64_t first = 0, period = 0;
   if (architecture.windows == Windows::kIfSwitchedOn) {
     first = config.whole("max_window_layers", UINT32_MAX, 28, 0);
@@ -210,6 +251,8 @@ Layers windowed_layers(const Section& config, const Architecture& architecture, 
     period = config.whole(config.find(key) ? key : "_sliding_window_pattern", UINT32_MAX, 6);
   } else if (architecture.windows == Windows::kEverySecond) {
     period = 2;
+  } else if (architecture.windows == Windows::kChunks) {
+    period = config.whole("no_rope_layer_interval", UINT32_MAX, 4);
   }
   Layers windowed;
   for (uint32_t layer = 0; layer < num_layers; ++layer)
@@ -220,15 +263,20 @@ Layers windowed_layers(const Section& config, const Architecture& architecture, 
 void read_window(const Section& config, const Architecture& architecture, kvc_model& model) {
   if (architecture.windows == Windows::kNever) return;
   if (architecture.windows == Windows::kIfSwitchedOn && !config.flag_or("use_sliding_window", false)) return;
-  uint64_t window = config.has("sliding_window") ? 0 : architecture.window;
-  if (config.find("sliding_window")) window = config.whole("sliding_window", kMaxTokens);
-  if (window == 0 || window >= model.max_context) return;  // It covers the whole context.
+  const bool chunks = architecture.windows == Windows::kChunks;
+  const char* key = chunks ? "attention_chunk_size" : "sliding_window";
+  uint64_t window = config.has(key) ? 0 : architecture.window;
+  if (config.find(key)) window = config.whole(key, kMaxTokens);
+  if (window == 0 || (window >= model.max_context && !chunks)) return;  // It covers the whole context.
   const Layers windowed = windowed_layers(config, architecture, model.num_layers);
   for (uint32_t layer = 0; layer < model.num_layers; ++layer) {
     if (!windowed[layer]) continue;
     model.window_layers[layer / 64] |= uint64_t{1} << layer % 64;
     model.window_tokens = window;
   }
+  if (!chunks || model.window_tokens == 0) return;
+  model.window_kind = KVC_GROUP_CHUNKED_LOCAL;
+  model.rope_flags |= KVC_MODEL_ROPE_WINDOW_ONLY;
 }
 
 void read_yarn(const Section& scaling, kvc_model& model) {

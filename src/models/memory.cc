@@ -93,8 +93,8 @@ uint32_t count_window_layers(const kvc_model& model) {
   return count == 0 ? model.num_layers : static_cast<uint32_t>(count);
 }
 
-// Most blocks that a full window and the chunk being written span; UINT64_MAX if that overflows, which no
-// sequence reaches. A window of 1 counts as 2, as in a manager.
+// Most blocks that a full window, or chunk of local attention, and the chunk being written span; UINT64_MAX
+// if that overflows, which no sequence reaches. A window of 1 counts as 2, as in a manager.
 uint64_t window_span(uint64_t window, uint64_t chunk, uint64_t block_size) {
   size_t tokens, span;
   if (!checked_add(std::max<uint64_t>(window, 2) - 1, chunk - 1, &tokens)) return UINT64_MAX;
@@ -141,6 +141,13 @@ kvc_status check_model(const kvc_model& model) {
         "model.num_kv_heads is %u; with latent_dim %u there is one latent row for all heads: set it "
         "to 1",
         model.num_kv_heads, model.latent_dim);
+  }
+  if (model.window_kind > KVC_GROUP_CHUNKED_LOCAL || model.reserved != 0) {
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "model.window_kind is %u and model.reserved %u; the kind is 0, KVC_GROUP_SLIDING_WINDOW (1) or "
+        "KVC_GROUP_CHUNKED_LOCAL (2), the other is 0",
+        model.window_kind, model.reserved);
   }
   for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
     const uint64_t bits = model.window_layers[i];

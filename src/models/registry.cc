@@ -24,6 +24,8 @@ struct Entry {
   uint64_t rope_original_context;
   double rope_attention_factor = 0;
   uint32_t rope_flags = 0;
+  uint32_t window_kind = 0;
+  double rope_high_rotations = 0;
 };
 
 constexpr Entry kEntries[] = {
@@ -128,10 +130,13 @@ kvc_model model_at(size_t index) {
   model.rope_original_context = entry.rope_original_context;
   model.rope_scaling = entry.rope_scaling;
   model.rope_flags = entry.rope_flags;
+  model.window_kind = entry.window_kind;
   model.rope_attention_factor = entry.rope_attention_factor;
   if (entry.rope_scaling == KVC_ROPE_LLAMA3 || entry.rope_scaling == KVC_ROPE_YARN) {  // as in all presets
     model.rope_low_rotations = 1;
-    model.rope_high_rotations = entry.rope_scaling == KVC_ROPE_LLAMA3 ? 4 : 32;
+    model.rope_high_rotations = entry.rope_high_rotations != 0          ? entry.rope_high_rotations
+                                : entry.rope_scaling == KVC_ROPE_LLAMA3 ? 4
+                                                                        : 32;
   }
   return model;
 }

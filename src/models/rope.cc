@@ -24,8 +24,13 @@ bool is_local(const kvc_model& model, uint32_t layer) {
   return model.rope_local_theta != 0 && has_window(model, layer);
 }
 
+bool rotates(const kvc_model& model, uint32_t layer) {
+  return (model.rope_flags & KVC_MODEL_ROPE_WINDOW_ONLY) == 0 || has_window(model, layer);
+}
+
 uint32_t scaling_of(const kvc_model& model, uint32_t layer) {
-  return is_local(model, layer) ? uint32_t{KVC_ROPE_NONE} : model.rope_scaling;
+  const bool plain = is_local(model, layer) || !rotates(model, layer);
+  return plain ? uint32_t{KVC_ROPE_NONE} : model.rope_scaling;
 }
 
 double low_rotations(const kvc_model& model) {
@@ -44,8 +49,10 @@ kvc_status check_positive(const char* name, double value) {
                  kMostRopeNumber);
 }
 
-// The unchanged share of a frequency: 0 up to `low`, 1 from `high`.
-double ramp(double x, double low, double high) { return std::clamp((x - low) / (high - low), 0.0, 1.0); }
+// The unchanged share of a frequency: 0 up to `low`, 1 from `high`; a step if both are equal.
+double ramp(double x, double low, double high) {
+  return low == high ? x > low : std::clamp((x - low) / (high - low), 0.0, 1.0);
+}
 
 // The pair, as a fraction, with so many rotations within the original context.
 double pair_of(double rotations, double theta, double context, uint32_t dim) {
@@ -71,7 +78,8 @@ kvc_status check_rope_fields(const kvc_model& model, uint32_t layer, uint32_t* d
   const uint32_t rotating = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
   if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxRopeDim)
     return invalid("kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating, kMaxRopeDim);
-  if ((model.rope_flags & ~uint32_t{KVC_MODEL_ROPE_EXACT_RAMP}) != 0)
+  constexpr uint32_t kFlags = KVC_MODEL_ROPE_EXACT_RAMP | KVC_MODEL_ROPE_WINDOW_ONLY;
+  if ((model.rope_flags & ~kFlags) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_model.rope_flags %#x are not supported", model.rope_flags);
   KVC_TRY(check_positive("rope_theta", model.rope_theta));
   if (model.rope_local_theta != 0) KVC_TRY(check_positive("rope_local_theta", model.rope_local_theta));
@@ -93,7 +101,8 @@ kvc_status check_rope_fields(const kvc_model& model, uint32_t layer, uint32_t* d
   if (scaling == KVC_ROPE_YARN || scaling == KVC_ROPE_LLAMA3) {
     KVC_TRY(check_positive("rope_low_rotations", low_rotations(model)));
     KVC_TRY(check_positive("rope_high_rotations", high_rotations(model)));
-    if (high_rotations(model) <= low_rotations(model)) {
+    const bool step = scaling == KVC_ROPE_LLAMA3 && high_rotations(model) == low_rotations(model);
+    if (high_rotations(model) <= low_rotations(model) && !step) {
       return invalid("kvc_model.rope_high_rotations is %g; above rope_low_rotations, %g",
                      high_rotations(model), low_rotations(model));
     }
@@ -123,6 +132,10 @@ kvc_status check_rope(const kvc_model& model, uint32_t layer, const double* fact
 
 double rope_frequencies(const kvc_model& model, uint32_t layer, uint64_t length, const double* factors,
                         uint32_t dim, double* frequencies) {
+  if (!rotates(model, layer)) {
+    std::fill_n(frequencies, dim / 2, 0.0);
+    return 1;
+  }
   const uint32_t scaling = scaling_of(model, layer);
   const double factor = model.rope_factor, context = static_cast<double>(model.rope_original_context);
   double theta = is_local(model, layer) ? model.rope_local_theta : model.rope_theta;

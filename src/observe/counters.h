@@ -18,6 +18,7 @@ struct Counters {
   uint64_t readmissions, refusals, preemptions, evictions, copies, duplicates, published_blocks,
       unpublished_blocks;
   uint64_t rejected_candidates, nodes_used, metadata_bytes, events_dropped;
+  uint64_t filling_hits, filling_waits;
 };
 
 class Snapshot {

@@ -20,16 +20,21 @@ Block fresh(uint64_t id, size_t pool) {
 }  // namespace
 
 bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block,
-                       const Policy& policy, double weight, Division division) {
+                       const Policy& policy, double weight, Division division, const uint64_t* rooms) {
+  if (rooms == nullptr) rooms = pool_sizes;
+  policy_ = &policy;
+  weight_ = weight;
   num_pools_ = num_pools;
   num_classes_ = division.classes;
   num_levels_ = division.levels;
   num_shelves_ = policy.num_shelves(weight);
   num_lists_ = num_classes_ * num_levels_ * num_shelves_;
   num_ids_ = 0;
-  for (size_t p = 0; p < num_pools; ++p) num_ids_ += pool_sizes[p];
-  first_id_ = null_block ? 1 : 0;
-  if (!blocks_.create(memory, num_ids_ + num_pools * (1 + num_lists_))) return false;
+  for (size_t p = 0; p < num_pools; ++p) num_ids_ += rooms[p];
+  if (!blocks_.create(memory, num_ids_ + num_pools * (1 + num_lists_ + division.fills)) ||
+      (division.fills && !filling_.create(memory, num_ids_))) {
+    return false;
+  }
   const size_t num_classes = num_pools * num_classes_;
   if (has_shelves() &&
       (!came_.create(memory, num_ids_) || !filled_.create(memory, num_classes * num_levels_) ||
@@ -47,14 +52,15 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     };
     for (size_t list = 0; list < num_lists_; ++list) begin_list(list_sentinel(p, list));
     begin_list(sentinel(p, 1));
-    const uint64_t end = first + pool_sizes[p];
+    if (fills()) begin_list(filling_sentinel(p));
+    const uint64_t end = first + pool_sizes[p], end_of_room = first + rooms[p];
     if (p == 0 && null_block) blocks_[first++].node = kNoNode;
     pools_[p].counts = {};
     pools_[p].counts.first = first;
     pools_[p].counts.size = pools_[p].counts.free = end - first;
+    pools_[p].counts.room = end_of_room - first;
     pools_[p].clock = 0;
-    for (uint32_t shelf = 0; shelf < num_shelves_; ++shelf)
-      pools_[p].bonus[shelf] = policy.bonus(shelf, weight, end - first);
+    set_bonuses(pools_[p]);
     const auto begin_recent = [&](Recent& recent) {
       recent.count = 0;
       for (BlockId& block : recent.blocks) block = BlockId{static_cast<int32_t>(first)};
@@ -64,9 +70,49 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
       begin_recent(recent_[p * num_lists_ + list]);
     unopened_[p] = end - first;
     open(p);
-    first = end;
+    first = end_of_room;
   }
   return true;
+}
+
+void BlockPool::begin_filling(BlockId id, uint64_t step) {
+  Block& block = (*this)[id];
+  if (block.content == Content::kEmpty) --pools_[block.pool].counts.reserved;
+  block.content = Content::kFilling;
+  filling_[static_cast<size_t>(raw(id))] = static_cast<uint32_t>(step);
+  ++num_filling_;
+  link_filling(id);
+}
+
+// Behind those of earlier steps: nearly always at the end.
+void BlockPool::link_filling(BlockId id) {
+  Block& block = (*this)[id];
+  const uint32_t step = filling_step(id);
+  BlockId next{static_cast<int32_t>(filling_sentinel(block.pool))};
+  for (;;) {
+    const BlockId before = (*this)[next].prev;
+    if (at_end(before) || static_cast<int32_t>(step - filling_step(before)) >= 0) break;
+    next = before;
+  }
+  block.next = next;
+  block.prev = (*this)[next].prev;
+  (*this)[block.prev].next = id;
+  (*this)[next].prev = id;
+  ++pools_[block.pool].counts.filling;
+}
+
+void BlockPool::set_bonuses(Pool& pool) {
+  for (uint32_t shelf = 0; shelf < num_shelves_; ++shelf)
+    pool.bonus[shelf] = policy_->bonus(shelf, weight_, pool.counts.size);
+}
+
+void BlockPool::resize(size_t pool, uint64_t size) {
+  PoolCounts& counts = pools_[pool].counts;
+  const uint64_t opened = counts.size - unopened_[pool];
+  unopened_[pool] = size > opened ? size - opened : 0;
+  counts.free += size - counts.size;
+  counts.size = size;
+  set_bonuses(pools_[pool]);
 }
 
 void BlockPool::link_into(BlockId id, Block& block, Place place) {
@@ -165,7 +211,7 @@ void BlockPool::open(size_t pool) {
 Block BlockPool::read(BlockId id) const {
   const auto index = static_cast<uint64_t>(raw(id));
   size_t pool = 0;
-  while (index >= end(pools_[pool])) ++pool;
+  while (index >= pools_[pool].counts.first + pools_[pool].counts.room) ++pool;
   return index < first_unopened(pool) ? (*this)[id] : fresh(index, pool);
 }
 

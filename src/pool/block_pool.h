@@ -6,12 +6,16 @@
 // (policy.h). Each of these lists is ordered by the time at which its blocks came, except that reshelve()
 // keeps a block's time.
 //
-// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none:
-// they are free, and behind all others of FREE in the order of their ids.
+// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none,
+// or old ones: they are free, and behind all others of FREE in the order of their ids. A pool has `room` ids,
+// of which the first `size` are blocks now.
+//
+// Blocks that are filling are empty until the step that writes them is over. While they are held they are in
+// a list of their own, ordered by step; FENCED ones become written when they leave FENCED.
 //
 // Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, external, pins are all
 // 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
-// blocks that are not written. Not thread-safe.
+// blocks that are empty. Not thread-safe.
 #pragma once
 #include "base/ids.h"
 #include "base/memory.h"
@@ -21,25 +25,29 @@ namespace kvc {
 
 enum class List : uint8_t { kHeld, kFree, kLru, kFenced };
 
+// What a held or cached block has: no committed token yet; some; or a step in flight writes all of it.
+enum class Content : uint8_t { kEmpty, kWritten, kFilling };
+
 // Where a cached block waits, and how many classes and levels there are.
 struct Place {
   uint32_t cls, level, shelf;
 };
 struct Division {
   uint32_t classes = 1, levels = 1;
+  bool fills = false;  // whether blocks may be filling
 };
 
 struct Block {
-  BlockId prev, next;       // neighbours in a list; FREE uses next alone
-  NodeId node;              // prefix position, or kNoNode
-  BlockId next_copy;        // ring of the copies of one position in one group; itself if it is the only one
-  uint32_t refs;            // requests, pending copy sources included
+  BlockId prev, next;  // neighbours in a list; FREE uses next alone; of held blocks those that are filling
+  NodeId node;         // prefix position, or kNoNode
+  BlockId next_copy;   // ring of the copies of one position in one group; itself if it is the only one
+  uint32_t refs;       // requests, pending copy sources included
   uint16_t external, pins;  // other holds
   uint32_t fence;  // while FENCED, or held: low bits of the step that may still write it; while LRU: a block
                    // that stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
   List list;
   uint8_t group, pool;
-  uint8_t written;  // at least one token committed
+  Content content;
 
   bool held() const { return (refs | external | pins) != 0; }
   // Whether somebody besides one request holds it.
@@ -49,9 +57,11 @@ static_assert(sizeof(Block) == 32);
 
 struct PoolCounts {
   uint64_t first, size;        // ids [first, first + size), a null block excluded
+  uint64_t room;               // size may become so large
   uint64_t free, lru, fenced;  // list lengths
   uint64_t stale;              // of lru: left behind by a reset, as good as free
-  uint64_t reserved, pinned;   // held blocks that are not written; held by pins alone
+  uint64_t reserved, pinned;   // held blocks that are empty; held by pins alone
+  uint64_t filling;            // held blocks that a step in flight writes
   uint64_t held() const { return size - free - lru - fenced; }
   uint64_t available() const { return free + lru; }
 };
@@ -73,19 +83,27 @@ class BlockPool {
  public:
   static constexpr uint32_t kMaxClasses = 64, kMaxLevels = 128;
   static constexpr uint64_t kAllClasses = ~uint64_t{0};
-  // Pools follow each other in the id space; with `null_block` id 0 belongs to nobody.
+  // Pools follow each other in the id space, each with room for rooms[p] blocks (null: for its size); with
+  // `null_block` id 0 belongs to nobody.
   [[nodiscard]] bool create(Memory& memory, const uint64_t* pool_sizes, size_t num_pools, bool null_block,
-                            const Policy& policy = kLruPolicy, double weight = 0, Division division = {});
+                            const Policy& policy = kLruPolicy, double weight = 0, Division division = {},
+                            const uint64_t* rooms = nullptr);
 
   Block& operator[](BlockId id) { return blocks_[static_cast<size_t>(raw(id))]; }
   const Block& operator[](BlockId id) const { return blocks_[static_cast<size_t>(raw(id))]; }
   void prefetch(BlockId id) const { __builtin_prefetch(&blocks_[static_cast<size_t>(raw(id))], 1); }
 
-  uint64_t num_ids() const { return num_ids_; }
+  uint64_t num_ids() const { return num_ids_; }  // of blocks that there may be
   size_t num_pools() const { return num_pools_; }
   PoolCounts& counts(size_t pool) { return pools_[pool].counts; }
   const PoolCounts& counts(size_t pool) const { return pools_[pool].counts; }
-  bool exists(int32_t id) const { return id >= first_id_ && static_cast<uint64_t>(id) < num_ids_; }
+  bool exists(int32_t id) const {
+    for (size_t p = 0; p < num_pools_; ++p) {
+      const PoolCounts& counts = pools_[p].counts;
+      if (static_cast<uint64_t>(id) - counts.first < counts.size) return true;
+    }
+    return false;
+  }
 
   BlockId free_top(size_t pool) const { return pools_[pool].free_top; }
   // From here to the pool's end no block was ever taken, and there are no records.
@@ -110,7 +128,7 @@ class BlockPool {
     Pool& pool = pools_[block.pool];
     block.next = pool.free_top;
     block.list = List::kFree;
-    block.written = 0;
+    block.content = Content::kEmpty;
     pool.free_top = id;
     ++pool.counts.free;
   }
@@ -256,13 +274,17 @@ class BlockPool {
     source.node = kNoNode;
     source.next_copy = from;
     source.refs = 0;
-    source.written = 0;
+    source.content = Content::kEmpty;
+    source.pins = 0;
     source.list = List::kFree;
     source.prev = to;
   }
   BlockId moved_to(BlockId id) const { return (*this)[id].prev; }
   // The lowest free block is taken first, as from a new pool.
   void sort_free(size_t pool);
+  // The pool has `size` blocks from now on, at most its room. Those that leave are free; call sort_free()
+  // then.
+  void resize(size_t pool, uint64_t size);
 
   bool fence_passed(const Block& block, uint64_t retired) const {
     return static_cast<int32_t>(static_cast<uint32_t>(retired) - block.fence) >= 0;
@@ -270,21 +292,66 @@ class BlockPool {
 
   // The holds below keep `reserved` and `pinned` right; the caller moves the block between lists.
   void mark_written(Block& block) {
-    if (block.written == 0) {
-      block.written = 1;
+    if (block.content == Content::kWritten) return;
+    if (block.content == Content::kEmpty) {
       --pools_[block.pool].counts.reserved;
+    } else {
+      end_filling(block);
     }
+    block.content = Content::kWritten;
   }
   // A sole copy becomes published and written. Returns 1 if it was not written, for count_written().
   size_t publish(BlockId id, NodeId node) {
     Block& block = (*this)[id];
     block.node = node;
     block.next_copy = id;
-    const size_t fresh = 1 - block.written;
-    block.written = 1;
+    const size_t fresh = block.content == Content::kEmpty;
+    if (block.content == Content::kFilling) [[unlikely]]
+      end_filling(block);
+    block.content = Content::kWritten;
     return fresh;
   }
   void count_written(size_t pool, size_t count) { pools_[pool].counts.reserved -= count; }
+
+  // Blocks that steps in flight write. The pools were made for them.
+  bool fills() const { return filling_.size() != 0; }
+  // All that are filling, held or FENCED.
+  uint64_t num_filling() const { return num_filling_; }
+  bool is_filling(BlockId id) const { return (*this)[id].content == Content::kFilling; }
+  uint32_t filling_step(BlockId id) const { return filling_[static_cast<size_t>(raw(id))]; }
+  // Step `step` will write all of a held block.
+  void begin_filling(BlockId id, uint64_t step);
+  // Whether the steps up to `retired` have written a block that is filling: it may wait in FENCED for others.
+  bool filled(BlockId id, uint64_t retired) const {
+    return static_cast<int32_t>(static_cast<uint32_t>(retired) - filling_step(id)) >= 0;
+  }
+  // A block that is filling is held again, after it was taken out of FENCED.
+  void resume_filling(BlockId id, uint64_t retired) {
+    if (filled(id, retired)) return end_released_filling((*this)[id], Content::kWritten);
+    link_filling(id);
+  }
+  // A block that is filling, and that nobody holds, is written now, or never will be.
+  void end_released_filling(Block& block, Content content) {
+    --num_filling_;
+    block.content = content;
+  }
+  // The held blocks that the steps up to `retired` have written are no longer filling.
+  void retire_filling(size_t pool, uint64_t retired) {
+    while (pools_[pool].counts.filling != 0) {
+      const BlockId id = filling_head(pool);
+      if (!filled(id, retired)) return;
+      mark_written((*this)[id]);
+    }
+  }
+  // A held block that is filling will not be written.
+  void fail_filling(BlockId id) {
+    Block& block = (*this)[id];
+    end_filling(block);
+    block.content = Content::kEmpty;
+    ++pools_[block.pool].counts.reserved;
+  }
+  BlockId filling_head(size_t pool) const { return blocks_[filling_sentinel(pool)].next; }
+
   void add_ref(Block& block) {
     if (block.refs++ == 0 && block.external == 0 && block.pins != 0) --pools_[block.pool].counts.pinned;
   }
@@ -312,6 +379,13 @@ class BlockPool {
 
   // The sentinel of list 0 is that of LRU.
   size_t sentinel(size_t pool, size_t list) const { return num_ids_ + 2 * pool + list; }
+  size_t filling_sentinel(size_t pool) const { return num_ids_ + (1 + num_lists_) * num_pools_ + pool; }
+  void link_filling(BlockId id);
+  void end_filling(Block& block) {
+    unlink(block);
+    --pools_[block.pool].counts.filling;
+    --num_filling_;
+  }
   size_t list_sentinel(size_t pool, size_t list) const {
     return list == 0 ? sentinel(pool, 0) : num_ids_ + 2 * num_pools_ + pool * (num_lists_ - 1) + list - 1;
   }
@@ -331,6 +405,7 @@ class BlockPool {
   bool lowest_level(size_t pool, uint32_t cls, uint32_t* level);
   BlockId first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score);
   static uint64_t end(const Pool& pool) { return pool.counts.first + pool.counts.size; }
+  void set_bonuses(Pool& pool);
   void open(size_t pool);
   // Of the blocks that have records.
   size_t pop_listed(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
@@ -355,7 +430,7 @@ class BlockPool {
     block.list = List::kHeld;
     block.refs = 1;
     block.group = group;
-    block.written = 0;
+    block.content = Content::kEmpty;
   }
   bool dropped(Block& block) {
     if (block.pins != 0) {
@@ -363,7 +438,11 @@ class BlockPool {
       return false;
     }
     if (block.external != 0) return false;
-    if (block.written == 0) --pools_[block.pool].counts.reserved;
+    if (block.content == Content::kEmpty) --pools_[block.pool].counts.reserved;
+    if (block.content == Content::kFilling) [[unlikely]] {  // it still is
+      unlink(block);
+      --pools_[block.pool].counts.filling;
+    }
     return true;
   }
   void link_last(BlockId id, Block& block, size_t sentinel_index) {
@@ -378,18 +457,22 @@ class BlockPool {
     (*this)[block.next].prev = block.prev;
   }
 
-  Array<Block> blocks_;     // all ids, then two sentinels (LRU, FENCED) per pool, then those of more lists
-  Array<uint64_t> came_;    // the pool's clock when a block came to a shelf; with several lists, as the next
-  Array<uint16_t> filled_;  // [pools][classes][levels]
-  Array<uint64_t> levels_;  // [pools][classes][2]
-  Array<Recent> recent_;    // [pools][lists]
+  Array<Block> blocks_;  // all ids, then two sentinels (LRU, FENCED) per pool, those of more lists, and one
+                         // of those that are filling
+  Array<uint32_t> filling_;  // low bits of the step that writes a block that is filling
+  Array<uint64_t> came_;     // the pool's clock when a block came to a shelf; with several lists, as the next
+  Array<uint16_t> filled_;   // [pools][classes][levels]
+  Array<uint64_t> levels_;   // [pools][classes][2]
+  Array<Recent> recent_;     // [pools][lists]
   Pool pools_[kMaxPools] = {};
   uint64_t unopened_[kMaxPools] = {};  // blocks at the end of a pool without records, counted as free
   uint64_t num_ids_ = 0;
+  uint64_t num_filling_ = 0;
   size_t num_pools_ = 0;
   uint32_t num_classes_ = 1, num_levels_ = 1, num_shelves_ = 1;
   uint32_t num_lists_ = 1;  // classes * levels * shelves
-  int32_t first_id_ = 0;
+  const Policy* policy_ = &kLruPolicy;
+  double weight_ = 0;
 };
 
 }  // namespace kvc

@@ -17,6 +17,12 @@ bool Quotas::create(Memory& memory, uint32_t max_quotas, const BlockPool& pool) 
   return true;
 }
 
+uint64_t Quotas::minimums(size_t pool) const {
+  uint64_t sum = 0;
+  for (uint32_t cls = 0; cls < num_classes_; ++cls) sum += share(cls, pool).min;
+  return sum;
+}
+
 uint64_t Quotas::room_after_fences(uint32_t cls, size_t pool, uint64_t available, uint64_t kept) const {
   uint64_t others = 0, left = 0;
   for (uint32_t c = 0; c < num_classes_; ++c) {

@@ -48,6 +48,7 @@ class Quotas {
   Tenant& tenant(uint32_t cls) { return tenants_[cls]; }
   const Tenant& tenant(uint32_t cls) const { return tenants_[cls]; }
   uint64_t lacking(size_t pool) const { return lacking_[pool]; }
+  uint64_t minimums(size_t pool) const;  // their sum, O(classes)
   uint64_t above(size_t pool) const { return above_[pool]; }
   uint8_t class_of(BlockId id) const { return classes_[static_cast<size_t>(raw(id))]; }
   // Id of the namespace that has the block, or kNoPayer.

@@ -12,6 +12,7 @@ void Request::configure(const kvc_request_config& config, uint64_t root) {
   slots = config.slots;
   lookahead = static_cast<uint32_t>(config.lookahead);
   drop_tail_blocks = config.drop_tail_blocks;
+  reserve = static_cast<uint8_t>(config.reserve);
 }
 
 void Request::set_prompt(size_t num_tokens, size_t num_extra_keys, uint64_t chain_value) {
@@ -37,28 +38,31 @@ void Request::end_admission() {
   next_full = UINT32_MAX;
 }
 
-void Request::fork_from(Request& parent, size_t shared_positions, uint32_t num_extra_keys) {
+void Request::fork_from(Request& parent, size_t shared_positions, size_t num_published,
+                        uint32_t num_extra_keys) {
   known = committed = capacity = prompt_len = num_cached = parent.committed;
   set_positions(shared_positions);
   own_from = positions;
-  marked = room;
-  tail_base = parent.published_tokens();
+  marked = parent.marked < room ? parent.marked : room;
+  published = static_cast<uint32_t>(num_published);
+  tail_base = published_tokens();
   num_keys = num_extra_keys;
-  published = parent.published;
-  next_full = parent.next_full;
+  next_full = parent.next_full == UINT32_MAX ? UINT32_MAX : published_tokens() + block_size;
+  slots = parent.slots;  // of an admission after a preemption
   epoch = parent.epoch;
   lookahead = parent.lookahead;
   flags = parent.flags;
   user_data = parent.user_data;
   max_cached_tokens = parent.max_cached_tokens;
   drop_tail_blocks = parent.drop_tail_blocks;
+  reserve = parent.reserve;
   admitted = readmission = true;
   tail_shared = parent.tail_shared = true;
 }
 
-void Request::set_published(size_t count) {
+void Request::set_published(size_t count, bool written) {
   published = static_cast<uint32_t>(count);
-  if (marked < published_tokens()) marked = published_tokens();
+  if (written && marked < published_tokens()) marked = published_tokens();
   next_full = (published + 1) * block_size;
 }
 

@@ -97,6 +97,7 @@ struct alignas(64) Request {
   uint32_t drop_tail_blocks;
   uint32_t generation;
   int32_t next_free;  // list of unused entries
+  uint8_t reserve;    // KVC_RESERVE_*
   uint64_t max_cached_tokens, external_tokens, slots;
   uint64_t user_data;
 
@@ -127,7 +128,8 @@ struct alignas(64) Request {
   void end_admission();
   // This new request becomes a copy of the committed part of `parent`, in `positions` blocks that are shared.
   // The tokens from the parent's cursor on and the keys are copied by the caller.
-  void fork_from(Request& parent, size_t positions, uint32_t num_keys);
+  // Of these `num_published` are published for it.
+  void fork_from(Request& parent, size_t positions, size_t num_published, uint32_t num_keys);
 
   // Tokens become known; reserve_tail() has made room.
   void learn(const int32_t* tokens, size_t count) {
@@ -163,8 +165,8 @@ struct alignas(64) Request {
   }
   void set_committed(uint32_t count) { committed = count; }
   void set_marked(uint32_t tokens) { marked = tokens; }
-  // Positions below `count` are published, and so written; the cursor is at the last of them.
-  void set_published(size_t count);
+  // Positions below `count` are published, and written or filling; the cursor is at the last of them.
+  void set_published(size_t count, bool written);
   void stop_publishing() { next_full = UINT32_MAX; }
   // Keeps the first `tokens` tokens in `kept` positions, of which `num_published` are published. The chain
   // goes back to `cursor_chain`, the key of the cursor, where no kept hash is nearer.

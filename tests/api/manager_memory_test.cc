@@ -168,7 +168,7 @@ TEST_F(ManagerMemory, RefusalsNameTheValueAndTheFix) {
 }
 
 TEST_F(ManagerMemory, OneSourceOfBlocksIsAllowed) {
-  kvc_pool_config pool = {sizeof pool, 8};
+  kvc_pool_config pool = {sizeof pool, 8, 0};
   kvc_group_config group = {};
   group.struct_size = sizeof group;
   const auto refused = [&](const char* text, const std::function<void(kvc_manager_config&)>& spoil) {

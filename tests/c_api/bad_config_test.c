@@ -46,7 +46,11 @@ static void test_numbers(void) {
   c = good, c.policy = UINT32_MAX, refuse(&c, KVC_ERROR_UNSUPPORTED, "4294967295", "");
   c = good, c.flags = 1u << 1, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x2", "");
   c = good, c.flags = 1u << 2, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x4", "");
-  for (int bit = 8; bit < 32; ++bit) c = good, c.flags = 1u << bit, refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
+  for (int bit = 8; bit < 32; ++bit) {
+    c = good, c.flags = 1u << bit;
+    if (c.flags != KVC_MANAGER_RESERVE && c.flags != KVC_MANAGER_FILLS)
+      refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
+  }
 }
 
 static void test_pointers(void) {
@@ -77,7 +81,18 @@ static void refuse_group(kvc_group_config group, kvc_status status, const char* 
 
 static void test_groups_and_pools(void) {
   const uint32_t window = KVC_GROUP_SLIDING_WINDOW;
-  refuse_group((kvc_group_config){.kind = 2}, KVC_ERROR_UNSUPPORTED, "2", "");
+  const uint32_t chunks = KVC_GROUP_CHUNKED_LOCAL;
+  refuse_group((kvc_group_config){.kind = 3}, KVC_ERROR_UNSUPPORTED, "3", "");
+  refuse_group((kvc_group_config){.kind = chunks}, KVC_ERROR_INVALID_ARGUMENT, "chunk_tokens is 0", "1");
+  refuse_group((kvc_group_config){.chunk_tokens = 5}, KVC_ERROR_INVALID_ARGUMENT, "5", "");
+  refuse_group((kvc_group_config){.kind = window, .window_tokens = 8, .chunk_tokens = 5},
+               KVC_ERROR_INVALID_ARGUMENT, "5", "");
+  refuse_group((kvc_group_config){.kind = chunks, .chunk_tokens = 8, .window_tokens = 7},
+               KVC_ERROR_INVALID_ARGUMENT, "7", "");
+  refuse_group((kvc_group_config){.kind = chunks, .chunk_tokens = 8, .num_sink_tokens = 7},
+               KVC_ERROR_INVALID_ARGUMENT, "7", "");
+  refuse_group((kvc_group_config){.kind = chunks, .chunk_tokens = 8, .retention_tokens = 6},
+               KVC_ERROR_INVALID_ARGUMENT, "6", "4");
   refuse_group((kvc_group_config){.kind = UINT32_MAX}, KVC_ERROR_UNSUPPORTED, "4294967295", "");
   refuse_group((kvc_group_config){.window_tokens = 5}, KVC_ERROR_INVALID_ARGUMENT, "5", "");
   refuse_group((kvc_group_config){.num_sink_tokens = 5}, KVC_ERROR_INVALID_ARGUMENT, "5", "");

@@ -87,7 +87,7 @@ static void test_refusals(void) {
   end_manager(m);
 
   /* Blocks of another pool, and a block twice. */
-  const kvc_pool_config pools[2] = {{sizeof *pools, 4}, {sizeof *pools, 4}};
+  const kvc_pool_config pools[2] = {{sizeof *pools, 4, 0}, {sizeof *pools, 4, 0}};
   const kvc_group_config groups[2] = {{.struct_size = sizeof *groups},
                                       {.struct_size = sizeof *groups, .pool = 1}};
   kvc_manager_config config = small_config(0);

@@ -10,11 +10,12 @@ AT(kvc_allocator, user_data, 8);
 AT(kvc_allocator, allocate, 16);
 AT(kvc_allocator, release, 24);
 
-SIZE(kvc_pool_config, 16);
+SIZE(kvc_pool_config, 24);
 AT(kvc_pool_config, struct_size, 0);
 AT(kvc_pool_config, num_blocks, 8);
+AT(kvc_pool_config, max_blocks, 16);
 
-SIZE(kvc_group_config, 40);
+SIZE(kvc_group_config, 48);
 AT(kvc_group_config, struct_size, 0);
 AT(kvc_group_config, kind, 8);
 AT(kvc_group_config, num_sink_tokens, 12);
@@ -22,8 +23,9 @@ AT(kvc_group_config, window_tokens, 16);
 AT(kvc_group_config, retention_tokens, 24);
 AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
+AT(kvc_group_config, chunk_tokens, 40);
 
-SIZE(kvc_manager_config, 176);
+SIZE(kvc_manager_config, 184);
 AT(kvc_manager_config, struct_size, 0);
 AT(kvc_manager_config, num_blocks, 8);
 AT(kvc_manager_config, max_nodes, 16);
@@ -48,9 +50,10 @@ AT(kvc_manager_config, policy_weight, 144);
 AT(kvc_manager_config, policy_history, 152);
 AT(kvc_manager_config, max_quotas, 160);
 AT(kvc_manager_config, reserved, 164);
-AT(kvc_manager_config, record_bytes, 168);
+AT(kvc_manager_config, max_blocks, 168);
+AT(kvc_manager_config, record_bytes, 176);
 
-SIZE(kvc_properties, 112);
+SIZE(kvc_properties, 120);
 AT(kvc_properties, struct_size, 0);
 AT(kvc_properties, num_blocks, 8);
 AT(kvc_properties, max_nodes, 16);
@@ -68,7 +71,8 @@ AT(kvc_properties, policy_weight, 80);
 AT(kvc_properties, policy_history, 88);
 AT(kvc_properties, max_quotas, 96);
 AT(kvc_properties, reserved, 100);
-AT(kvc_properties, record_bytes, 104);
+AT(kvc_properties, max_blocks, 104);
+AT(kvc_properties, record_bytes, 112);
 
 SIZE(kvc_namespace_config, 56);
 AT(kvc_namespace_config, struct_size, 0);
@@ -105,7 +109,7 @@ AT(kvc_event_batch, count, 32);
 AT(kvc_event_batch, tokens, 40);
 AT(kvc_event_batch, token_capacity, 48);
 
-SIZE(kvc_request_config, 56);
+SIZE(kvc_request_config, 72);
 AT(kvc_request_config, struct_size, 0);
 AT(kvc_request_config, user_data, 8);
 AT(kvc_request_config, max_cached_tokens, 16);
@@ -114,6 +118,9 @@ AT(kvc_request_config, slots, 32);
 AT(kvc_request_config, lookahead, 40);
 AT(kvc_request_config, flags, 48);
 AT(kvc_request_config, drop_tail_blocks, 52);
+AT(kvc_request_config, wait_until_ns, 56);
+AT(kvc_request_config, reserve, 64);
+AT(kvc_request_config, reserved, 68);
 
 SIZE(kvc_extra_key, 48);
 AT(kvc_extra_key, first_token, 0);
@@ -134,7 +141,7 @@ AT(kvc_request_info, min_truncate_tokens, 72);
 AT(kvc_request_info, admitted, 80);
 AT(kvc_request_info, flags, 84);
 
-SIZE(kvc_probe_info, 48);
+SIZE(kvc_probe_info, 56);
 AT(kvc_probe_info, struct_size, 0);
 AT(kvc_probe_info, num_cached, 8);
 AT(kvc_probe_info, blocks_needed, 16);
@@ -142,6 +149,7 @@ AT(kvc_probe_info, blocks_available, 24);
 AT(kvc_probe_info, lost_reuse_tokens, 32);
 AT(kvc_probe_info, fits, 40);
 AT(kvc_probe_info, reserved, 44);
+AT(kvc_probe_info, filling_request, 48);
 
 SIZE(kvc_block_info, 48);
 AT(kvc_block_info, struct_size, 0);
@@ -185,7 +193,7 @@ AT(kvc_quota_info, refusals, 56);
 AT(kvc_quota_info, block_queries, 64);
 AT(kvc_quota_info, block_hits, 72);
 
-SIZE(kvc_pool_info, 80);
+SIZE(kvc_pool_info, 88);
 AT(kvc_pool_info, struct_size, 0);
 AT(kvc_pool_info, first_block, 8);
 AT(kvc_pool_info, num_blocks, 16);
@@ -196,6 +204,7 @@ AT(kvc_pool_info, reserved, 48);
 AT(kvc_pool_info, filling, 56);
 AT(kvc_pool_info, fenced, 64);
 AT(kvc_pool_info, pinned, 72);
+AT(kvc_pool_info, max_blocks, 80);
 
 SIZE(kvc_block_copy, 8);
 AT(kvc_block_copy, source, 0);
@@ -230,7 +239,7 @@ AT(kvc_view, ndim, 12);
 AT(kvc_view, shape, 16);
 AT(kvc_view, strides, 48);
 
-SIZE(kvc_stats, 240);
+SIZE(kvc_stats, 256);
 AT(kvc_stats, struct_size, 0);
 AT(kvc_stats, epoch, 8);
 AT(kvc_stats, blocks_total, 16);
@@ -261,6 +270,8 @@ AT(kvc_stats, rejected_candidates, 208);
 AT(kvc_stats, nodes_used, 216);
 AT(kvc_stats, metadata_bytes, 224);
 AT(kvc_stats, events_dropped, 232);
+AT(kvc_stats, filling_hits, 240);
+AT(kvc_stats, filling_waits, 248);
 
 SIZE(kvc_step_limits, 72);
 AT(kvc_step_limits, struct_size, 0);

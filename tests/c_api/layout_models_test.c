@@ -20,7 +20,7 @@ AT(kvc_rope_rows, flags, 68);
 AT(kvc_rope_rows, token_stride, 72);
 AT(kvc_rope_rows, head_stride, 80);
 
-SIZE(kvc_model, 248);
+SIZE(kvc_model, 256);
 AT(kvc_model, struct_size, 0);
 AT(kvc_model, name, 8);
 AT(kvc_model, num_layers, 72);
@@ -43,6 +43,8 @@ AT(kvc_model, rope_flags, 220);
 AT(kvc_model, rope_low_rotations, 224);
 AT(kvc_model, rope_high_rotations, 232);
 AT(kvc_model, rope_attention_factor, 240);
+AT(kvc_model, window_kind, 248);
+AT(kvc_model, reserved, 252);
 
 SIZE(kvc_memory_query, 88);
 AT(kvc_memory_query, struct_size, 0);

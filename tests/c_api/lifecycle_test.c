@@ -51,10 +51,11 @@ static void test_library(void) {
                                       "KVC_ERROR_AGAIN",
                                       "KVC_ERROR_SKIPPED",
                                       "KVC_ERROR_DEVICE",
-                                      "KVC_ERROR_OVER_QUOTA"};
+                                      "KVC_ERROR_OVER_QUOTA",
+                                      "KVC_ERROR_FILLING"};
   for (int32_t i = 0; i < (int32_t)(sizeof names / sizeof *names); ++i)
     CHECK(strcmp(kvc_status_name(i), names[i]) == 0);
-  CHECK(strcmp(kvc_status_name(16), "unknown status") == 0);
+  CHECK(strcmp(kvc_status_name(17), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(-1), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(INT32_MIN), "unknown status") == 0);
   OK(kvc_supports(KVC_FEATURE_LRU));
@@ -65,7 +66,8 @@ static void test_library(void) {
   OK(kvc_supports(KVC_FEATURE_FRAGMENTATION));
   OK(kvc_supports(KVC_FEATURE_HINTS));
   OK(kvc_supports(KVC_FEATURE_QUOTAS));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(9));
+  OK(kvc_supports(KVC_FEATURE_FILLS));
+  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(10));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));
 }

@@ -132,6 +132,20 @@ class Replay(unittest.TestCase):
         self.assertGreater(always["hit_rate"], never["hit_rate"])
         self.assertEqual(always["ended_sessions"] + never["ended_sessions"], len(self.requests) - plain["rejected"])
 
+    def test_samples_of_a_prompt_are_one_prefill(self):
+        report = self.replay("--samples", 8, "--num-blocks", 60_000)
+        self.assertEqual((report["requests"], report["samples"], report["rejected"]), (len(self.requests), 8, 0))
+        self.assertEqual(report["prefills"], report["requests"])
+        self.assertGreater(report["prefills_without_fills"], 4 * report["requests"])
+        self.assertEqual(report["prompt_tokens"], 8 * sum(r["input_length"] for r in self.requests))
+        self.assertLess(report["computed_tokens"], report["computed_tokens_without_fills"] / 4)
+        self.assertGreater(report["filling_hits"], 0)
+        one = self.replay("--samples", 1, "--num-blocks", 60_000)
+        self.assertEqual(one["prefills"], one["requests"])
+        tight = self.replay("--samples", 3, "--num-blocks", 2_000, "--concurrency", 64)
+        self.assertGreaterEqual(tight["prefills"], tight["requests"] - tight["rejected"])
+        self.assertGreater(tight["preemptions"], 0)
+
     def test_no_policy_exceeds_the_optimum(self):
         self.assertNotIn("optimal_hit_rate", self.replay())
         for block_size, num_blocks in ((64, 400), (48, 600), (512, 100), (1000, 50)):
@@ -143,6 +157,16 @@ class Replay(unittest.TestCase):
                 self.assertLessEqual(report["hit_rate"], optimum)
         without_eviction = self.replay("--optimal", "--num-blocks", 400_000, "--concurrency", 1)
         self.assertAlmostEqual(without_eviction["optimal_hit_rate"], without_eviction["hit_rate"])
+
+    def test_models_have_the_groups_of_their_layers(self):
+        pools = {}
+        for model in ("gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "llama-3.1-8b"):
+            report = self.replay("--model", model, "--num-blocks", 20000)
+            self.assertEqual(report["model"], model)
+            self.assertEqual(report["rejected"], 0)
+            self.assertGreater(report["hit_rate"], 0)
+            pools[model] = len(report["pool_blocks"])
+        self.assertEqual(pools, {"gemma-3-27b": 2, "gpt-oss-20b": 1, "llama-4-scout": 2, "llama-3.1-8b": 1})
 
     def test_a_curve_says_what_other_sizes_hit(self):
         def block_hit_rate(report):

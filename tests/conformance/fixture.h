@@ -51,6 +51,14 @@ inline kvc_group_config window_group(uint64_t tokens, uint32_t sinks = 0, uint64
   return g;
 }
 
+inline kvc_group_config chunk_group(uint64_t tokens, uint64_t retention = 0, uint32_t pool = 0) {
+  kvc_group_config g = full_group(pool);
+  g.kind = KVC_GROUP_CHUNKED_LOCAL;
+  g.chunk_tokens = tokens;
+  g.retention_tokens = retention;
+  return g;
+}
+
 inline kvc_manager_config shape(uint64_t blocks, uint32_t block_size = 16) {
   kvc_manager_config c{};
   c.struct_size = sizeof c;
@@ -91,7 +99,7 @@ class Cache {
   explicit Cache(kvc_manager_config config, const std::vector<kvc_group_config>& groups = {},
                  const std::vector<uint64_t>& pools = {}) {
     std::vector<kvc_pool_config> pool_configs;
-    for (uint64_t n : pools) pool_configs.push_back({sizeof(kvc_pool_config), n});
+    for (uint64_t n : pools) pool_configs.push_back({sizeof(kvc_pool_config), n, 0});
     if (!groups.empty()) config.groups = groups.data(), config.num_groups = groups.size();
     if (!pools.empty())
       config.num_blocks = 0, config.pools = pool_configs.data(), config.num_pools = pools.size();

@@ -116,6 +116,56 @@ TEST(Groups, AHybridRequestIsEvictedBoundaryByBoundary) {
   EXPECT_EQ(hits, (std::vector<uint64_t>{16, 12, 12, 8, 8, 4, 0, 0, 0}));
 }
 
+TEST(Groups, AChunkIsReturnedWhenACommitPassesIt) {
+  for (const uint32_t B : {1u, 4u}) {
+    for (const uint64_t chunk : {uint64_t{1}, uint64_t{B}, uint64_t{B + 1}, uint64_t{2 * B}, uint64_t{7}}) {
+      Cache c(shape(64, B), {chunk_group(chunk)});
+      const Tokens tokens = text(1, 10 * B);
+      const Admitted r = c.allocate(tokens);
+      for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
+        c.commit(r.id, committed);
+        const Ids table = c.table(r.id);
+        for (size_t j = 0; j < table.size(); ++j) {
+          const bool passed = (j + 1) * B <= committed / chunk * chunk;  // all its tokens are of older chunks
+          EXPECT_EQ(table[j] == -1, passed) << B << " " << chunk << " " << committed << " " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST(Groups, AHitThatEndsWhereAChunkBeginsNeedsNoBlockOfTheChunks) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {full_group(), chunk_group(2 * B)});
+  const Tokens tokens = text(1, 5 * B + 1);
+  c.store(tokens);
+  EXPECT_EQ(c.hit(tokens), 5u * B);                    // the prompt's end, in its third chunk
+  EXPECT_EQ(c.hit(first(tokens, 4 * B + 1)), 4u * B);  // where a chunk begins
+  EXPECT_EQ(c.hit(first(tokens, 3 * B + 1)), 2u * B);  // inside a chunk that was returned
+  EXPECT_EQ(c.probe(first(tokens, 3 * B + 1)).lost_reuse_tokens, B);
+  const Admitted r = c.allocate(first(tokens, 4 * B + 1));
+  EXPECT_EQ(r.cached, 4u * B);
+  const Ids table = c.table(r.id, 1);
+  EXPECT_EQ(std::count(table.begin(), table.begin() + 4, -1), 4);
+  EXPECT_NE(table[4], -1);
+}
+
+TEST(Groups, TruncationGoesBackToWhereAChunkBegins) {
+  const uint32_t B = 4;
+  Cache c(shape(40, B), {full_group(), chunk_group(2 * B)});
+  const Admitted r = c.compute(text(1, 5 * B));
+  EXPECT_EQ(c.request(r.id).min_truncate_tokens, 2u * B);
+  EXPECT_EQ(c.try_truncate(r.id, 3 * B), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(std::string(kvc_last_error()),
+            "cannot keep 12 tokens: a window or a chunk has returned blocks that they need; the next lower "
+            "length that can be kept is 8, the next higher one 16");
+  c.truncate(r.id, 2 * B);
+  EXPECT_EQ(c.table(r.id, 1), (Ids{-1, -1}));
+  c.append(r.id, text(9, B));
+  c.commit(r.id, 3 * B);
+  EXPECT_NE(c.table(r.id, 1)[2], -1);
+}
+
 TEST(Groups, PoolsAreCountedApart) {
   const uint32_t B = 4;
   Cache c(shape(0, B), {full_group(0), window_group(2 * B, 0, 0, 1)}, {10, 3});

@@ -92,6 +92,7 @@ class BadArguments {
     if (random_.chance(10)) config_.external_tokens = number();
     if (random_.chance(10)) config_.max_cached_tokens = number();
     if (random_.chance(5)) config_.flags = static_cast<uint32_t>(random_.below(32));
+    if (random_.chance(20)) config_.reserve = static_cast<uint32_t>(random_.below(5));
     if (random_.chance(10)) config_.drop_tail_blocks = static_cast<uint32_t>(number());
     return &config_;
   }

@@ -131,7 +131,7 @@ kvc_status Abuser::call(int kind) {
     case 24:
       return kvc_manager_release_blocks(m_, blocks_, some_blocks());
     case 25:
-      switch (random_.below(9)) {
+      switch (random_.below(11)) {
         case 0:
           status = kvc_manager_open_namespace(m_, identity(4 + random_.below(4)), id_out());
           if (status == KVC_OK && id_ != 0) learn(namespaces_, id_);
@@ -141,7 +141,8 @@ kvc_status Abuser::call(int kind) {
         case 2:
           return random_.chance(10)
                      ? kvc_manager_reset(m_, random_.chance(20) ? KVC_DEFAULT_NAMESPACE : any(namespaces_))
-                     : kvc_manager_retire_step(m_, number());
+                 : random_.chance(20) ? kvc_manager_fail_step(m_, number(), ids_, room(), count_out())
+                                      : kvc_manager_retire_step(m_, number());
         case 3:
           return kvc_manager_compact(m_, group(), copies_, room(), count_out());
         case 4:
@@ -170,6 +171,12 @@ kvc_status Abuser::call(int kind) {
           info.struct_size = random_.chance(95) ? sizeof info : random_.below(sizeof info);
           return kvc_manager_quota_info(m_, any(namespaces_), group(), &info);
         }
+        case 8:  // seldom so small that nothing else works any more
+          return kvc_manager_resize(m_, group(),
+                                    random_.chance(80) ? kBlocks - 4 + random_.below(14) : number(), copies_,
+                                    room(), count_out());
+        case 9:
+          return kvc_manager_expected_tokens(m_, static_cast<uint32_t>(random_.below(5)), number(), id_out());
         default: {
           kvc_block_info info = {};
           info.struct_size = sizeof info;

@@ -13,7 +13,7 @@ namespace kvc::test {
 class Abuser : private BadArguments {
  public:
   // Shapes of the manager's groups.
-  static constexpr int kShapes = 5;
+  static constexpr int kShapes = 7;
   explicit Abuser(uint64_t seed, int shape = 0) : BadArguments(seed) {
     kvc_group_config full = {}, window = {};
     full.struct_size = window.struct_size = sizeof full;
@@ -21,13 +21,18 @@ class Abuser : private BadArguments {
     window.window_tokens = shape == 1 || shape == 2 ? 1 : shape == 3 ? 6 : UINT64_MAX;
     window.num_sink_tokens = shape == 2 ? 3 : 0;
     window.retention_tokens = shape == 3 ? 8 : 0;
+    if (shape == 5 || shape == 6) {
+      window.kind = KVC_GROUP_CHUNKED_LOCAL;
+      window.window_tokens = 0, window.chunk_tokens = shape == 5 ? 8 : 5;
+    }
     const kvc_group_config groups[] = {window, full};  // calls of external blocks mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
-    config.num_blocks = kBlocks, config.block_size = 4, config.max_quotas = 2,
-    config.max_requests = kRequests, config.seed = 1;
+    config.num_blocks = kBlocks, config.max_blocks = kBlocks + 8, config.block_size = 4,
+    config.max_quotas = 2, config.max_requests = kRequests, config.seed = 1;
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
-    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS;
+    config.flags =
+        KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS | KVC_MANAGER_RESERVE | KVC_MANAGER_FILLS;
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
     expect_ok(kvc_manager_create(&config, &other_));
     config.record_bytes = record_bytes();

@@ -35,6 +35,39 @@ void add_life(std::vector<Call>& calls) {
   };
   calls.push_back(KVC_CALL(kvc_manager_set_quota, s.made_manager, 0u, 0u, 10u, 20u).after(with_quotas));
   calls.push_back(KVC_CALL(kvc_manager_quota_info, s.made_manager, 0u, 0u, &s.quota_info).after(with_quotas));
+  const auto with_room = [](Scene& s) {
+    kvc_manager_config config = s.manager_config;
+    config.max_blocks = 2 * config.num_blocks, config.flags |= KVC_MANAGER_RESERVE;
+    return kvc_manager_create(&config, &s.made_manager) == KVC_OK;
+  };
+  calls.push_back(KVC_CALL(kvc_manager_resize, s.made_manager, 0u, s.manager_config.num_blocks + 1,
+                           s.copies.data(), s.copies.size(), &s.count)
+                      .as("larger")
+                      .after(with_room));
+  calls.push_back(KVC_CALL(kvc_manager_resize, s.made_manager, 0u, s.manager_config.num_blocks / 2,
+                           s.copies.data(), s.copies.size(), &s.count)
+                      .as("smaller")
+                      .after(with_room));
+  calls.push_back(
+      KVC_CALL(kvc_manager_expected_tokens, s.made_manager, uint32_t{KVC_RESERVE_BALANCED}, 3u, &s.number)
+          .after(with_room));
+  const auto with_fill = [](Scene& s) {  // step 1 is in flight and fills blocks
+    kvc_manager_config config = s.manager_config;
+    config.flags |= KVC_MANAGER_FILLS;
+    if (kvc_manager_create(&config, &s.made_manager) != KVC_OK) return false;
+    kvc_request_config enqueued = {};
+    enqueued.struct_size = sizeof enqueued, enqueued.flags = KVC_REQUEST_PUBLISH_ENQUEUED;
+    const uint64_t offsets[] = {0, s.n};
+    uint64_t cached = 0;
+    kvc_status status = -1;
+    kvc_step step = {};
+    step.struct_size = sizeof step, step.num_admissions = 1;
+    step.admit_offsets = offsets, step.admit_tokens = s.tokens.data(), step.admit_configs = &enqueued;
+    step.admitted = &s.number, step.cached = &cached, step.status = &status;
+    return kvc_manager_step(s.made_manager, &step) == KVC_OK && status == KVC_OK;
+  };
+  calls.push_back(
+      KVC_CALL(kvc_manager_fail_step, s.made_manager, 1u, &s.number, 1u, &s.count).after(with_fill));
   calls.push_back(KVC_CALL(kvc_manager_open_namespace, s.m, &s.identity, &s.ns).allocating());
   calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.ns, 0)).after([](Scene& s) {
     return kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;

@@ -107,6 +107,7 @@ void add_rows(std::vector<Call>& calls) {
                       .allocating()
                       .may_be_null({2})
                       .after(with_stream));
+  calls.push_back(KVC_CALL(kvc_storage_discard_blocks, s.storage, 0u, 1u, &s.trimmed).may_be_null({3}));
   calls.push_back(KVC_CALL(kvc_storage_trim, s.storage, &s.trimmed, &s.trimmed_host).may_be_null({1, 2}));
   calls.push_back(KVC_CALL(kvc_storage_measure, s.storage, &s.rows, &s.key_metrics, &s.value_metrics)
                       .may_be_null({2, 3}));

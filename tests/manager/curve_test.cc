@@ -205,7 +205,7 @@ TEST_F(ManagerCurveTest, AResetEmptiesTheStackAndKeepsTheCounts) {
 TEST_F(ManagerCurveTest, WindowsAreMeasuredAsFullAttention) {
   const kvc_group_config groups[2] = {full_group(), window_group(8)};
   kvc_manager_config two = config(0);
-  kvc_pool_config pools[2] = {{sizeof(kvc_pool_config), 200}, {sizeof(kvc_pool_config), 200}};
+  kvc_pool_config pools[2] = {{sizeof(kvc_pool_config), 200, 0}, {sizeof(kvc_pool_config), 200, 0}};
   kvc_group_config placed[2] = {groups[0], groups[1]};
   placed[1].pool = 1;
   two.groups = placed, two.num_groups = 2, two.pools = pools, two.num_pools = 2;

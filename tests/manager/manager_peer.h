@@ -81,6 +81,13 @@ inline kvc_group_config window_group(uint64_t window, uint32_t sinks = 0, uint64
   return group;
 }
 
+inline kvc_group_config chunk_group(uint64_t chunk) {
+  kvc_group_config group = full_group();
+  group.kind = KVC_GROUP_CHUNKED_LOCAL;
+  group.chunk_tokens = chunk;
+  return group;
+}
+
 inline std::vector<int32_t> tokens_from(int32_t first, size_t count) {
   std::vector<int32_t> tokens(count);
   for (size_t i = 0; i < count; ++i) tokens[i] = first + static_cast<int32_t>(i);

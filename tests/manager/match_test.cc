@@ -68,6 +68,42 @@ TEST(LongestWindow, EqualsBruteForceOnAllResidencyPatterns) {
   EXPECT_GT(shortened, cases / 2);
 }
 
+// Every chunk and block size: what lies in the chunk of the hit's end decides.
+TEST(LongestWindow, OfChunksEqualsBruteForceOnAllResidencyPatterns) {
+  uint64_t shortened = 0, without_blocks = 0;
+  for (const uint32_t block_size : {1u, 2u, 4u}) {
+    for (uint32_t chunk = 1; chunk <= 20; ++chunk) {
+      const std::vector<kvc_group_config> groups = {chunk_group(chunk)};
+      ManagerOf manager(config_of(block_size, groups));
+      const ManagerPeer peer(manager.m);
+      for (size_t positions = 0; positions <= 10; ++positions) {
+        for (uint32_t pattern = 0; pattern < 1u << positions; ++pattern) {
+          uint32_t residents[10];
+          for (size_t j = 0; j < positions; ++j) residents[j] = pattern >> j & 1;
+          const auto serves = [&](size_t length) {
+            const uint64_t end = length * block_size, begin = end - end % chunk;
+            for (size_t j = 0; j < length; ++j) {
+              const bool read = (j + 1) * block_size > begin;  // its last token lies in the chunk
+              if (read && residents[j] == 0) return false;
+              EXPECT_EQ(peer.matcher().needs_position(0, j, length), read);
+            }
+            return true;
+          };
+          size_t best = positions;
+          while (!serves(best)) --best;
+          ASSERT_EQ(peer.matcher().longest_window(0, positions, residents), best)
+              << "block size " << block_size << ", chunk " << chunk << ", " << positions
+              << " positions, pattern " << pattern;
+          shortened += best != positions;
+          without_blocks += best != 0 && residents[best - 1] == 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(shortened, 10000u);
+  EXPECT_GT(without_blocks, 10000u);
+}
+
 // One full and two window groups together, with spans that no hit may end in.
 TEST(LongestCommon, EqualsBruteForceForHybridModels) {
   struct Hybrid {

@@ -131,7 +131,7 @@ TEST_F(PolicyTest, FragmentationEvictsWhatNoHitCanUse) {
     kvc_manager_destroy(std::exchange(manager_.m, nullptr));
     kvc_group_config groups[] = {full_group(), full_group()};
     groups[1].pool = 1;
-    kvc_pool_config pools[] = {{sizeof pools[0], 20}, {sizeof pools[0], 20}};
+    kvc_pool_config pools[] = {{sizeof pools[0], 20, 0}, {sizeof pools[0], 20, 0}};
     kvc_manager_config config = {};
     config.groups = groups;
     config.num_groups = 2;

@@ -41,7 +41,7 @@ class Side {
       groups_.back().pool = g % wanted.num_pools;
     }
     for (uint32_t p = 0; p < wanted.num_pools; ++p)
-      pools_.push_back({sizeof(kvc_pool_config), wanted.num_blocks});
+      pools_.push_back({sizeof(kvc_pool_config), wanted.num_blocks, 0});
     config.struct_size = sizeof config;
     config.block_size = wanted.block_size;
     config.groups = groups_.data();

@@ -178,6 +178,33 @@ TEST(HfConfig, DeepSeekAndGptOssConfigsGiveThePresets) {
   EXPECT_EQ(read(config.dump()).window_layers[0], 0x555557u);
 }
 
+TEST(HfConfig, Llama4HasChunksWhereItRotates) {
+  json config = json::parse(R"({"model_type": "llama4", "text_config": {"model_type": "llama4_text",
+      "attention_chunk_size": 8192, "head_dim": 128, "num_hidden_layers": 48, "num_attention_heads": 40,
+      "num_key_value_heads": 8, "vocab_size": 202048, "max_position_embeddings": 10485760, "rope_theta": 500000.0,
+      "no_rope_layers": [], "rope_scaling": {"factor": 16.0, "high_freq_factor": 1.0, "low_freq_factor": 1.0,
+      "original_max_position_embeddings": 8192, "rope_type": "llama3"}}})");
+  expect_same("llama-4-scout", config.dump().c_str());
+  json& text = config["text_config"];
+  for (int layer = 0; layer < 48; ++layer) text["no_rope_layers"].push_back(layer % 4 == 3 ? 0 : 1);
+  expect_same("llama-4-scout", config.dump().c_str());
+  text["no_rope_layers"][3] = 1;
+  EXPECT_EQ(read(config.dump()).window_layers[0], 0x77777777777fu);
+  text["no_rope_layers"][3] = 2;
+  kvc_model model = {};
+  EXPECT_EQ(read(config.dump(), &model), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(kvc_last_error()).find("no_rope_layers[3]\" is 2; give 0 or 1"), std::string::npos)
+      << kvc_last_error();
+  text.erase("no_rope_layers");
+  text["no_rope_layer_interval"] = 2;
+  EXPECT_EQ(read(config.dump()).window_layers[0], 0x555555555555u);
+  for (int layer = 0; layer < 48; ++layer)
+    text["layer_types"].push_back(layer == 0 ? "full_attention" : "chunked_attention");
+  EXPECT_EQ(read(config.dump()).window_layers[0], 0xfffffffffffeu);
+  text["attention_chunk_size"] = nullptr;  // no chunks
+  EXPECT_EQ(read(config.dump()).window_tokens, 0u);
+}
+
 TEST(HfConfig, ParametersOfRotaryScaling) {
   json config = json::parse(kLlama31);
   json& scaling = config["rope_scaling"];

@@ -34,6 +34,8 @@ constexpr Expected kExpected[] = {
     {"llama-3.1-405b", 516'096, 0, 0},
     {"llama-3.2-1b", 32'768, 0, 0},
     {"llama-3.2-3b", 114'688, 0, 0},
+    {"llama-4-scout", 196'608, 8192, 36},
+    {"llama-4-maverick", 196'608, 8192, 36},
     {"mistral-7b-v0.1", 131'072, 4096, 32},
     {"mistral-7b-v0.2", 131'072, 0, 0},
     {"mistral-7b-v0.3", 131'072, 0, 0},
@@ -173,7 +175,8 @@ TEST(Presets, DeepSeekV3StoresLatentRowsAndNot128Heads) {
 }
 
 TEST(Presets, WindowPatternsPutFullAttentionAtTheEndOfEachPeriod) {
-  for (const auto& [name, period] : {std::pair{"gemma-2-9b", 2u}, {"gemma-3-27b", 6u}, {"gpt-oss-20b", 2u}}) {
+  for (const auto& [name, period] :
+       {std::pair{"gemma-2-9b", 2u}, {"gemma-3-27b", 6u}, {"gpt-oss-20b", 2u}, {"llama-4-scout", 4u}}) {
     const kvc_model model = preset(name);
     for (uint32_t layer = 0; layer < model.num_layers; ++layer)
       EXPECT_EQ(has_window(model, layer), layer % period != period - 1) << name << " layer " << layer;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <random>
 
 #include "models/rope_vectors.h"
@@ -131,6 +132,20 @@ TEST(RopeFrequencies, OfAFactorOfOneAreThoseWithoutScaling) {
   }
 }
 
+// Llama 4: every fourth layer sees positions by its mask alone.
+TEST(RopeFrequencies, OfLayersThatDoNotRotateAreZero) {
+  const kvc_model model = preset("llama-4-scout");
+  const Rope still(model, 3), rotating(model, 2);
+  EXPECT_EQ(still.attention_factor, 1);
+  EXPECT_EQ(still.frequencies, std::vector<double>(64, 0.0));
+  // With equal ends of the ramp a pair is unchanged or divided by the factor.
+  const double turns = 8192 / (2 * std::numbers::pi);
+  for (size_t i = 0; i < rotating.frequencies.size(); ++i) {
+    const double plain = std::pow(5e5, -static_cast<double>(i) / 64);
+    EXPECT_DOUBLE_EQ(rotating.frequencies[i], turns * plain > 1 ? plain : plain / 16) << i;
+  }
+}
+
 // The base of dynamic scaling grows from the trained context on, which may be called either way.
 TEST(RopeFrequencies, OfDynamicScalingTakeTheContextFromEitherField) {
   kvc_model model = preset("llama-3-8b");
@@ -195,7 +210,7 @@ TEST(RopeFrequencies, BadModelsAreRefused) {
   refused(
       "llama-3-8b", [](M& m) { m.rope_scaling = 6; }, KVC_ERROR_UNSUPPORTED);
   refused(
-      "llama-3-8b", [](M& m) { m.rope_flags = 2; }, KVC_ERROR_UNSUPPORTED);
+      "llama-3-8b", [](M& m) { m.rope_flags = 4; }, KVC_ERROR_UNSUPPORTED);
   refused("llama-3.1-8b", [](M& m) { m.rope_original_context = 0; });
   refused("llama-3.1-8b", [](M& m) { m.rope_low_rotations = 5; });
   refused("llama-3.1-8b", [](M& m) { m.rope_high_rotations = -5; });

@@ -68,6 +68,17 @@ void Bytes::put(uint64_t chain, uint64_t group, int block, uint64_t offset) {
   rows_.push_back(row_of(chain, group));
 }
 
+void Bytes::put_published(int id) {
+  const model::Block& block = model_.block(id);
+  const model::Key& key = block.at->first;
+  uint64_t chain = mix(mix(1, key.ns), key.epoch);
+  for (size_t t = 0; t < key.prefix.size(); ++t) {
+    chain = extend(chain, key.prefix[t]);
+    if (t + block_size_ >= key.prefix.size())
+      put(chain, static_cast<uint64_t>(block.group), id, t % block_size_);
+  }
+}
+
 // As arguments of the storage's functions: these rows at slots_.
 kvc_rows Bytes::at_slots(std::vector<Row>& of) const {
   kvc_rows rows{};
@@ -143,6 +154,23 @@ void Bytes::spoil_fenced() {
   demand(kvc_storage_zero_blocks(storage_, blocks.data(), blocks.size(), nullptr));
 }
 
+void Bytes::fill(uint64_t step) {
+  for (size_t id = 0; id < model_.num_blocks(); ++id) {
+    const model::Block& block = model_.block(static_cast<int>(id));
+    if (block.filling != step) continue;
+    put_published(static_cast<int>(id));
+    author_[id] = static_cast<int64_t>(block.at->first.ns);
+  }
+  flush();
+}
+
+void Bytes::spoil_filling(uint64_t step) {
+  std::vector<int32_t> blocks;
+  for (size_t id = 0; id < model_.num_blocks(); ++id)
+    if (model_.block(static_cast<int>(id)).filling >= step) blocks.push_back(static_cast<int32_t>(id));
+  demand(kvc_storage_zero_blocks(storage_, blocks.data(), blocks.size(), nullptr));
+}
+
 std::string Bytes::check_authors() {
   if (!model_.config().zero_cross_namespace && !model_.config().zero_always) return "";
   const std::set<int> to_clear(model_.zeros.begin(), model_.zeros.end());  // before anybody writes to them
@@ -184,15 +212,8 @@ std::string Bytes::check() {
           put(chain[t], g, block, t % block_size_);
   }
   for (size_t id = 0; id < model_.num_blocks(); ++id) {
-    if (!model_.usable(static_cast<int>(id)) || !model_.findable(static_cast<int>(id))) continue;
-    const model::Block& block = model_.block(static_cast<int>(id));
-    const model::Key& key = block.at->first;
-    uint64_t chain = mix(mix(1, key.ns), key.epoch);
-    for (size_t t = 0; t < key.prefix.size(); ++t) {
-      chain = extend(chain, key.prefix[t]);
-      if (t + block_size_ >= key.prefix.size())
-        put(chain, static_cast<uint64_t>(block.group), static_cast<int>(id), t % block_size_);
-    }
+    if (model_.usable(static_cast<int>(id)) && model_.findable(static_cast<int>(id)))
+      put_published(static_cast<int>(id));
   }
   std::vector<Row> found(rows_.size());
   const kvc_rows rows = at_slots(found);

@@ -33,6 +33,9 @@ class Bytes {
   void zeros_fetched() { zeros_done_.clear(); }
   // Steps in flight may write what they release until they are retired: do so.
   void spoil_fenced();
+  // A step writes the blocks that it fills. It fails, with all later ones: they hold nothing.
+  void fill(uint64_t step);
+  void spoil_filling(uint64_t step);
 
   // With blocks to be cleared: does none come to a request uncleared that another namespace or a external
   // holder has written? To be asked after every call: requests write to all of their blocks, external holders
@@ -49,6 +52,7 @@ class Bytes {
   static Row row_of(uint64_t chain, uint64_t group);
   std::vector<uint64_t> chains(uint64_t ns, uint64_t epoch, const model::Text& text, uint64_t count) const;
   void put(uint64_t chain, uint64_t group, int block, uint64_t offset);
+  void put_published(int block);
   kvc_rows at_slots(std::vector<Row>& of) const;
   void flush();
 

@@ -6,6 +6,15 @@
 
 namespace {
 
+model::Group chunks(Random& random, uint64_t B) {
+  model::Group g;
+  g.window = true;
+  g.chunk_tokens = random.chance(60) ? B * random.between(1, 5) : random.between(1, 5 * B);
+  if (random.chance(80)) g.retention = B * random.between(1, 3);
+  if (random.chance(6)) g.chunk_tokens = UINT64_MAX - random.below(2 * B + 2);
+  return g;
+}
+
 model::Group window(Random& random, uint64_t B, bool sinks) {
   model::Group g;
   g.window = true;
@@ -40,11 +49,12 @@ Setup random_setup(Random& random) {
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
   uint64_t low = 4;
-  switch (random.below(10)) {
+  switch (random.below(14)) {
     case 0:
     case 1:
     case 8:
     case 9:
+    case 13:
       c.groups = {model::Group{}};
       break;
     case 2:
@@ -65,8 +75,17 @@ Setup random_setup(Random& random) {
     case 7:
       c.groups = {window(random, B, true), model::Group{}, window(random, B, false)}, low = 10;
       break;
+    case 10:
+      c.groups = {chunks(random, B)};
+      break;
+    case 11:
+      c.groups = {model::Group{}, chunks(random, B)}, c.groups[1].pool = random.below(2), low = 8;
+      break;
+    case 12:
+      c.groups = {chunks(random, B), model::Group{}, window(random, B, true), chunks(random, B)}, low = 12;
+      break;
   }
-  const uint64_t high = random.chance(60) ? 16 : 40;
+  const uint64_t high = random.chance(60) ? 16 : 34;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   c.null_block = random.chance(20);
@@ -83,6 +102,10 @@ Setup random_setup(Random& random) {
   random_policy(random, c);
   if (random.chance(15)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
+  c.fills = random.chance(50);
+  c.reserves = random.chance(50);
+  if (random.chance(60))
+    for (const uint64_t count : c.pools) c.rooms.push_back(count + random.below(count / 2 + 1));
   return setup;
 }
 
@@ -149,18 +172,24 @@ uint64_t Generator::any_namespace() {
   return namespaces_.empty() || random_.chance(common) ? 0 : namespaces_[random_.below(namespaces_.size())];
 }
 
-model::Options Generator::options(const World&) {
+model::Options Generator::options(const World& world) {
   model::Options o;
   o.ns = any_namespace();
   if (random_.chance(8)) o.max_cached = random_.between(1, 6 * B_);
   if (random_.chance(20)) o.slots = random_.between(1, 3 * B_);
   if (random_.chance(8)) o.external = random_.below(2 * B_);
   if (random_.chance(15)) o.lookahead = random_.between(1, B_ + 1);
+  if (setup_.config.reserves && random_.chance(35)) o.reserve = static_cast<uint32_t>(random_.between(1, 3));
   if (random_.chance(8)) o.drop_tail = static_cast<uint32_t>(random_.between(1, 2));
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_READ;
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_WRITE;
   if (random_.chance(10)) o.flags |= KVC_REQUEST_FULL_MUST_FIT;
   if (random_.chance(6)) o.flags |= KVC_REQUEST_RESUMED;
+  if (setup_.config.fills) {
+    if (random_.chance(60)) o.flags |= KVC_REQUEST_PUBLISH_ENQUEUED;
+    if (random_.chance(50)) o.flags |= KVC_REQUEST_SHARE_FILLING;
+    if (random_.chance(50)) o.wait_until = world.model().now() + random_.below(6);
+  }
   return o;
 }
 
@@ -328,6 +357,8 @@ void Generator::step(const World& world, Op& op) {
       if (twice) break;
     } else {
       a.text = prompt(), a.options = options(world);
+      if (!s.in.admissions.empty() && s.in.admissions.back().id == 0 && random_.chance(30))  // the same again
+        a.text = s.in.admissions.back().text, a.options.ns = s.in.admissions.back().options.ns;
       requests_.push_back(make = ++last_tag_);
     }
     s.in.admissions.push_back(a), s.makes.push_back(make);
@@ -336,9 +367,9 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 215, 40, 78, 104, 36, 122, 46, 130, 18,  32, 40,
-                                       128, 48, 28,  48, 62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  50, 220, 28, 34, 28,  34, 54,  26, 30,  26};
+  static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 46,
+                                       128, 48, 28,  56,  62, 47,  38, 22,  22, 20,  190, 80, 58,
+                                       36,  60, 55,  220, 28, 34,  28, 34,  54, 26,  34,  26, 66};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -370,6 +401,12 @@ Op Generator::next(const World& world) {
     op.kind = Kind::kUnregister;
   if (op.kind == Kind::kCompact && !world.model().zeros.empty() && random_.chance(80))
     op.kind = Kind::kTakeZeros;
+  if (op.kind == Kind::kResize && !world.model().zeros.empty() && random_.chance(80))
+    op.kind = Kind::kTakeZeros;
+  if (op.kind == Kind::kResize && world.model().in_flight() && random_.chance(60)) {
+    op.kind = Kind::kRetire, last_kind_ = op.kind;
+    return op;  // all steps
+  }
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:
@@ -483,7 +520,16 @@ Op Generator::next(const World& world) {
       op.group = random_.below(setup_.config.pools.size());
       op.number = random_.chance(40) ? random_.below(4) : 64;
       break;
+    case Kind::kResize: {  // mostly about the first size
+      op.group = random_.below(setup_.config.pools.size());
+      const uint64_t first = setup_.config.pools[op.group], room = world.model().room_of(op.group);
+      op.number = random_.chance(70) ? random_.between(first - first / 3, first + (room - first) / 2)
+                                     : random_.below(room + 2);
+      op.most = random_.chance(10) ? random_.below(3) : 80;
+      break;
+    }
     case Kind::kRetire:
+    case Kind::kFailStep:
       op.step.in.retired = retired();
       break;
     case Kind::kStep:

@@ -7,13 +7,13 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_H_
 
-#include "property/model_hints.h"
+#include "property/model_fills.h"
 
 namespace model {
 
-class Model : public HintRules {
+class Model : public FillRules {
  public:
-  using HintRules::HintRules;
+  using FillRules::FillRules;
 
   // ---- requests
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
@@ -35,7 +35,8 @@ class Model : public HintRules {
     uint64_t limit = n ? (n - 1) / B : 0;
     if (o.max_cached) limit = std::min(limit, o.max_cached / B);
     if (o.flags & KVC_REQUEST_NO_READ) limit = 0;
-    const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail);
+    const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
+    if (kvc_status status = wait(*r, hit, limit)) return status;
     uint64_t capacity = o.slots ? std::min(n, hit.blocks * B + o.external + o.slots) : n;
     if (capacity == n) capacity = ahead;
     const uint64_t counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
@@ -43,10 +44,19 @@ class Model : public HintRules {
     const auto ns = int64_t(o.ns);
     std::vector<uint64_t> need(pools.size());
     for (const Group& g : config_.groups) need[g.pool] += up(counted) - hit.blocks;
+    if (const uint64_t rest = expected(o.reserve, n - r->prompt)) {
+      const uint64_t more = std::min(n + rest + o.lookahead, config_.max_tokens);
+      std::vector<uint64_t> wanted = need;
+      for (const Group& g : config_.groups) wanted[g.pool] += up(std::max(more, counted)) - up(counted);
+      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, table, 0) == KVC_OK))
+        need = wanted, capacity = more;
+    }
     if (kvc_status status = fits(ns, need, table, any_admitted(ns) ? config_.watermark : 0))
       return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(table, &Block::requests);
+    for (const auto& row : table)
+      for (const Cell& cell : row) stats.filling_hits += cell.block >= 0 && blocks_[cell.block].filling;
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     recall(o.ns, r->text, 0, hit.blocks);
     for (size_t g = 0; g < table.size(); ++g)
@@ -64,6 +74,7 @@ class Model : public HintRules {
     r->epoch = epochs[o.ns], r->lost = hit.lost, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
+    r->prefill = n, r->order = ++admissions_;
     apply(*r, 0, hit.blocks);
     return changed();
   }
@@ -115,17 +126,19 @@ class Model : public HintRules {
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
     for (uint64_t j = r->committed / B; j < up(c); ++j)
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (r->table[g][j].block >= 0 && c > r->committed) blocks_[r->table[g][j].block].written = true;
-    const bool writes =
-        !(r->options.flags & KVC_REQUEST_NO_WRITE) && r->epoch == epochs[r->options.ns] && !config_.no_cache;
+        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed) blocks_[b].written = true;
     const uint64_t published = r->published;
-    for (uint64_t j = r->committed / B; writes && (j + 1) * B <= c; r->published = ++j) {
+    for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (r->table[g][j].block >= 0) stats.duplicates += attach(r->table[g][j].block, g, k);
       policies_.use(positions, k), recall(r->options.ns, r->text, j, j + 1);
     }
     apply(*r, published, r->published);
+    for (auto& row : r->table)  // what was published before its commit is written when it is full
+      for (uint64_t j = 0; c > r->committed && j < up(c); ++j)
+        if (const int b = row[j].block; b >= 0 && ((j + 1) * B <= c || j >= r->published))
+          blocks_[b].filling = 0, blocks_[b].written = true;
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
       for (uint64_t j = sinks(g); config_.groups[g].window && j < lo(g, c); ++j)
@@ -158,7 +171,7 @@ class Model : public HintRules {
     std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });
     r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, n),
     r->prompt = std::min(r->prompt, n);
-    r->published = std::min(r->published, n / B);
+    r->published = std::min(r->published, n / B), r->prefill = std::min(r->prefill, n);
     return KVC_OK;
   }
   kvc_status fork(uint64_t id, uint64_t* child) {
@@ -168,7 +181,8 @@ class Model : public HintRules {
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     Request c = *r;
     c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
-    c.options.slots = c.options.external = 0;
+    c.options.external = 0;
+    c.published = std::min(c.published, c.committed / B), c.prefill = 0, c.order = ++admissions_;
     c.over = false, c.shared = 0, c.prompt_name = 0;
     c.text.tokens.resize(c.committed);
     std::erase_if(c.text.spans, [&](const Span& s) { return s.first >= c.committed; });
@@ -193,12 +207,24 @@ class Model : public HintRules {
   kvc_status free(uint64_t id) {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
+    if (r->was_admitted && config_.reserves) lengths_.push_back(rounded(r->text.tokens.size() - r->prompt));
     if (r->admitted) keep_prompt(*r), release(*r);
     const bool stale = r->admitted && r->epoch != epochs[r->options.ns];
     if (r->over && !stale)
       demote(r->options.ns, r->text, r->admitted ? r->published : r->text.tokens.size() / B, r->shared, r);
     requests.erase(id);
     return changed();
+  }
+  // Tokens that a request will probably still get, by the lengths of those that were freed.
+  uint64_t expected(uint32_t reserve, uint64_t done) const {
+    std::vector<uint64_t> longer;
+    for (const uint64_t length : lengths_)
+      if (length >= rounded(done)) longer.push_back(length);
+    std::sort(longer.begin(), longer.end());
+    static const uint64_t kPercent[] = {0, 50, 75, 95};
+    if (reserve == 0 || longer.empty()) return 0;
+    const uint64_t length = longer[(longer.size() * kPercent[reserve] + 99) / 100 - 1];
+    return length > done ? length - done : 0;
   }
   bool restorable(const Request& r,
                   uint64_t n) const {  // has no window group returned a block that length n > 0 needs?
@@ -290,6 +316,54 @@ class Model : public HintRules {
     return KVC_OK;
   }
 
+  kvc_status resize(size_t index, uint64_t blocks, uint64_t most, std::vector<Copy>& moves,
+                    uint64_t* needed) {
+    Pool& pool = pools[index];
+    if (blocks <= null_blocks(index) || blocks > room_of(index)) return KVC_ERROR_INVALID_ARGUMENT;
+    const uint64_t size = blocks - null_blocks(index);
+    if (size <= config_.watermark || size < shares_.minimums_but(kNobody, index))
+      return KVC_ERROR_INVALID_ARGUMENT;
+    if (size >= pool.count) {
+      for (; pool.count < size; changed()) pool.free.insert(pool.free.begin(), end_of(index)), ++pool.count;
+      return KVC_OK;
+    }
+    if (in_flight()) return KVC_ERROR_AGAIN;
+    if (!pending.empty() || !zeros.empty()) return KVC_ERROR_BUSY;
+    const int end = lowest(index) + int(size);
+    uint64_t held = pool.count - pool.free.size() - pool.lru.size(), lacking = 0, moving = 0;
+    for (const int cls : shares_.on() ? shares_.classes() : std::vector<int>{}) {
+      const uint64_t least = shares_.of_class(cls).min[index];
+      lacking += least - std::min(least, counts(cls, index).held);
+    }
+    if (held + lacking > size) return KVC_ERROR_NO_SPACE;
+    for (int id = end; id < end_of(index); ++id) {
+      if (blocks_[id].external) return KVC_ERROR_BUSY;
+      moving += in(pool.lru, id) ? findable(id) : !in(pool.free, id);
+    }
+    if (moving > most) return *needed = moving, KVC_ERROR_BUFFER_TOO_SMALL;
+    for (const int b : std::vector<int>(pool.lru))
+      if (!findable(b)) remove(pool.lru, b), detach(b), pool.free.push_back(b);
+    const auto all = [](int) { return true; };
+    const auto above = [&](int cls) {
+      return cls == 0 || counts(cls, index).used() > shares_.of_class(cls).min[index];
+    };
+    while (held + pool.lru.size() > size) {
+      const int b = policies_.victim(
+          pool, blocks_, [this](int id) { return findable(id); }, above, all);
+      remove(pool.lru, b), pool.free.push_back(b), detach(b), ++stats.evictions;
+    }
+    for (int from = end_of(index) - 1; from >= end; --from) {
+      if (in(pool.free, from)) continue;
+      const int to = *std::min_element(pool.free.begin(), pool.free.end());
+      moves.push_back({from, to}), move(from, to);
+      for (auto& [name, prompt] : prompts) follow(prompt.table, from, to);
+    }
+    std::erase_if(pool.free, [&](int id) { return id >= end; });
+    std::sort(pool.free.rbegin(), pool.free.rend());
+    pool.count = size;
+    return changed();
+  }
+
   // ---- external blocks
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
@@ -310,7 +384,7 @@ class Model : public HintRules {
         return status;
     for (const Cell& cell : hit.table[group]) out.push_back(cell.block), version += cell.block >= 0;
     hold(hit.table, &Block::external);
-    for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(ns, text, j)), changed();
+    for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(ns, text, j));
     recall(ns, text, 0, hit.blocks);
     return KVC_OK;
   }
@@ -470,6 +544,21 @@ class Model : public HintRules {
         const int b = pool.fenced.front().first;
         pool.fenced.erase(pool.fenced.begin()), settle(b), changed();
       }
+    written_by(retired);
+    return KVC_OK;
+  }
+  kvc_status fail_step(uint64_t step, std::vector<uint64_t>& preempted) {
+    if (!config_.fills) return KVC_ERROR_UNSUPPORTED;
+    if (step <= retired || step > issued) return KVC_ERROR_INVALID_ARGUMENT;
+    std::map<uint64_t, uint64_t> losers;  // by the order of their admissions
+    for (const auto& [id, r] : requests)
+      for (const auto& row : r.table)
+        for (const Cell& cell : row)
+          if (r.admitted && cell.block >= 0 && blocks_[cell.block].filling >= step) losers[r.order] = id;
+    for (size_t b = 0; b < blocks_.size(); ++b)
+      if (blocks_[b].filling >= step)
+        blocks_[b].filling = 0, blocks_[b].written = false, detach(int(b)), changed();
+    for (const auto& [order, id] : losers) preempt(id), preempted.push_back(id);
     return KVC_OK;
   }
   kvc_status step(const StepIn& in, StepOut& out) {
@@ -497,6 +586,7 @@ class Model : public HintRules {
         else
           status = s.with_ids ? append(s.id, s.tokens, out.copies)
                               : reserve(s.id, r->capacity + s.count, out.copies);
+        if (status == KVC_OK) enqueue(*find(s.id), issued + 1);
       }
       out.status.push_back(status);
     }
@@ -510,9 +600,12 @@ class Model : public HintRules {
       kvc_status status = refused.count(share) && !in.past_refusal ? KVC_ERROR_SKIPPED
                           : a.id                                   ? admit(id, &cached)
                                  : allocate(a.text, a.options, &id, &cached);
+      if (status == KVC_OK) enqueue(*find(id), issued + 1);
+      out.refused += status == KVC_ERROR_FILLING;
       if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA ||
           status == KVC_ERROR_SKIPPED) {
-        if (out.refused++ == 0) out.shortage = shortage;
+        ++out.refused;
+        if (refused.empty()) out.shortage = shortage;
         refused.insert(share);
       }
       out.status.push_back(status), out.admitted.push_back(status ? 0 : id),
@@ -522,6 +615,9 @@ class Model : public HintRules {
     for (const Copy& copy : out.copies) drop(copy.source, &Block::requests);
     return KVC_OK;
   }
+
+ private:
+  uint64_t admissions_ = 0;  // and forks
 };
 
 }  // namespace model

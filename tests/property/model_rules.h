@@ -17,21 +17,26 @@ class Rules {
         B(config_.block_size),
         policies_(config_),
         shares_(config_) {
-    for (uint64_t count : config_.pools) {
-      Pool pool{int(blocks_.size()), count, {}, {}, {}, 0};
-      blocks_.resize(blocks_.size() + count, Block{.pool = pools.size(), .at = positions.end()});
-      const int lowest = pool.first + (config_.null_block && pools.empty() ? 1 : 0);
-      pool.count = blocks_.size() - lowest;
-      for (int id = int(blocks_.size()) - 1; id >= lowest; --id) pool.free.push_back(id);
+    for (size_t p = 0; p < config_.pools.size(); ++p) {
+      Pool pool{int(blocks_.size()), config_.pools[p] - null_blocks(p), {}, {}, {}, 0};
+      blocks_.resize(blocks_.size() + room_of(p), Block{.pool = p, .at = positions.end()});
       pools.push_back(pool);
+      for (int id = end_of(p) - 1; id >= lowest(p); --id) pools[p].free.push_back(id);
     }
     epochs[0] = 0;
   }
 
   // ---- questions
   const Block& block(int id) const { return blocks_[id]; }
-  size_t num_blocks() const { return blocks_.size(); }
-  bool usable(int id) const { return id >= (config_.null_block ? 1 : 0) && id < int(blocks_.size()); }
+  size_t num_blocks() const { return blocks_.size(); }  // that there may be
+  uint64_t room_of(size_t p) const { return config_.rooms.empty() ? config_.pools[p] : config_.rooms[p]; }
+  uint64_t null_blocks(size_t p) const { return config_.null_block && p == 0; }
+  int lowest(size_t p) const { return pools[p].first + int(null_blocks(p)); }
+  int end_of(size_t p) const { return lowest(p) + int(pools[p].count); }
+  bool usable(int id) const {
+    if (id < 0 || id >= int(blocks_.size())) return false;
+    return id >= lowest(blocks_[id].pool) && id < end_of(blocks_[id].pool);
+  }
   bool findable(int id) const {  // published, and not in a stale epoch or a closed namespace
     const Block& b = blocks_[id];
     return b.published && current(b.at->first);
@@ -40,6 +45,7 @@ class Rules {
     const Block& b = blocks_[id];
     for (auto& [fenced, step] : pools[b.pool].fenced)
       if (fenced == id) return KVC_BLOCK_FENCED;
+    if (b.filling && (b.requests || b.external)) return KVC_BLOCK_FILLING;
     if (b.requests || b.external) return b.written ? KVC_BLOCK_LIVE : KVC_BLOCK_RESERVED;
     return b.pins ? KVC_BLOCK_PINNED : findable(id) ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
   }
@@ -82,6 +88,7 @@ class Rules {
     return all;
   }
   uint64_t lo(size_t g, uint64_t t) const {
+    if (const uint64_t C = config_.groups[g].chunk_tokens) return (t - t % C) / B;
     const uint64_t W = std::max<uint64_t>(config_.groups[g].window_tokens, 2);
     return t >= W ? (t - W + 1) / B : 0;
   }
@@ -144,28 +151,35 @@ class Rules {
     out.resize(limit, positions.end());
     return out;
   }
-  int copy_at(Positions::const_iterator at, size_t g) const {
-    return at == positions.end() || at->second[g].empty() ? -1 : at->second[g].front();
+  int copy_at(Positions::const_iterator at, size_t g, bool shares = true) const {
+    if (at == positions.end() || at->second[g].empty()) return -1;
+    const int first = at->second[g].front();
+    return blocks_[first].filling && !shares ? -1 : first;
   }
-  Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups,
-            uint64_t drop) const {
+  Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups, uint64_t drop,
+            bool shares = false) const {
     const Path at = path(ns, text, limit);
+    uint64_t known = limit;
+    const auto readable = [&](uint64_t j) {
+      const std::vector<size_t> all = all_groups();
+      return std::any_of(all.begin(), all.end(), [&](size_t g) { return copy_at(at[j], g, shares) >= 0; });
+    };
+    while (known > 0 && !readable(known - 1)) --known;
     const auto longest = [&](uint64_t most, const std::vector<size_t>& of, bool spans) {
       for (uint64_t L = most; L > 0; --L) {
         bool good = true;
         for (const Span& s : text.spans) good &= !spans || L * B <= s.first || L * B >= s.first + s.count;
         for (size_t g : of)
-          for (uint64_t j = 0; good && j < L; ++j) good = !needed(g, j, L) || copy_at(at[j], g) >= 0;
+          for (uint64_t j = 0; good && j < L; ++j) good = !needed(g, j, L) || copy_at(at[j], g, shares) >= 0;
         if (good) return L;
       }
       return uint64_t(0);
     };
-    const uint64_t plain = longest(limit, groups, false), best = longest(plain, groups, true);
-    uint64_t known = 0, alone = plain;
-    while (known < limit && is_known(key(ns, text, known + 1))) ++known;
-    for (size_t g : groups) alone = std::max(alone, std::min(known, longest(limit, {g}, false)));
+    const uint64_t plain = longest(known, groups, false), best = longest(plain, groups, true);
+    uint64_t alone = plain;
+    for (size_t g : groups) alone = std::max(alone, longest(known, {g}, false));
     Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
-            Table(config_.groups.size())};
+            Table(config_.groups.size()), best};
     for (size_t g : groups)
       for (uint64_t j = 0; j < hit.blocks; ++j)
         hit.table[g].push_back({needed(g, j, hit.blocks) ? copy_at(at[j], g) : -1, false});
@@ -329,6 +343,7 @@ class Rules {
   }
   void settle(int id) {
     Pool& pool = pools[blocks_[id].pool];
+    if (blocks_[id].filling) blocks_[id].filling = 0, blocks_[id].written = true;
     if (!findable(id)) return detach(id), pool.free.push_back(id);
     int keep = id;
     std::vector<int>& copies = blocks_[id].at->second[blocks_[id].group];
@@ -365,15 +380,18 @@ class Rules {
     const Block& b = blocks_[id];
     return in(pools[b.pool].lru, id) || (b.requests && !b.external && !b.pins);
   }
+  static void follow(Table& table, int from, int to) {
+    for (auto& row : table)
+      for (Cell& cell : row)
+        if (cell.block == from) cell.block = to;
+  }
   void move(int from, int to) {  // to a free block
     Block& b = blocks_[from];
     Pool& pool = pools[b.pool];
     remove(pool.free, to), pool.free.push_back(from);
     std::replace(pool.lru.begin(), pool.lru.end(), from, to);
-    for (auto& [id, r] : requests)
-      for (auto& row : r.table)
-        for (Cell& cell : row)
-          if (cell.block == from) cell.block = to;
+    for (auto& [id, r] : requests) follow(r.table, from, to);
+    for (auto& [id, pin] : pins) follow(pin.table, from, to);
     if (b.published) std::replace(b.at->second[b.group].begin(), b.at->second[b.group].end(), from, to);
     blocks_[to] = b;
     b = Block{.pool = b.pool, .at = positions.end(), .owner = b.owner};
@@ -430,7 +448,7 @@ class Rules {
         const Copy copy{cell.block, take(g, int64_t(r.options.ns), true)};
         copies.push_back(copy), ++stats.copies, cell = {copy.destination, true};
         blocks_[copy.destination].requests = 1,
-        blocks_[copy.destination].written = blocks_[copy.source].written;
+        blocks_[copy.destination].written = r.committed > r.capacity / B * B;
       }
       while (r.table[g].size() < up(capacity))
         r.table[g].push_back({take(g, int64_t(r.options.ns)), true}),
@@ -459,8 +477,15 @@ class Rules {
           }
   }
 
+  static uint64_t rounded(uint64_t length) {  // up, to eighths of a power of two
+    uint64_t eighth = 1;
+    while (length >= 16 * eighth) eighth *= 2;
+    return length < 16 ? length : (length / eighth + 1) * eighth - 1;
+  }
+
   const Config config_;
   const uint64_t B;
+  std::vector<uint64_t> lengths_;  // of freed requests
   Policies policies_;
   Shares shares_;
   size_t short_pool_ = 0;      // of the last refusal

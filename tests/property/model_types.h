@@ -17,8 +17,8 @@
 namespace model {
 
 struct Group {
-  bool window = false;
-  uint64_t window_tokens = 0, sink_tokens = 0, retention = 0;
+  bool window = false;  // or chunks, if chunk_tokens is set
+  uint64_t window_tokens = 0, sink_tokens = 0, retention = 0, chunk_tokens = 0;
   size_t pool = 0;
 };
 struct Config {
@@ -27,13 +27,17 @@ struct Config {
   double weight = 0;     // with the default filled in
   uint64_t history = 0;  // FREQUENCY: positions that are remembered
   uint32_t max_quotas = 0;
-  bool hints = false, null_block = false, no_cache = false, zero_cross_namespace = false, zero_always = false;
-  std::vector<uint64_t> pools;
+  bool hints = false, fills = false, null_block = false, no_cache = false, zero_cross_namespace = false,
+       zero_always = false;
+  bool reserves = false;
+  std::vector<uint64_t> pools;  // blocks at first
+  std::vector<uint64_t> rooms;  // and at most; empty: the same
   std::vector<Group> groups;
 };
 struct Options {
   uint64_t ns = 0, max_cached = 0, external = 0, slots = 0, lookahead = 0;
-  uint32_t flags = 0, drop_tail = 0;
+  uint32_t flags = 0, drop_tail = 0, reserve = 0;
+  uint64_t wait_until = 0;
 };
 struct Span {
   uint64_t first = 0, count = 0;
@@ -69,10 +73,11 @@ struct Block {
   int64_t payer = kNobody;  // unless it is free: the namespace that it counts for, or kExternal
   int cls = 0;              // of the share, in lru
   int level = 0;            // likewise, of the hints
+  uint64_t filling = 0;     // the step that writes it; 0 = none
 };
 struct Pool {
   int first = 0;
-  uint64_t count = 0;
+  uint64_t count = 0;  // usable blocks now
   std::vector<int> free, lru;
   std::vector<std::pair<int, uint64_t>> fenced;
   uint64_t clock = 0;  // blocks that came to lru
@@ -103,6 +108,8 @@ struct Request {
   bool over = false;              // its session
   uint64_t shared = 0;            // positions
   int prompt_name = 0;            // of a registered prompt; 0 = none
+  uint64_t prefill = 0;           // tokens known at its admission
+  uint64_t order = 0;             // of admissions and forks
 };
 struct Prompt {  // registered
   uint64_t ns = 0, epoch = 0;
@@ -116,7 +123,8 @@ struct Pin {
 struct Hit {
   uint64_t blocks = 0, lost = 0;
   Table table;
-};  // blocks: positions; entries not needed are -1
+  uint64_t reached = 0;  // before the tail was dropped
+};                       // blocks: positions; entries not needed are -1
 struct Copy {
   int source, destination;
 };
@@ -130,7 +138,8 @@ struct Event {
 struct Stats {
   uint64_t epoch = 0, admissions = 0, prompt_tokens = 0, cached_tokens = 0, block_queries = 0, block_hits = 0,
            lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
-           hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0;
+           hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0, filling_hits = 0,
+           filling_waits = 0;
 };
 struct StepRequest {
   uint64_t id = 0;

@@ -31,7 +31,9 @@ std::string options_of(const model::Options& o) {
   if (o.slots) out << " slots=" << o.slots;
   if (o.lookahead) out << " lookahead=" << o.lookahead;
   if (o.flags) out << " flags=" << o.flags;
+  if (o.reserve) out << " reserve=" << o.reserve;
   if (o.drop_tail) out << " drop_tail=" << o.drop_tail;
+  if (o.wait_until) out << " wait_until=" << o.wait_until;
   return out.str();
 }
 
@@ -94,6 +96,7 @@ const char* kind_name(Kind kind) {
                                              "take_zero_blocks",
                                              "compact",
                                              "retire_step",
+                                             "fail_step",
                                              "step",
                                              "set_time",
                                              "set_priority",
@@ -102,7 +105,8 @@ const char* kind_name(Kind kind) {
                                              "demote_prefix",
                                              "register_prompt",
                                              "acquire_prompt",
-                                             "unregister_prompt"};
+                                             "unregister_prompt",
+                                             "resize"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -112,13 +116,16 @@ std::string to_text(const Setup& setup) {
   out << "manager: block_size " << c.block_size << ", pools " << list(c.pools) << ", watermark "
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
-      << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas
-      << (c.hints ? ", HINTS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas << ", rooms "
+      << list(c.rooms) << (c.reserves ? ", RESERVE" : "") << (c.hints ? ", HINTS" : "")
+      << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
       << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
       << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
-    if (g.window)
+    if (g.chunk_tokens)
+      out << ", chunks " << g.chunk_tokens << ", retention " << g.retention;
+    else if (g.window)
       out << ", window " << g.window_tokens << ", sinks " << g.sink_tokens << ", retention " << g.retention;
     out << "\n";
   }
@@ -170,6 +177,9 @@ std::string to_text(const Op& op) {
     case Kind::kCompact:
       out << "pool " << op.group << ", capacity " << op.number << ")";
       break;
+    case Kind::kResize:
+      out << "pool " << op.group << ", " << op.number << " blocks, capacity " << op.most << ")";
+      break;
     case Kind::kAcquire:
       out << "group " << op.group << ", " << op.number << ")";
       break;
@@ -196,6 +206,7 @@ std::string to_text(const Op& op) {
       out << ns << ")";
       break;
     case Kind::kRetire:
+    case Kind::kFailStep:
       out << retired_of(op.step.in.retired) << ")";
       break;
     case Kind::kStep:

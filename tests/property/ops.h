@@ -40,6 +40,7 @@ enum class Kind : int {
   kTakeZeros,
   kCompact,
   kRetire,
+  kFailStep,
   kStep,
   kSetTime,
   kSetPriority,
@@ -49,6 +50,7 @@ enum class Kind : int {
   kRegister,
   kAcquirePrompt,
   kUnregister,
+  kResize,
   kCount
 };
 constexpr int kKinds = static_cast<int>(Kind::kCount);
@@ -68,7 +70,7 @@ struct Op {
   uint64_t target = 0;  // what it acts on
   uint64_t ns = 0;      // tag of a namespace, 0 = the default one
   uint64_t number = 0;  // capacity, count, length, identity or room
-  uint64_t most = 0;    // maximum of a quota; `number` is its minimum
+  uint64_t most = 0;    // maximum of a quota, whose minimum is `number`; room for moves
   size_t group = 0;     // or pool
   model::Text text;
   model::Options options;

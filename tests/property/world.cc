@@ -39,6 +39,8 @@ kvc_request_config to_config(const model::Options& o) {
   c.lookahead = o.lookahead;
   c.flags = o.flags;
   c.drop_tail_blocks = o.drop_tail;
+  c.wait_until_ns = o.wait_until;
+  c.reserve = o.reserve;
   return c;
 }
 
@@ -48,7 +50,10 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   for (const model::Group& g : c.groups) {
     kvc_group_config group{};
     group.struct_size = sizeof group;
-    group.kind = g.window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
+    group.kind = g.chunk_tokens ? KVC_GROUP_CHUNKED_LOCAL
+                 : g.window     ? KVC_GROUP_SLIDING_WINDOW
+                                : KVC_GROUP_FULL;
+    group.chunk_tokens = g.chunk_tokens;
     group.num_sink_tokens = static_cast<uint32_t>(g.sink_tokens);
     group.window_tokens = g.window_tokens;
     group.retention_tokens = g.retention;
@@ -56,7 +61,8 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
     groups.push_back(group);
   }
   std::vector<kvc_pool_config> pools;
-  for (uint64_t count : c.pools) pools.push_back({sizeof(kvc_pool_config), count});
+  for (size_t p = 0; p < c.pools.size(); ++p)
+    pools.push_back({sizeof(kvc_pool_config), c.pools[p], c.rooms.empty() ? 0 : c.rooms[p]});
   kvc_manager_config config{};
   config.struct_size = sizeof config;
   // More than there can be: the model does not run out of positions. With few events, places are used again.
@@ -72,7 +78,8 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.max_quotas = c.max_quotas;
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
-  config.flags = (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) |
+  config.flags = (c.reserves ? uint32_t{KVC_MANAGER_RESERVE} : 0u) |
+                 (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (c.fills ? uint32_t{KVC_MANAGER_FILLS} : 0u) |
                  (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
                  (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |
                  (c.zero_cross_namespace ? uint32_t{KVC_MANAGER_ZERO_CROSS_NAMESPACE} : 0u) |

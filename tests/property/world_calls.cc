@@ -26,7 +26,7 @@ Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
 
 bool without_options(const model::Options& o) {
   return o.max_cached == 0 && o.external == 0 && o.slots == 0 && o.lookahead == 0 && o.flags == 0 &&
-         o.drop_tail == 0;
+         o.drop_tail == 0 && o.wait_until == 0 && o.reserve == 0;
 }
 
 // A probe right before an admission says what it does.
@@ -55,6 +55,11 @@ void World::write_bytes(const Op& op) {
       break;
     case Kind::kRetire:
       bytes_.spoil_fenced();
+      break;
+    case Kind::kFailStep:
+      if (const uint64_t step = step_number(op.step.in.retired);
+          step > model_.retired && step <= model_.issued)
+        bytes_.spoil_filling(step);
       break;
     case Kind::kPublish:
       bytes_.write_external(op.blocks, model_id(op.ns), op.group, op.text);
@@ -184,6 +189,16 @@ Outcome World::ask_model(const Op& op) {
       bytes_.copy(moves);
       break;
     }
+    case Kind::kResize: {
+      std::vector<model::Copy> moves;
+      uint64_t needed = 0;
+      out.status = model_.resize(op.group, op.number, op.most, moves, &needed);
+      if (out.status == KVC_OK) value(moves.size());
+      if (out.status == KVC_ERROR_BUFFER_TOO_SMALL) value(needed);
+      for (const model::Copy& move : moves) value(move.source), value(move.destination);
+      bytes_.copy(moves);
+      break;
+    }
     case Kind::kRetire:
       out.status = model_.retire(step_number(op.step.in.retired));
       break;
@@ -211,6 +226,12 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kUnregister:
       out.status = model_.unregister_prompt(int(op.number));
       break;
+    case Kind::kFailStep: {
+      std::vector<uint64_t> preempted;
+      out.status = model_.fail_step(step_number(op.step.in.retired), preempted);
+      for (const uint64_t of : preempted) value(tag_of_.at(of));
+      break;
+    }
     case Kind::kStep:
     case Kind::kCount:
       break;
@@ -312,7 +333,7 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_free_request(m, target);
       break;
     case Kind::kProbe: {
-      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched, 77, 77};
+      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched, 77, 77, 0};
       const kvc_status status = kvc_manager_probe(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &info);
       out = collect(status,
                     {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens,
@@ -429,10 +450,37 @@ Outcome World::ask_library(const Op& op, int side) {
       }
       break;
     }
+    case Kind::kResize: {
+      std::vector<kvc_block_copy> copies(op.most + 1, {-77, -77});
+      size_t count = kUntouched;
+      out.status =
+          kvc_manager_resize(m, static_cast<uint32_t>(op.group), op.number, copies.data(), op.most, &count);
+      const bool tells = out.status == KVC_OK || out.status == KVC_ERROR_BUFFER_TOO_SMALL;
+      if (tells) out.values.push_back(static_cast<int64_t>(count));
+      if (!tells && count != kUntouched) out.fault = "a failed call wrote its count";
+      const size_t written = out.status == KVC_OK ? std::min<uint64_t>(count, op.most) : 0;
+      for (size_t i = 0; i < written; ++i) {
+        out.values.push_back(copies[i].source);
+        out.values.push_back(copies[i].destination);
+      }
+      for (size_t i = written; i < copies.size(); ++i)
+        if (copies[i].source != -77) out.fault = "an entry past the moves was written";
+      break;
+    }
     case Kind::kRetire: {
       const uint64_t step =
           op.step.in.retired == kFuture ? model_.issued + 1 : step_number(op.step.in.retired);
       out.status = kvc_manager_retire_step(m, step);
+      break;
+    }
+    case Kind::kFailStep: {
+      std::vector<uint64_t> ids(setup_.config.max_requests);
+      size_t count = 0;
+      out.status = kvc_manager_fail_step(m, step_number(op.step.in.retired), ids.data(), ids.size(), &count);
+      for (size_t i = 0; i < count; ++i)
+        for (const auto& [tag, handle] : handles_)
+          if (handle.lib[index] == ids[i] && model_.find(handle.model))
+            out.values.push_back(static_cast<int64_t>(tag));
       break;
     }
     case Kind::kSetTime:

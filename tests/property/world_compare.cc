@@ -44,7 +44,14 @@ std::string World::compare_side(int index) {
     uint64_t states[7] = {};
     const size_t end = p + 1 < model_.pools.size() ? size_t(model_.pools[p + 1].first) : model_.num_blocks();
     for (size_t id = size_t(model_.pools[p].first); id < end; ++id) {
-      if (!model_.usable(int(id))) continue;
+      if (!model_.usable(int(id))) {
+        kvc_block_info none{};
+        none.struct_size = sizeof none;
+        diff.check("block " + std::to_string(id) + " is none",
+                   uint64_t(kvc_manager_block_info(side.manager, int32_t(id), &none)),
+                   KVC_ERROR_INVALID_ARGUMENT);
+        continue;
+      }
       const model::Block& want = model_.block(int(id));
       const std::string name = "block " + std::to_string(id) + " ";
       kvc_block_info info{};
@@ -72,6 +79,7 @@ std::string World::compare_side(int index) {
     info.struct_size = sizeof info;
     const std::string name = "pool " + std::to_string(p) + " ";
     diff.check(name + "status", uint64_t(kvc_manager_pool_info(side.manager, uint32_t(p), &info)), KVC_OK);
+    diff.check(name + "max_blocks", info.max_blocks, model_.room_of(p));
     diff.check(name + "num_blocks", info.num_blocks, model_.pools[p].count);
     diff.check(name + "first_block", info.first_block, uint64_t(model_.pools[p].first));
     const uint64_t told[7] = {info.free, info.cached,  info.pinned, info.reserved,
@@ -106,6 +114,8 @@ std::string World::compare_side(int index) {
   diff.check("evictions", stats.evictions, want.evictions);
   diff.check("copies", stats.copies, want.copies);
   diff.check("duplicates", stats.duplicates, want.duplicates);
+  diff.check("filling_hits", stats.filling_hits, want.filling_hits);
+  diff.check("filling_waits", stats.filling_waits, want.filling_waits);
   if (!diff.text().empty()) return diff.text();
   if (std::string error = compare_quotas(side, index); !error.empty()) return error;
   if (std::string error = compare_requests(side, index); !error.empty()) return error;

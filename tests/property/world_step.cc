@@ -86,6 +86,7 @@ Outcome World::step_model(const Op& op, std::vector<kvc_status>* items) {
   *items = result.status;
   bytes_.copy_pending();
   bytes_.copy(result.copies);
+  bytes_.fill(model_.issued);
   const auto value = [&](auto v) { out.values.push_back(static_cast<int64_t>(v)); };
   value(result.step_id), value(result.refused), value(result.copies.size());
   if (model_.pools.size() == 1) value(result.shortage);

@@ -17,6 +17,12 @@ def scenario(seed, operations):
     window = rng.choice([(), (), (8, 2), (5, 0), (1, 0), (1, 5), (3, 1), (1 << 40, 0)])
     yield rng.choice([("policy", 0, 0, 0), ("policy", 1, rng.choice([0, 10, 100, 300]), rng.choice([0, 3, 20])), ("policy", 2, rng.choice([0, 50, 100]), 0)])
     yield ("hints", rng.choice([0, 1, 1]))
+    if rng.random() < 0.4:
+        window = ()
+        for _ in range(rng.randrange(1, 4)):
+            yield rng.choice([("group", 0, 0, 0, 0), ("group", 8, rng.choice([0, 3]), rng.choice([0, 8]), 0), ("group", 0, 0, rng.choice([0, 4, 12]), rng.choice([3, 8, 12]))])
+    yield ("room", rng.choice([0, 48, 60]))
+    yield ("reserves", 1)
     yield ("manager", rng.choice([24, 40]), 4, 64, 8, *window)
     yield ("open", 1, 65)
     yield ("open", 2, 66)
@@ -40,8 +46,9 @@ def scenario(seed, operations):
              ("forget", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",),
              ("time", max(0, time + rng.randrange(4) - 1)), ("now", time + rng.randrange(4)), ("priority", live, hint[0], rng.choice([4, 9, -1]), *hint[1:]),
              ("over", live, rng.choice([0, 0, 6])), ("keep", space, *span, *hint), ("demote", space, *span, hint[0]),
-             ("register", rng.randrange(3), space, *span), ("acquire", name, rng.randrange(3), *span), ("unregister", rng.randrange(3)), ("prompts",)],
-            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 2, 8, 1, 2, 1, 1, 0.5, 3, 2, 2, 1, 0.6, 2, 1, 0.5])[0]
+             ("register", rng.randrange(3), space, *span), ("acquire", name, rng.randrange(3), *span), ("unregister", rng.randrange(3)), ("prompts",),
+             ("resize", 0, rng.choice([0, 20, 24, 28, 30, 40, 50, 61])), ("mode", rng.randrange(4)), ("expect", rng.randrange(4), rng.randrange(9))],
+            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.3, 1, 1, 1, 2, 8, 1, 2, 1, 1, 0.5, 3, 2, 2, 1, 0.6, 2, 1, 0.5, 4, 1, 1])[0]
         word = line[0]
         if word in ("allocate", "create", "fork", "acquire") and name in known:
             yield ("free", name)

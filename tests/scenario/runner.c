@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], hints, quotas, record_bytes;
+static int64_t policy[3], fills[3], hints, quotas, record_bytes, room, reserves, mode;
 static char log_bytes[1 << 20];
 static size_t log_size;
 static kvc_workload* workload;
@@ -76,19 +76,22 @@ static kvc_status print_workload(void) {
 }
 
 static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t num_groups) {
-  const kvc_manager_config config = {.struct_size = sizeof config,
-                                     .num_blocks = (uint64_t)a[0],
-                                     .block_size = (uint32_t)a[1],
-                                     .event_capacity = (uint64_t)a[2],
-                                     .max_requests = (uint64_t)a[3],
-                                     .groups = groups,
-                                     .num_groups = num_groups,
-                                     .flags = hints ? KVC_MANAGER_HINTS : 0,
-                                     .policy = (uint32_t)policy[0],
-                                     .policy_weight = (double)policy[1] / 100,
-                                     .policy_history = (uint64_t)policy[2],
-                                     .max_quotas = (uint32_t)quotas,
-                                     .record_bytes = (uint64_t)record_bytes};
+  const kvc_manager_config config = {
+      .struct_size = sizeof config,
+      .num_blocks = (uint64_t)a[0],
+      .block_size = (uint32_t)a[1],
+      .event_capacity = (uint64_t)a[2],
+      .max_requests = (uint64_t)a[3],
+      .groups = groups,
+      .num_groups = num_groups,
+      .max_blocks = (uint64_t)room,
+      .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0) |
+                          (reserves ? KVC_MANAGER_RESERVE : 0)),
+      .policy = (uint32_t)policy[0],
+      .policy_weight = (double)policy[1] / 100,
+      .policy_history = (uint64_t)policy[2],
+      .max_quotas = (uint32_t)quotas,
+      .record_bytes = (uint64_t)record_bytes};
   return config;
 }
 
@@ -103,13 +106,32 @@ static kvc_status make_step(void) {
   return kvc_step_create(m, &limits, &step);
 }
 
+/* Groups of the managers made from now on, instead of those of the manager's line. */
+static kvc_group_config chosen[8];
+static size_t num_chosen;
+
+static kvc_status choose_group(size_t count) {
+  const kvc_group_config group = {.struct_size = sizeof group,
+                                  .kind = a[0] != 0   ? KVC_GROUP_SLIDING_WINDOW
+                                          : a[3] != 0 ? KVC_GROUP_CHUNKED_LOCAL
+                                                      : KVC_GROUP_FULL,
+                                  .window_tokens = (uint64_t)a[0],
+                                  .num_sink_tokens = (uint32_t)a[1],
+                                  .retention_tokens = (uint64_t)a[2],
+                                  .chunk_tokens = (uint64_t)a[3]};
+  if (count == 0) num_chosen = 0;
+  if (count != 0) chosen[num_chosen++] = group;
+  return KVC_OK;
+}
+
 static kvc_status make_manager(size_t count) {
   const kvc_group_config groups[2] = {{.struct_size = sizeof groups[0]},
                                       {.struct_size = sizeof groups[0],
                                        .kind = KVC_GROUP_SLIDING_WINDOW,
                                        .window_tokens = (uint64_t)a[4],
                                        .num_sink_tokens = (uint32_t)a[5]}};
-  const kvc_manager_config config = config_of_line(groups, count > 4 ? 2 : 1);
+  const kvc_manager_config config =
+      num_chosen != 0 ? config_of_line(chosen, num_chosen) : config_of_line(groups, count > 4 ? 2 : 1);
   kvc_step_destroy(step);
   kvc_manager_destroy(m);
   m = NULL, step = NULL, cursor = 0;
@@ -184,6 +206,7 @@ static kvc_status run_admissions(size_t count, char* printed) {
     configs[i].struct_size = sizeof configs[i];
     ((uint64_t*)array(KVC_STEP_ADMIT_NAMESPACES))[i] = namespaces[one[1]],
     configs[i].slots = (uint64_t)one[2];
+    configs[i].flags = (uint32_t)fills[1], configs[i].wait_until_ns = (uint64_t)fills[2];
     memcpy((int32_t*)array(KVC_STEP_ADMIT_TOKENS) + offsets[i], sequence(one[3], one[4]),
            (size_t)one[4] * sizeof *tokens);
     offsets[i + 1] = offsets[i] + (uint64_t)one[4];
@@ -261,6 +284,16 @@ static kvc_status print_share(void) {
   return status;
 }
 
+static kvc_status resize(void) {
+  kvc_block_copy moves[256];
+  size_t count = 0;
+  const kvc_status status = kvc_manager_resize(m, (uint32_t)a[0], (uint64_t)a[1], moves, 256, &count);
+  for (size_t i = 0; status == KVC_OK && i < count; ++i)
+    printf("%s %d>%d", i == 0 ? " 0" : "", moves[i].source, moves[i].destination);
+  if (status == KVC_OK && count == 0) printf(" 0");
+  return status;
+}
+
 #define IS(name) (strcmp(word, name) == 0)
 
 /* Prints " 0" and results itself where there are several, else leaves *result for the caller (with -1 =
@@ -273,6 +306,23 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
   if (IS("policy")) return memcpy(policy, a, sizeof policy), KVC_OK;
   if (IS("hints")) return hints = a[0], KVC_OK;
+  if (IS("fills")) return memcpy(fills, a, sizeof fills), KVC_OK;
+  if (IS("fail")) {
+    uint64_t ids[64];
+    size_t preempted = 0;
+    status = kvc_manager_fail_step(m, step->step_id, ids, 64, &preempted);
+    if (status == KVC_OK) printf(" 0"), *printed = 1;
+    for (size_t i = 0; status == KVC_OK && i < preempted; ++i)
+      for (int name = 0; name < 32; ++name)
+        if (requests[name] == ids[i]) printf(" %d", name);
+    return status;
+  }
+  if (IS("room")) return room = a[0], KVC_OK;
+  if (IS("reserves")) return reserves = a[0], KVC_OK;
+  if (IS("mode")) return mode = a[0], KVC_OK;
+  if (IS("resize")) return *printed = 1, resize();
+  if (IS("expect"))
+    status = kvc_manager_expected_tokens(m, (uint32_t)a[0], (uint64_t)a[1], &value), *printed = 1;
   if (IS("now")) return step->now_ns = (uint64_t)a[0], KVC_OK;
   if (IS("time")) return kvc_manager_set_time(m, (uint64_t)a[0]);
   if (IS("priority")) {
@@ -309,6 +359,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
       printf(" %s", names + at);
     return *printed = 1, status;
   }
+  if (IS("group")) return choose_group(count);
   if (IS("manager")) return make_manager(count);
   if (IS("open")) {
     const char model = (char)a[1];
@@ -338,10 +389,13 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
+    const kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
+    const kvc_request_config* const config = mode != 0 ? &options : NULL;
     if (IS("create"))
-      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]]);
-    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), NULL, &requests[a[0]],
-                                          &value);
+      return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                        &requests[a[0]]);
+    status = kvc_manager_allocate_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
+                                          &requests[a[0]], &value);
     *printed = 1;
   }
   if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;

@@ -47,7 +47,10 @@ class Runner {
     auto config = kvc::make<kvc_manager_config>();
     config.num_blocks = static_cast<uint64_t>(a[0]), config.block_size = static_cast<uint32_t>(a[1]);
     config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
-    config.flags = hints_ ? KVC_MANAGER_HINTS : 0;
+    config.flags =
+        (hints_ ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (fills_[0] ? uint32_t{KVC_MANAGER_FILLS} : 0u);
+    if (reserves_) config.flags |= KVC_MANAGER_RESERVE;
+    config.max_blocks = static_cast<uint64_t>(room_);
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
     config.policy_history = static_cast<uint64_t>(policy_[2]);
     config.max_quotas = static_cast<uint32_t>(quotas_);
@@ -83,6 +86,16 @@ class Runner {
     step_ = std::make_unique<kvc::Step>(*m_, limits);
   }
 
+  // Groups of the managers made from now on, instead of those of the manager's line.
+  std::string choose_group(const Numbers& a) {
+    if (a.empty()) return chosen_.clear(), "";
+    auto group = kvc::make<kvc_group_config>();
+    group.kind = a[0] != 0 ? KVC_GROUP_SLIDING_WINDOW : a[3] != 0 ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_FULL;
+    group.window_tokens = static_cast<uint64_t>(a[0]), group.num_sink_tokens = static_cast<uint32_t>(a[1]);
+    group.retention_tokens = static_cast<uint64_t>(a[2]), group.chunk_tokens = static_cast<uint64_t>(a[3]);
+    return chosen_.push_back(group), "";
+  }
+
   std::string make_manager(const Numbers& a) {
     auto groups = std::vector<kvc_group_config>(a.size() > 4 ? 2 : 1, kvc::make<kvc_group_config>());
     if (a.size() > 4) {
@@ -90,6 +103,7 @@ class Runner {
       groups[1].window_tokens = static_cast<uint64_t>(a[4]);
       groups[1].num_sink_tokens = static_cast<uint32_t>(a[5]);
     }
+    if (!chosen_.empty()) groups = chosen_;
     kvc_manager_config config = config_of(a);
     config.groups = groups.data(), config.num_groups = groups.size();
     step_.reset();
@@ -103,9 +117,11 @@ class Runner {
   std::string create(const Numbers& a, bool admit) {
     const auto tokens = sequence(a[2], a[3]);
     const kvc::Prompt prompt(tokens, {}, namespaces_[a[1]]);
-    if (!admit) return id(a[0]) = m_->create(prompt).release(), "";
+    auto config = kvc::make<kvc_request_config>();
+    config.reserve = static_cast<uint32_t>(mode_);
+    if (!admit) return id(a[0]) = m_->create(prompt, &config).release(), "";
     uint64_t cached = 0;  // Manager::allocate does not tell NO_SPACE from AGAIN
-    kvc::check(kvc_manager_allocate_request(c(), prompt.get(), nullptr, &id(a[0]), &cached));
+    kvc::check(kvc_manager_allocate_request(c(), prompt.get(), &config, &id(a[0]), &cached));
     return said(cached);
   }
 
@@ -153,6 +169,8 @@ class Runner {
       const int64_t* one = &a[5 * i];
       step.array<uint64_t>(KVC_STEP_ADMIT_NAMESPACES)[i] = namespaces_[one[1]],
       configs[i].slots = static_cast<uint64_t>(one[2]);
+      configs[i].flags = static_cast<uint32_t>(fills_[1]),
+      configs[i].wait_until_ns = static_cast<uint64_t>(fills_[2]);
       const auto tokens = sequence(one[3], one[4]);
       std::copy(tokens.begin(), tokens.end(), &step.array<int32_t>(KVC_STEP_ADMIT_TOKENS)[offsets[i]]);
       offsets[i + 1] = offsets[i] + tokens.size();
@@ -297,14 +315,42 @@ class Runner {
     return join(std::vector<uint64_t>{info.calls, info.mismatches, info.lost_calls, info.digest});
   }
 
-  int64_t quotas_ = 0, record_bytes_ = 0;
+  std::string resize(const Numbers& a) {
+    std::string text;
+    for (const kvc_block_copy& c : m_->resize(static_cast<uint64_t>(a[1]), static_cast<uint32_t>(a[0])))
+      text += " " + std::to_string(c.source) + ">" + std::to_string(c.destination);
+    return text;
+  }
+
+  int64_t quotas_ = 0, record_bytes_ = 0, room_ = 0, mode_ = 0;
+  bool reserves_ = false;
   std::vector<char> log_;
+  std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
+  Numbers fills_ = {0, 0, 0};
   static std::string said(uint64_t value) { return " " + std::to_string(value); }
 
   std::map<std::string, std::function<std::string(const Numbers&)>> lines_ = {
       {"policy", [this](const Numbers& a) { return policy_ = a, ""; }},
       {"hints", [this](const Numbers& a) { return hints_ = a[0] != 0, ""; }},
+      {"fills", [this](const Numbers& a) { return fills_ = a, ""; }},
+      {"fail",
+       [this](const Numbers&) {
+         std::vector<uint64_t> room(64);
+         std::string text;
+         for (const uint64_t id : m_->fail_step((*step_)->step_id, room))
+           for (const auto& [name, known] : requests_)
+             if (known == id) text += " " + std::to_string(name);
+         return text;
+       }},
+      {"room", [this](const Numbers& a) { return room_ = a[0], ""; }},
+      {"reserves", [this](const Numbers& a) { return reserves_ = a[0] != 0, ""; }},
+      {"mode", [this](const Numbers& a) { return mode_ = a[0], ""; }},
+      {"resize", [this](const Numbers& a) { return resize(a); }},
+      {"expect",
+       [this](const Numbers& a) {
+         return said(m_->expected_tokens(static_cast<uint32_t>(a[0]), static_cast<uint64_t>(a[1])));
+       }},
       {"now", [this](const Numbers& a) { return (*step_)->now_ns = static_cast<uint64_t>(a[0]), ""; }},
       {"time", [this](const Numbers& a) { return m_->set_time(static_cast<uint64_t>(a[0])), ""; }},
       {"priority",
@@ -334,6 +380,7 @@ class Runner {
       {"acquire", [this](const Numbers& a) { return acquire(a); }},
       {"unregister", [this](const Numbers& a) { return m_->unregister_prompt(name(a[0]).c_str()), ""; }},
       {"prompts", [this](const Numbers&) { return prompts(); }},
+      {"group", [this](const Numbers& a) { return choose_group(a); }},
       {"manager", [this](const Numbers& a) { return make_manager(a); }},
       {"rebuild", [this](const Numbers& a) { return rebuild(a); }},
       {"open", [this](const Numbers& a) { return open(a); }},

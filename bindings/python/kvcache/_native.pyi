@@ -112,6 +112,7 @@ KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
+KVC_GROUP_CHUNKED_LOCAL: int
 KVC_POLICY_LRU: int
 KVC_POLICY_FREQUENCY: int
 KVC_POLICY_FRAGMENTATION: int
@@ -179,6 +180,7 @@ class kvc_group_config:
     window_tokens: int
     retention_tokens: int
     pool: int
+    chunk_tokens: int
 
 class kvc_manager_config:
     num_blocks: int

@@ -11,7 +11,7 @@ class Status(IntEnum):
 
     Each but OK and SKIPPED is raised as an exception of its own: NO_SPACE as kvcache.NoSpaceError, and so on, whose help() says what it means.
     SKIPPED: an admission of a step before it was refused. OK, INVALID_ARGUMENT, OUT_OF_MEMORY, NOT_FOUND, BUSY, LIMIT, BUFFER_TOO_SMALL,
-    UNSUPPORTED, NOT_HELD, CORRUPT, INTERNAL, AGAIN, DEVICE, OVER_QUOTA."""
+    UNSUPPORTED, NOT_HELD, CORRUPT, INTERNAL, AGAIN, DEVICE, OVER_QUOTA, FILLING."""
 
     OK = _native.KVC_OK
     INVALID_ARGUMENT = _native.KVC_ERROR_INVALID_ARGUMENT
@@ -29,13 +29,15 @@ class Status(IntEnum):
     SKIPPED = _native.KVC_ERROR_SKIPPED
     DEVICE = _native.KVC_ERROR_DEVICE
     OVER_QUOTA = _native.KVC_ERROR_OVER_QUOTA
+    FILLING = _native.KVC_ERROR_FILLING
 
 
 class Feature(IntEnum):
     """Questions for kvcache.supports().
 
     LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
-    pool. EVENTS: Manager.events(). HINTS: Manager(hints=True). QUOTAS: Manager.set_quota()."""
+    pool. EVENTS: Manager.events(). HINTS: Manager(hints=True). QUOTAS: Manager.set_quota(). FILLS:
+    Manager(fills=True)."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
@@ -45,12 +47,13 @@ class Feature(IntEnum):
     FRAGMENTATION = _native.KVC_FEATURE_FRAGMENTATION
     HINTS = _native.KVC_FEATURE_HINTS
     QUOTAS = _native.KVC_FEATURE_QUOTAS
+    FILLS = _native.KVC_FEATURE_FILLS
 
 
 class BlockState(IntEnum):
     """State of a block: the first of these that applies.
 
-    FENCED: released, but a step in flight may still write to it. FILLING: reserved, does not occur yet. LIVE: held by a request or an external
+    FENCED: released, but a step in flight may still write to it. FILLING: a step in flight writes all of it. LIVE: held by a request or an external
     hold, with a committed token. RESERVED: held, nothing committed. PINNED: held only by pins. CACHED: not held, can be found. FREE."""
 
     FREE = _native.KVC_BLOCK_FREE
@@ -139,12 +142,16 @@ class RequestFlags(IntFlag):
     """Flags of a request.
 
     NO_READ: it takes no hit. NO_WRITE: its blocks are not published. FULL_MUST_FIT: it is admitted only if all of its tokens fit, not only the
-    first chunk. RESUMED: it counts as a readmission in the statistics."""
+    first chunk. RESUMED: it counts as a readmission in the statistics. PUBLISH_ENQUEUED: the known tokens that a step gives slots are computed by
+    that step; others that share find them at once. SHARE_FILLING: hits may end in blocks that a step in flight writes. Both need
+    Manager(fills=True)."""
 
     NO_READ = _native.KVC_REQUEST_NO_READ
     NO_WRITE = _native.KVC_REQUEST_NO_WRITE
     FULL_MUST_FIT = _native.KVC_REQUEST_FULL_MUST_FIT
     RESUMED = _native.KVC_REQUEST_RESUMED
+    PUBLISH_ENQUEUED = _native.KVC_REQUEST_PUBLISH_ENQUEUED
+    SHARE_FILLING = _native.KVC_REQUEST_SHARE_FILLING
 
 
 class StorageFlags(IntFlag):

@@ -61,6 +61,10 @@ class NotHeldError(KvCacheError):
     """The block has no external hold to release."""
 
 
+class FillingError(KvCacheError):
+    """Another request computes the next tokens of the prompt, and this one waits for them. Admit it again in the next steps."""
+
+
 class CorruptError(KvCacheError):
     """check() found a broken invariant: a bug in the library, or corrupted memory."""
 
@@ -88,6 +92,7 @@ _CLASSES: dict[int, type[KvCacheError]] = {
     _native.KVC_ERROR_AGAIN: AgainError,
     _native.KVC_ERROR_DEVICE: DeviceError,
     _native.KVC_ERROR_OVER_QUOTA: OverQuotaError,
+    _native.KVC_ERROR_FILLING: FillingError,
 }
 for _status, _class in _CLASSES.items():
     _class.status = _status
@@ -116,7 +121,8 @@ def in_python(text: str) -> str:
         text = re.sub(r"\bkvc_[a-z_]+\b", lambda name: _CALLS.get(name[0], name[0]), text)
         text = re.sub(r"\bkvc_(manager|storage|stream)_([a-z_]+)", lambda name: f"{_CLASS_NAMES[name[1]]}.{name[2]}()", text)
     if "KVC_" in text:
-        text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned")
+        text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned").replace("KVC_MANAGER_RESERVE", "reserves=True")
+        text = re.sub(r"KVC_RESERVE_(\w+) \(\d\)", lambda name: repr(name[1].lower()), text)
         text = re.sub(r"\bKVC_(LAYOUT|MEMORY|PLANE|REQUEST|ROPE|STORAGE)_(\w+)", lambda name: f"{_ENUMERATIONS[name[1]]}.{name[2]}", text)
     for pattern, instead in _FIELDS:
         text = pattern.sub(instead, text)

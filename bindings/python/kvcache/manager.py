@@ -17,7 +17,7 @@ from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .models import Memory
 from .records import BlockInfo, CurveInfo, LogInfo, LogReplay, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
-from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config
+from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config, reserve_number
 
 if TYPE_CHECKING:
     import numpy
@@ -32,17 +32,19 @@ if TYPE_CHECKING:
 class Group(NamedTuple):
     """A group of layers with one block table per request.
 
-    window_tokens: a query reads the last window_tokens tokens, itself included; 0 = full attention.
+    window_tokens: a query reads the last window_tokens tokens, itself included; 0 = full attention, or chunks.
     num_sink_tokens: with a window, the first tokens that a query reads besides.
-    retention_tokens: with a window, also keep the window before every multiple of this many tokens, itself a multiple of block_size; 0 = only
-        before the ends of the prompt and the request.
+    retention_tokens: with a window or chunks, also keep what a hit needs that ends at a multiple of this many tokens, itself a multiple of
+        block_size; 0 = only before the ends of the prompt and the request.
     pool: index of the pool that the group takes its blocks from.
+    chunk_tokens: chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself.
     """
 
     window_tokens: int = 0
     num_sink_tokens: int = 0
     retention_tokens: int = 0
     pool: int = 0
+    chunk_tokens: int = 0
 
 
 @described
@@ -99,6 +101,9 @@ class Manager:
 
     max_quotas: namespaces that may have a quota, at most 63: set_quota().
 
+    fills: follow which request computes which tokens: allocate(wait_until_ns=...), RequestFlags.PUBLISH_ENQUEUED and SHARE_FILLING, fail_step().
+    max_blocks: blocks to which resize() may enlarge the pool, or a sequence for each pool; 0 = num_blocks. Room costs addresses, not memory.
+    reserves: remember how many tokens ended requests got, for allocate(reserve=...) and expected_tokens().
     record_bytes: room for a log of the calls, at least 4096; 0 = no log: take_log().
 
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
@@ -107,8 +112,8 @@ class Manager:
                  groups: Sequence[Group] = (), null_block: bool = False,
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False,
-                 max_quotas: int = 0, record_bytes: int = 0):
+                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
+                 max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False, record_bytes: int = 0):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -118,6 +123,8 @@ class Manager:
             raise ValueError(f"zero is {zero!r}; it must be one of {', '.join(map(repr, _ZERO))}")
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         config.flags |= (_native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0) | (_native.KVC_MANAGER_HINTS if hints else 0)
+        config.flags |= _native.KVC_MANAGER_FILLS if fills else 0
+        config.flags |= _native.KVC_MANAGER_RESERVE if reserves else 0
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
             if not isinstance(memory, Memory):
@@ -129,17 +136,30 @@ class Manager:
         if isinstance(groups, Group) or not hasattr(groups, "__iter__"):
             raise TypeError(f"groups is {groups!r:.100}; it must be a sequence of kvcache.Group: pass groups=[kvcache.Group(...)]")
         groups = tuple(groups)
+        rooms: tuple[int, ...]
+        if hasattr(max_blocks, "__index__"):
+            rooms = (whole(max_blocks),)
+        elif isinstance(max_blocks, str) or not hasattr(max_blocks, "__iter__"):
+            raise TypeError(f"max_blocks is {max_blocks!r}; it must be an int, or a sequence with a number for each pool")
+        else:
+            rooms = tuple(max_blocks)
         if hasattr(num_blocks, "__index__"):
-            config.num_blocks = whole(num_blocks)
+            if len(rooms) > 1:
+                raise ValueError(f"max_blocks has {len(rooms)} entries for one pool")
+            config.num_blocks, config.max_blocks = whole(num_blocks), whole(rooms[0]) if rooms else 0
         elif isinstance(num_blocks, str) or not hasattr(num_blocks, "__iter__"):
             raise TypeError(f"num_blocks is {num_blocks!r}; it must be an int, or a sequence with the blocks of each pool")
         else:
             num_blocks = tuple(num_blocks)
+            if rooms in ((), (0,)):
+                rooms = (0,) * len(num_blocks)
+            if len(rooms) != len(num_blocks):
+                raise ValueError(f"max_blocks has {len(rooms)} entries for {len(num_blocks)} pools")
             pools = _native.new_kvc_pool_configs(len(num_blocks))
             config.pools, config.num_pools = pools, len(num_blocks)
             for i, blocks in enumerate(num_blocks):
                 pool = _native.kvc_pool_config()
-                pool.num_blocks = blocks
+                pool.num_blocks, pool.max_blocks = blocks, rooms[i]
                 _native.kvc_pool_configs_setitem(pools, i, pool)
         if groups:
             group_array = _native.new_kvc_group_configs(len(groups))
@@ -161,8 +181,8 @@ class Manager:
                 groups: Sequence[Group] = (), null_block: bool = False,
                 prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
-                policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False,
-                max_quotas: int = 0) -> Rebuilt:
+                policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
+                max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False) -> Rebuilt:
         """Creates a manager of another configuration that has what this one has cached: the way to change block_size, the number of blocks or
         the policy. Parameters as for Manager(); `groups` as this manager's. This manager stays as it is; close it when the copies are done. A
         smaller pool keeps what would be evicted last. Raises BusyError while requests are admitted, blocks held or steps in flight, and
@@ -174,7 +194,8 @@ class Manager:
             num_blocks, block_size, memory=memory, groups=groups, null_block=null_block, prefix_cache=prefix_cache, zero=zero,
             max_requests=max_requests, max_request_tokens=max_request_tokens, max_nodes=max_nodes, event_capacity=event_capacity,
             watermark_blocks=watermark_blocks, vocab_size=vocab_size, seed=seed, policy=policy, policy_weight=policy_weight,
-            policy_history=policy_history, touch_memory=touch_memory, hints=hints, max_quotas=max_quotas)
+            policy_history=policy_history, touch_memory=touch_memory, hints=hints, fills=fills, max_quotas=max_quotas,
+            max_blocks=max_blocks, reserves=reserves)
         del made._create
         copies, pairs = found
         return Rebuilt(made, copies, {old: Namespace(made, new) for old, new in pairs.tolist()})
@@ -221,7 +242,7 @@ class Manager:
 
     def allocate(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                  slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-                 flags: RequestFlags | int = 0) -> Request:
+                 flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none") -> Request:
         """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
@@ -229,18 +250,22 @@ class Manager:
         slots: tokens after the hit that get slots now, such as the first chunk of a prefill; 0 = all. external_tokens: tokens after the hit
         that a transfer will fill; they get slots besides. max_cached_tokens: upper bound of the hit; 0 = none. drop_tail_blocks: blocks by
         which a hit is shortened, for draft heads that need hidden states. user_data: number that Request.info returns. flags: RequestFlags.
+        wait_until_ns: until then the request is not admitted (FillingError) while another one computes its next tokens; 0 = it computes them too.
+        Needs Manager(fills=True).
+        reserve: take room for the tokens that the request will probably get, as many as of the ended requests 50 % ("minimal"), 75 %
+        ("balanced") or 95 % ("aggressive") got; appends within it never lack a block. Needs Manager(reserves=True).
 
-        Raises NoSpaceError, AgainError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
+        Raises NoSpaceError, AgainError, FillingError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
         return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def create(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-               flags: RequestFlags | int = 0) -> Request:
+               flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none") -> Request:
         """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def request(self, id: int) -> Request:
@@ -297,6 +322,26 @@ class Manager:
         at_least_0("max_moves", max_moves)
         moves = np.empty((max_moves, 2), np.int32)
         return moves[: _native.kvc_manager_compact(self._m, pool, moves)]
+
+    def resize(self, num_blocks: int, pool: int = 0) -> numpy.ndarray:
+        """Changes the number of blocks of a pool, null block included, up to max_blocks of the Manager. A pool that grows has more free blocks at
+        once. One that shrinks evicts cached blocks, if it must, in the order of the policy, and moves what is held or cached to the blocks that
+        stay. Returns the moves: int32 [n, 2] of (source, destination). Execute them before any block is read or written.
+
+        Raises NoSpaceError if more blocks are held, AgainError while a step is in flight, BusyError for pending work and for an external hold
+        on a block that would leave, InvalidArgumentError for a number that cannot be. Then nothing changes."""
+        size = 64
+        while True:
+            moves = np.empty((size, 2), np.int32)
+            try:
+                return moves[: _native.kvc_manager_resize(self._m, pool, num_blocks, moves)]
+            except BufferTooSmallError:
+                size *= 4
+
+    def expected_tokens(self, reserve: str, generated: int = 0) -> int:
+        """Returns how many tokens a request with `generated` tokens after its prompt will probably still get: so many that of the ended requests
+        with at least as many, 50 % ("minimal"), 75 % ("balanced") or 95 % ("aggressive") got no more. Needs Manager(reserves=True)."""
+        return _native.kvc_manager_expected_tokens(self._m, reserve_number(reserve), generated)
 
     def _grown(self, call: Callable[[numpy.ndarray], int], dtype: numpy.typing.DTypeLike, size: int = 64) -> numpy.ndarray:
         while True:
@@ -375,11 +420,12 @@ class Manager:
         return _native.kvc_manager_register_prompt(self._m, name, namespace_id(namespace), tokens, pack_keys(keys))
 
     def acquire_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
-                       max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0) -> Request:
+                       max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0,
+                       wait_until_ns: int = 0, reserve: str = "none") -> Request:
         """Creates and admits a request with a registered prompt, followed by tokens (int32 [n]). Other parameters as for allocate(). Raises
         NotFoundError if there is no such name, and what allocate() raises; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
         return Request(self, *_native.kvc_manager_acquire_prompt(self._m, name, tokens, config))
 
     def unregister_prompt(self, name: str) -> None:
@@ -521,6 +567,12 @@ class Manager:
         """States that the kernels of all steps up to step_id have finished. Blocks fenced for these steps become available."""
         _native.kvc_manager_retire_step(self._m, step_id)
 
+    def fail_step(self, step_id: int) -> list[int]:
+        """Says that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are preempted,
+        in the order of their admissions; returns their ids. Raises InvalidArgumentError (no step in flight), UnsupportedError."""
+        ids: list[int] = self._grown(lambda room: _native.kvc_manager_fail_step(self._m, step_id, room), np.uint64).tolist()
+        return ids
+
     def events(self, cursor: int = 0) -> EventReader:
         """Returns an iterator over the events from `cursor` on. Needs event_capacity."""
         return EventReader(self, cursor)
@@ -534,7 +586,10 @@ def _group_config(index: int, group: Group) -> _native.kvc_group_config:
     if not isinstance(group, Group):
         raise TypeError(f"groups[{index}] is {group!r:.100}; it must be a kvcache.Group")
     config = _native.kvc_group_config()
-    config.kind = _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_FULL
+    config.kind = (
+        _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_CHUNKED_LOCAL if group.chunk_tokens else _native.KVC_GROUP_FULL
+    )
+    config.chunk_tokens = group.chunk_tokens
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens
     config.retention_tokens, config.pool = group.retention_tokens, group.pool
     return config

@@ -22,7 +22,8 @@ class Model:
 
     Get one from find_model() or from_config(), or give its fields: Model(num_layers=32, num_kv_heads=8, head_dim=128, max_context=8192).
     window_layers are the layers with the window; none means all, if window_tokens is given. v_head_dim, rope_dim: 0 = head_dim. latent_dim: elements
-    stored per layer and token with latent attention; 0 = keys and values are stored. rope_scaling: RopeScaling, of which the other rope_* are the
+    stored per layer and token with latent attention; 0 = keys and values are stored. window_kind: what window_tokens is: 0 or 1 = a sliding window,
+    2 = a chunk of chunked local attention. rope_scaling: RopeScaling, of which the other rope_* are the
     parameters; 0 = its default."""
 
     if TYPE_CHECKING:  # properties, made below
@@ -46,12 +47,14 @@ class Model:
         rope_low_rotations: float
         rope_high_rotations: float
         rope_attention_factor: float
+        window_kind: int
 
     def __init__(self, window_layers: tuple[int, ...] = (), *, name: str = "", num_layers: int = 0, num_q_heads: int = 0,
                  num_kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, latent_dim: int = 0, rope_dim: int = 0, vocab_size: int = 0,
                  max_context: int = 0, window_tokens: int = 0, rope_theta: float = 0.0, rope_local_theta: float = 0.0, rope_factor: float = 0.0,
                  rope_original_context: int = 0, rope_scaling: RopeScaling = RopeScaling.NONE, rope_flags: int = 0,
-                 rope_low_rotations: float = 0.0, rope_high_rotations: float = 0.0, rope_attention_factor: float = 0.0):
+                 rope_low_rotations: float = 0.0, rope_high_rotations: float = 0.0, rope_attention_factor: float = 0.0,
+                 window_kind: int = 0):
         self._model = _native.kvc_model()
         if not isinstance(name, str):
             raise TypeError(f"name is {name!r:.80}; it must be a str")
@@ -59,7 +62,8 @@ class Model:
             raise ValueError(f"name is {name!r:.80}; it must have at most 63 bytes")
         for field, value in zip(_FIELDS, (name, num_layers, num_q_heads, num_kv_heads, head_dim, v_head_dim, latent_dim, rope_dim, vocab_size,
                                           max_context, window_tokens, rope_theta, rope_local_theta, rope_factor, rope_original_context,
-                                          rope_scaling, rope_flags, rope_low_rotations, rope_high_rotations, rope_attention_factor)):
+                                          rope_scaling, rope_flags, rope_low_rotations, rope_high_rotations, rope_attention_factor,
+                                          window_kind)):
             setattr(self._model, field, value)
         for layer in window_layers:
             self._model.set_window(layer)
@@ -161,6 +165,7 @@ _FIELDS = {
     "rope_low_rotations": "LLAMA3, YARN: pairs with fewer rotations within rope_original_context are divided by rope_factor; 0 = 1.",
     "rope_high_rotations": "LLAMA3, YARN: pairs with more rotations are unchanged; 0 = 4 for LLAMA3, 32 for YARN.",
     "rope_attention_factor": "Factor of cosines and sines; 0 = that of rope_scaling.",
+    "window_kind": "What window_tokens is: 0 or 1 = tokens of a sliding window, 2 = tokens of a chunk of chunked local attention.",
 }
 add_properties(Model, "_model", _FIELDS, {"rope_scaling": RopeScaling})
 

@@ -37,6 +37,8 @@ class Stats(NamedTuple):
     nodes_used: Gauge: prefix positions in use.
     metadata_bytes: Gauge: memory from the manager's allocator, touched or not.
     events_dropped: Events that were overwritten before any reader had read them.
+    filling_hits: Blocks of hits that a step in flight was writing.
+    filling_waits: Admissions with the result FILLING.
     """
 
     epoch: int
@@ -68,6 +70,8 @@ class Stats(NamedTuple):
     nodes_used: int
     metadata_bytes: int
     events_dropped: int
+    filling_hits: int
+    filling_waits: int
 
     @classmethod
     def read(cls, filled: _native.kvc_stats) -> Stats:
@@ -78,7 +82,8 @@ class Stats(NamedTuple):
                    filled.cached_tokens, filled.block_queries, filled.block_hits, filled.lost_reuse_tokens,
                    filled.readmissions, filled.refusals, filled.preemptions, filled.evictions, filled.copies,
                    filled.duplicates, filled.published_blocks, filled.unpublished_blocks, filled.rejected_candidates,
-                   filled.nodes_used, filled.metadata_bytes, filled.events_dropped)
+                   filled.nodes_used, filled.metadata_bytes, filled.events_dropped, filled.filling_hits,
+                   filled.filling_waits)
 
 
 @described
@@ -91,6 +96,7 @@ class ProbeInfo(NamedTuple):
     blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
     fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA.
+    filling_request: Of probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there.
     """
 
     num_cached: int
@@ -98,12 +104,13 @@ class ProbeInfo(NamedTuple):
     blocks_available: int
     lost_reuse_tokens: int
     fits: bool
+    filling_request: int
 
     @classmethod
     def read(cls, filled: _native.kvc_probe_info) -> ProbeInfo:
         """Reads the struct of the native layer."""
         return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
-                   bool(filled.fits))
+                   bool(filled.fits), filled.filling_request)
 
 
 @described
@@ -111,8 +118,9 @@ class PoolInfo(NamedTuple):
     """Blocks of a pool by state; the states sum to num_blocks.
 
     first_block: Lowest block id, null block included.
-    num_blocks: Usable blocks.
+    num_blocks: Usable blocks that it has now.
     free, cached, live, reserved, filling, fenced, pinned: Blocks by state.
+    max_blocks: As configured: its ids are below first_block + max_blocks. Since 0.3.
     """
 
     first_block: int
@@ -124,12 +132,13 @@ class PoolInfo(NamedTuple):
     filling: int
     fenced: int
     pinned: int
+    max_blocks: int
 
     @classmethod
     def read(cls, filled: _native.kvc_pool_info) -> PoolInfo:
         """Reads the struct of the native layer."""
         return cls(filled.first_block, filled.num_blocks, filled.free, filled.cached, filled.live, filled.reserved,
-                   filled.filling, filled.fenced, filled.pinned)
+                   filled.filling, filled.fenced, filled.pinned, filled.max_blocks)
 
 
 @described
@@ -248,12 +257,13 @@ class BlockInfo(NamedTuple):
 class Properties(NamedTuple):
     """Configuration of a manager, with defaults filled in.
 
-    num_blocks: Blocks of all pools, null block included.
+    num_blocks: Blocks that all pools have now, null block included.
     max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks: As configured.
     block_size, vocab_size, policy, flags, num_groups, num_pools: As configured.
     policy_weight: As configured. Since 0.3.
     policy_history: As configured. Since 0.3.
     max_quotas: As configured. Since 0.3.
+    max_blocks: Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs. Since 0.3.
     record_bytes: As configured. Since 0.3.
     """
 
@@ -272,6 +282,7 @@ class Properties(NamedTuple):
     policy_weight: float
     policy_history: int
     max_quotas: int
+    max_blocks: int
     record_bytes: int
 
     @classmethod
@@ -280,7 +291,7 @@ class Properties(NamedTuple):
         return cls(filled.num_blocks, filled.max_nodes, filled.max_requests, filled.max_request_tokens,
                    filled.event_capacity, filled.watermark_blocks, filled.block_size, filled.vocab_size, filled.policy,
                    filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history,
-                   filled.max_quotas, filled.record_bytes)
+                   filled.max_quotas, filled.max_blocks, filled.record_bytes)
 
 
 @described

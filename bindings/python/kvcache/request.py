@@ -69,7 +69,9 @@ class RequestOptions(NamedTuple):
     drop_tail_blocks: blocks by which a hit is shortened, for draft heads that need hidden states.
     user_data: number that Request.info returns.
     flags: RequestFlags.
+    wait_until_ns: until then the request is not admitted while another one computes its next tokens; 0 = it computes them too.
     keys: ExtraKey objects of the prompt.
+    reserve: room for the tokens that the request will probably get: "none", "minimal", "balanced" or "aggressive". See Manager.allocate().
     """
 
     namespace: Namespace | int = 0
@@ -80,7 +82,19 @@ class RequestOptions(NamedTuple):
     drop_tail_blocks: int = 0
     user_data: int = 0
     flags: int = 0
+    wait_until_ns: int = 0
     keys: Sequence[ExtraKey] = ()
+    reserve: str = "none"
+
+
+_RESERVES = {"none": _native.KVC_RESERVE_NONE, "minimal": _native.KVC_RESERVE_MINIMAL, "balanced": _native.KVC_RESERVE_BALANCED,
+             "aggressive": _native.KVC_RESERVE_AGGRESSIVE}
+
+
+def reserve_number(reserve: str) -> int:
+    if not isinstance(reserve, str) or reserve not in _RESERVES:
+        raise ValueError(f"reserve is {reserve!r:.100}; it must be one of {', '.join(map(repr, _RESERVES))}")
+    return _RESERVES[reserve]
 
 
 DEFAULT_NAMESPACE = 2**64 - 1  # for Manager.reset and in events: the default namespace alone
@@ -98,13 +112,16 @@ def namespace_id(namespace: Namespace | int) -> int:
 
 
 def request_config(lookahead: int, slots: int, external_tokens: int, max_cached_tokens: int, drop_tail_blocks: int, user_data: int,
-                   flags: int) -> Optional[_native.kvc_request_config]:
+                   flags: int, wait_until_ns: int = 0, reserve: str = "none") -> Optional[_native.kvc_request_config]:
     """Returns the options of a request for the native layer; None = all defaults."""
-    if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags) == (0, 0, 0, 0, 0, 0, 0):
+    number = reserve_number(reserve)
+    if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, number) == (0,) * 9:
         return None
     config = _native.kvc_request_config()
     config.lookahead, config.slots, config.external_tokens = lookahead, slots, external_tokens
     config.max_cached_tokens, config.drop_tail_blocks, config.user_data, config.flags = max_cached_tokens, drop_tail_blocks, user_data, flags
+    config.wait_until_ns = wait_until_ns
+    config.reserve = number
     return config
 
 

@@ -195,6 +195,11 @@ class Storage:
         device_bytes, host_bytes = _native.kvc_storage_trim(self._s)
         return device_bytes, host_bytes
 
+    def discard_blocks(self, first_block: int, num_blocks: int) -> int:
+        """Gives the memory of blocks that nobody uses back to the system, such as those that left a pool (Manager.resize). Returns its bytes. What
+        the blocks hold is undefined afterwards. Only for memory that the storage took from the system itself, on the CPU: else UnsupportedError."""
+        return _native.kvc_storage_discard_blocks(self._s, first_block, num_blocks)
+
     def _rows(self, k: Any, v: Any, first_layer: int, sizes: Sizes, *, written: bool = False) -> tuple[_native.kvc_rows, int, Maybe, Maybe]:
         """Returns the struct for the tokens in `sizes`, and the arguments that follow it in native calls."""
         rows = _native.kvc_rows()

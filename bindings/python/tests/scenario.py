@@ -6,19 +6,30 @@ import sys
 import kvcache
 
 
+MODES = ("none", "minimal", "balanced", "aggressive")
+
+
 class Runner:
     policy = {}
     quotas = 0
     record_bytes = 0
     hints = False
+    fills = (0, 0, 0)
+    groups = ()
+    room, reserves, mode = 0, False, "none"
+
+    def shape(self):
+        return {"hints": self.hints, "fills": bool(self.fills[0]), "max_blocks": self.room, "reserves": self.reserves, **self.policy}
 
     def line_policy(self, number, percent, history):
         self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
 
+    def line_group(self, window=None, sinks=0, retention=0, chunk=0):
+        self.groups = () if window is None else (*self.groups, kvcache.Group(window, sinks, retention, 0, chunk))
+
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
-        groups = [kvcache.Group(), kvcache.Group(window, sinks)] if window else []
-        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, hints=self.hints, max_quotas=self.quotas, record_bytes=self.record_bytes,
-                                 **self.policy)
+        groups = self.groups or ([kvcache.Group(), kvcache.Group(window, sinks)] if window else [])
+        self.m = kvcache.Manager(blocks, block_size, event_capacity=events, max_requests=max_requests, groups=groups, max_quotas=self.quotas, record_bytes=self.record_bytes, **self.shape())
         self.log = b""
         self.requests, self.namespaces, self.pins = {}, {}, {}
         self.begin()
@@ -28,7 +39,7 @@ class Runner:
         self.reader = self.m.events()
 
     def line_rebuild(self, blocks, block_size, events, max_requests):
-        made = self.m.rebuild(blocks, block_size, event_capacity=events, max_requests=max_requests, hints=self.hints, **self.policy)
+        made = self.m.rebuild(blocks, block_size, event_capacity=events, max_requests=max_requests, **self.shape())
         for name, id in self.namespaces.items():
             if id in made.namespaces:
                 self.namespaces[name] = made.namespaces[id].id
@@ -40,6 +51,28 @@ class Runner:
 
     def line_hints(self, on):
         self.hints = bool(on)
+
+    def line_fills(self, *fills):
+        self.fills = fills
+
+    def line_fail(self):
+        names = {getattr(request, "id", request): name for name, request in self.requests.items()}
+        return [names[id] for id in self.m.fail_step(self.step.step_id)]
+
+    def line_room(self, blocks):
+        self.room = blocks
+
+    def line_reserves(self, on):
+        self.reserves = bool(on)
+
+    def line_mode(self, number):
+        self.mode = MODES[number]
+
+    def line_resize(self, pool, blocks):
+        return [f"{source}>{destination}" for source, destination in self.m.resize(blocks, pool)]
+
+    def line_expect(self, number, generated):
+        return [self.m.expected_tokens(MODES[number], generated)]
 
     def line_now(self, time):
         self.step.now_ns = time
@@ -142,12 +175,12 @@ class Runner:
         self.m.reset(self.namespace(name))
 
     def line_allocate(self, name, namespace, first, count):
-        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace))
+        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode)
         self.requests[name] = self.kept(request)
         return [request.num_cached]
 
     def line_create(self, name, namespace, first, count):
-        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace)))
+        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode))
 
     def line_admit(self, name):
         return [self.request(name).admit()]
@@ -228,7 +261,7 @@ class Runner:
             step.admit_tokens[end : end + count] = range(first, first + count)
             step.admit_offsets[i + 1] = end = end + count
         step.num_requests, step.num_admissions, step.retired_step = 0, len(arriving), step.step_id
-        step.run([kvcache.RequestOptions(namespace=self.namespace(namespace), slots=slots) for _, namespace, slots, _, _ in arriving])
+        step.run([kvcache.RequestOptions(namespace=self.namespace(namespace), slots=slots, flags=self.fills[1], wait_until_ns=self.fills[2]) for _, namespace, slots, _, _ in arriving])
         for (name, *_), status, id in zip(arriving, step.status, step.admitted.tolist()):
             if status == 0:
                 self.requests[name] = id

@@ -23,7 +23,12 @@ type runner struct {
 	quotas                     uint32
 	recordBytes                uint64
 	log                        []byte
+	room                       uint64
+	reserves                   bool
+	mode                       kvcache.Reserve
 	hints                      bool
+	fills                      [3]int
+	groups                     []kvcache.Group
 	workload                   *kvcache.Workload
 	sizer                      *kvcache.Sizer
 }
@@ -40,8 +45,12 @@ func (r *runner) request(name int) kvcache.Request     { return kvcache.Request(
 func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
 
 func (r *runner) config(a []int) kvcache.Config {
-	return kvcache.Config{NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
-		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, MaxQuotas: r.quotas,
+	var rooms []uint64
+	if r.room != 0 {
+		rooms = []uint64{r.room}
+	}
+	return kvcache.Config{MaxBlocks: rooms, Reserves: r.reserves, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
+		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas,
 		RecordBytes: r.recordBytes}
 }
 
@@ -83,7 +92,9 @@ func (r *runner) rebuild(a []int) (string, error) {
 
 func (r *runner) manager(a []int) (err error) {
 	config := r.config(a)
-	if len(a) > 4 {
+	if len(r.groups) > 0 {
+		config.Groups = r.groups
+	} else if len(a) > 4 {
 		config.Groups = []kvcache.Group{{}, {WindowTokens: uint64(a[4]), NumSinkTokens: uint32(a[5])}}
 	}
 	if r.m != nil {
@@ -135,7 +146,7 @@ func (r *runner) arrive(a []int) (text string, err error) {
 	options := make([]kvcache.RequestOptions, n)
 	for i := range options {
 		one := a[5*i:]
-		options[i] = kvcache.RequestOptions{Namespace: r.namespace(one[1]), Slots: uint64(one[2])}
+		options[i] = kvcache.RequestOptions{Namespace: r.namespace(one[1]), Slots: uint64(one[2]), PublishEnqueued: r.fills[1]&16 != 0, ShareFilling: r.fills[1]&32 != 0, WaitUntilNs: uint64(r.fills[2])}
 		end += copy(r.step.AdmitTokens[end:], sequence(one[3], one[4]))
 		r.step.AdmitOffsets[i+1] = uint64(end)
 	}
@@ -194,6 +205,10 @@ func (r *runner) events() (string, error) {
 
 func (r *runner) copies() (string, error) {
 	copies, _, err := r.m.TakePending()
+	return pairs(copies, err)
+}
+
+func pairs(copies []kvcache.BlockCopy, err error) (string, error) {
 	text := ""
 	for _, c := range copies {
 		text += fmt.Sprintf(" %d>%d", c.Source, c.Destination)
@@ -235,6 +250,29 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		copy(r.policy[:], a)
 	case "hints":
 		r.hints = a[0] != 0
+	case "fills":
+		r.fills = [3]int{a[0], a[1], a[2]}
+	case "fail":
+		preempted, failure := r.m.FailStep(r.step.StepID)
+		text := ""
+		for _, id := range preempted {
+			for name, known := range r.requests {
+				if known == uint64(id) {
+					text += fmt.Sprintf(" %d", name)
+				}
+			}
+		}
+		return text, failure
+	case "room":
+		r.room = uint64(a[0])
+	case "reserves":
+		r.reserves = a[0] != 0
+	case "mode":
+		r.mode = kvcache.Reserve(a[0])
+	case "resize":
+		return pairs(r.m.Resize(uint32(a[0]), uint64(a[1])))
+	case "expect":
+		return said(r.m.ExpectedTokens(kvcache.Reserve(a[0]), uint64(a[1])))
 	case "now":
 		r.step.NowNS = uint64(a[0])
 	case "time":
@@ -260,6 +298,12 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = r.m.UnregisterPrompt(fmt.Sprint("p", a[0]))
 	case "prompts":
 		return list(r.m.Prompts())
+	case "group": // of the managers made from now on
+		if len(a) == 0 {
+			r.groups = nil
+		} else {
+			r.groups = append(r.groups, kvcache.Group{WindowTokens: uint64(a[0]), NumSinkTokens: uint32(a[1]), RetentionTokens: uint64(a[2]), ChunkTokens: uint64(a[3])})
+		}
 	case "manager":
 		err = r.manager(a)
 	case "rebuild":
@@ -301,10 +345,10 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "reset":
 		err = r.m.Reset(r.namespace(a[0]))
 	case "allocate":
-		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1])})
+		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode})
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "create":
-		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1])})
+		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode})
 		err = keep(r.requests, a[0], id, failure)
 	case "admit":
 		cached, failure := r.m.AdmitRequest(r.request(a[0]))

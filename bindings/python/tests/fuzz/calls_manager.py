@@ -97,6 +97,16 @@ def compact(w):
     w.m.compact(w.number(0), w.number(16))
 
 
+@call("Manager.resize")
+def resize(w):
+    w.m.resize(w.number(90), w.number(1))
+
+
+@call("Manager.expected_tokens")
+def expected_tokens(w):
+    need(w.m.expected_tokens(w.rng.choice(("none", "minimal", "balanced", "aggressive", "most", 3, None)), w.number(9)) >= 0, "tokens")
+
+
 @call("Manager.namespace")
 def namespace(w):
     part = w.rng.choice((None, b"", b"abc", bytearray(3), "text", 4, np.zeros(3), np.zeros((3, 2))[:, 0], memoryview(b"abcd")[::2]))
@@ -315,6 +325,11 @@ def check(w):
 @call("Manager.retire_step")
 def retire_step(w):
     w.m.retire_step(w.rng.choice((w.step.step_id, w.number(0))))
+
+
+@call("Manager.fail_step")
+def fail_step(w):
+    w.m.fail_step(w.rng.choice((w.step.step_id, w.number(0))))
 
 
 @call("Manager.events")

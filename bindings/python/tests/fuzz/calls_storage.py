@@ -135,6 +135,11 @@ def trim(w):
     need(w.storage().trim()[0] == 0, "the CPU has no device memory")
 
 
+@call("Storage.discard_blocks")
+def discard_blocks(w):
+    need(w.storage().discard_blocks(w.number(4), w.number(4)) >= 0, "bytes")
+
+
 @call("Storage.zero_blocks")
 def zero_blocks(w):
     w.storage().zero_blocks(w.blocks(), stream=w.any_stream())

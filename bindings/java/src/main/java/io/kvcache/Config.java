@@ -10,6 +10,7 @@ import java.util.Objects;
  */
 public final class Config {
   long[] pools = {0};
+  long[] rooms = {};
   List<Group> groups = List.of();
   Model model;
   Model.Query memory;
@@ -31,18 +32,25 @@ public final class Config {
   /**
    * A group of layers with one block table per request.
    *
-   * @param windowTokens 0 = full attention; otherwise tokens that a query reads, itself included
+   * @param windowTokens tokens that a query reads, itself included; 0 = full attention, or chunks
    * @param numSinkTokens with a window: first tokens that stay readable
-   * @param retentionTokens with a window: also keep the windows before every multiple of this many tokens reusable
+   * @param retentionTokens with a window or chunks: also keep what a hit needs that ends at a multiple of this many tokens
    * @param pool index of its pool
+   * @param chunkTokens chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself; 0 = no chunks
    */
-  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool) {
+  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
     /** Refuses negative numbers. */
     public Group {
       Sizes.count("windowTokens", windowTokens);
       Sizes.count("numSinkTokens", numSinkTokens);
       Sizes.count("retentionTokens", retentionTokens);
       Sizes.count("pool", pool);
+      Sizes.count("chunkTokens", chunkTokens);
+    }
+
+    /** Full attention, or a sliding window. */
+    public Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool) {
+      this(windowTokens, numSinkTokens, retentionTokens, pool, 0);
     }
 
     /** Full attention in pool 0. */
@@ -149,6 +157,21 @@ public final class Config {
     return this;
   }
 
+  /** Blocks to which {@link Manager#resize} may enlarge each pool; none = as many as they have. Room costs addresses, not memory. */
+  public Config maxBlocks(long... blocks) {
+    for (long count : blocks) {
+      Sizes.count("maxBlocks", count);
+    }
+    rooms = blocks.clone();
+    return this;
+  }
+
+  /** Remembers how many tokens ended requests got, for {@link RequestOptions#reserve} and {@link Manager#expectedTokens}. */
+  public Config reserves() {
+    flags |= Native.KVC_MANAGER_RESERVE;
+    return this;
+  }
+
   /** Room in bytes for a log of the calls ({@link Manager#takeLog}), at least 4096; 0, the default, is no log. */
   public Config recordBytes(long bytes) {
     recordBytes = Sizes.count("recordBytes", bytes);
@@ -185,6 +208,12 @@ public final class Config {
     return this;
   }
 
+  /** Follow which request computes which tokens: {@link RequestOptions#waitUntilNs}, {@link Manager#failStep}. */
+  public Config fills() {
+    flags |= Native.KVC_MANAGER_FILLS;
+    return this;
+  }
+
   /** Evicts by priorities before the policy: {@link Request#setPriority}, {@link Request#endSession}, {@link Manager#demote}. */
   public Config hints() {
     flags |= Native.KVC_MANAGER_HINTS;
@@ -200,6 +229,9 @@ public final class Config {
   }
 
   long create(Creating creating) throws KvCacheException {
+    if (rooms.length != 0 && rooms.length != Math.max(pools.length, 1)) {
+      throw new IllegalArgumentException("maxBlocks has " + rooms.length + " numbers for " + Math.max(pools.length, 1) + " pools; give one for each, or none");
+    }
     kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
     kvc_group_config groupArray = groups.isEmpty() ? null : Native.new_kvc_group_configs(groups.size());
@@ -221,6 +253,7 @@ public final class Config {
       config.setRecord_bytes(recordBytes);
       if (poolArray == null) {
         config.setNum_blocks(pools.length == 0 ? 0 : pools[0]);
+        config.setMax_blocks(rooms.length == 0 ? 0 : rooms[0]);
       } else {
         fill(config, poolArray);
       }
@@ -254,6 +287,7 @@ public final class Config {
     for (int i = 0; i < pools.length; ++i) {
       kvc_pool_config pool = new kvc_pool_config();
       pool.setNum_blocks(pools[i]);
+      pool.setMax_blocks(rooms.length == 0 ? 0 : rooms[i]);
       Native.kvc_pool_configs_setitem(array, i, pool);
       pool.delete();
     }
@@ -265,7 +299,9 @@ public final class Config {
     for (int i = 0; i < groups.size(); ++i) {
       Group from = groups.get(i);
       kvc_group_config group = new kvc_group_config();
-      group.setKind(from.windowTokens() == 0 ? Native.KVC_GROUP_FULL : Native.KVC_GROUP_SLIDING_WINDOW);
+      group.setKind(
+          from.windowTokens() != 0 ? Native.KVC_GROUP_SLIDING_WINDOW : from.chunkTokens() != 0 ? Native.KVC_GROUP_CHUNKED_LOCAL : Native.KVC_GROUP_FULL);
+      group.setChunk_tokens(from.chunkTokens());
       group.setWindow_tokens(from.windowTokens());
       group.setNum_sink_tokens(from.numSinkTokens());
       group.setRetention_tokens(from.retentionTokens());

@@ -148,6 +148,25 @@ public final class Manager implements AutoCloseable {
   }
 
   /**
+   * Changes the number of blocks of a pool, null block included, up to {@link Config#maxBlocks}. A pool that grows has more free blocks at once. One that
+   * shrinks evicts cached blocks, if it must, in the order of the policy, and moves what is held or cached to the blocks that stay. Returns the moves,
+   * (source, destination) pairs: execute them before any block is read or written. If the call fails, nothing changes.
+   */
+  public List<int[]> resize(int pool, long numBlocks) throws KvCacheException {
+    Sizes.count("pool", pool);
+    Sizes.count("numBlocks", numBlocks);
+    return grown(8, (m, room, out) -> Native.kvc_manager_resize(m, pool, numBlocks, room, out), Manager::pair);
+  }
+
+  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#reserves}. */
+  public long expectedTokens(RequestOptions.Reserve reserve, long generated) throws KvCacheException {
+    Sizes.count("generated", generated);
+    long[] tokens = new long[1];
+    call(m -> Native.kvc_manager_expected_tokens(m, reserve.ordinal(), generated, tokens));
+    return tokens[0];
+  }
+
+  /**
    * Copy numTokens tokens of a group from offset on in block source of the old memory to newOffset on in block destination of the new one:
    * kvc_token_copy.
    */
@@ -302,7 +321,7 @@ public final class Manager implements AutoCloseable {
   }
 
   /** What an admission would find: kvc_probe_info. fits: whether it has space. */
-  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits) {}
+  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, long fillingRequest) {}
 
   /** Asks what the admission of a prompt without options would find. Changes nothing. */
   public ProbeInfo probeInfo(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
@@ -322,7 +341,8 @@ public final class Manager implements AutoCloseable {
     kvc_probe_info i = new kvc_probe_info();
     try {
       call(m -> probing.probe(m, i));
-      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0);
+      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0,
+          i.getFilling_request());
     } finally {
       i.delete();
     }
@@ -617,7 +637,8 @@ public final class Manager implements AutoCloseable {
   }
 
   /** Blocks of a pool by state, which sum to numBlocks: kvc_pool_info. */
-  public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned) {}
+  public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned,
+      long maxBlocks) {}
 
   /** Returns the blocks of a pool by state. */
   public PoolInfo poolInfo(int pool) throws KvCacheException {
@@ -626,7 +647,7 @@ public final class Manager implements AutoCloseable {
     try {
       call(m -> Native.kvc_manager_pool_info(m, pool, i));
       return new PoolInfo(i.getFirst_block(), i.getNum_blocks(), i.getFree(), i.getCached(), i.getLive(), i.getReserved(), i.getFilling(),
-          i.getFenced(), i.getPinned());
+          i.getFenced(), i.getPinned(), i.getMax_blocks());
     } finally {
       i.delete();
     }
@@ -645,6 +666,15 @@ public final class Manager implements AutoCloseable {
     } finally {
       i.delete();
     }
+  }
+
+  /**
+   * Says that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are preempted, in the
+   * order of their admissions. Returns their ids.
+   */
+  public List<Long> failStep(long stepId) throws KvCacheException {
+    Sizes.count("stepId", stepId);
+    return grown(8, (m, room, out) -> Native.kvc_manager_fail_step(m, stepId, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
   /** Returns the ids of all requests. */

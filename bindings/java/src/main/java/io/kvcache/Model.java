@@ -140,6 +140,11 @@ public final class Model {
     return get(kvc_model::getWindow_tokens);
   }
 
+  /** What windowTokens is: 0 or 1 = tokens of a sliding window, 2 = tokens of a chunk of chunked local attention. */
+  public int windowKind() {
+    return get(kvc_model::getWindow_kind);
+  }
+
   /** Whether a layer has the window. */
   public boolean hasWindow(int layer) {
     return get(m -> m.has_window(layer)) != 0;

@@ -14,7 +14,9 @@ public final class RequestOptions {
   public static final int NO_READ = Native.KVC_REQUEST_NO_READ,
       NO_WRITE = Native.KVC_REQUEST_NO_WRITE,
       FULL_MUST_FIT = Native.KVC_REQUEST_FULL_MUST_FIT,
-      RESUMED = Native.KVC_REQUEST_RESUMED;
+      RESUMED = Native.KVC_REQUEST_RESUMED,
+      PUBLISH_ENQUEUED = Native.KVC_REQUEST_PUBLISH_ENQUEUED,
+      SHARE_FILLING = Native.KVC_REQUEST_SHARE_FILLING;
 
   /** All defaults. */
   public RequestOptions() {
@@ -55,6 +57,30 @@ public final class RequestOptions {
   /** Blocks to drop from the end of the hit. */
   public RequestOptions dropTailBlocks(int blocks) {
     config.setDrop_tail_blocks(Sizes.count("dropTailBlocks", blocks));
+    return this;
+  }
+
+  /** Until then the request is not admitted (FILLING) while another one computes its next tokens; 0 = it computes them too. */
+  public RequestOptions waitUntilNs(long time) {
+    config.setWait_until_ns(Sizes.count("waitUntilNs", time));
+    return this;
+  }
+
+  /** How much room an admission takes for the tokens that its request will probably get: as many as of the ended requests this share got. */
+  public enum Reserve {
+    /** None. */
+    NONE,
+    /** 50 %. */
+    MINIMAL,
+    /** 75 %. */
+    BALANCED,
+    /** 95 %. */
+    AGGRESSIVE
+  }
+
+  /** Room for the tokens to come; appends within it never lack a block. Needs {@link Config#reserves}. */
+  public RequestOptions reserve(Reserve room) {
+    config.setReserve(room.ordinal());
     return this;
   }
 

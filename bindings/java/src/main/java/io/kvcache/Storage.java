@@ -208,6 +208,18 @@ public final class Storage implements AutoCloseable {
     return new Trimmed(onDevice[0], onHost[0]);
   }
 
+  /**
+   * Gives the memory of blocks that nobody uses back to the system, such as those that left a pool ({@link Manager#resize}). Returns its bytes. What the
+   * blocks hold is undefined afterwards. Only for memory that the storage took from the system itself.
+   */
+  public long discardBlocks(long firstBlock, long numBlocks) throws KvCacheException {
+    Sizes.count("firstBlock", firstBlock);
+    Sizes.count("numBlocks", numBlocks);
+    long[] bytes = {0};
+    run(null, (s, q) -> Native.kvc_storage_discard_blocks(s, firstBlock, numBlocks, bytes));
+    return bytes[0];
+  }
+
   /** Quantizes the residual blocks among these, with channel keys. Call it before their bytes leave the slab. */
   public void quantizeBlocks(IntBuffer blocks, Stream stream) throws KvCacheException {
     shape.apart(Buffers.readable(blocks));

@@ -88,7 +88,10 @@ final class FuzzCalls {
     if (!h.rarely(4)) {
       config.hints();
     }
-    config.maxQuotas((int) h.oneOf(0, 2, 2));
+    if (!h.rarely(4)) {
+      config.reserves();
+    }
+    config.maxBlocks(h.oneOf(12, 18)).maxQuotas((int) h.oneOf(0, 2, 2));
     config.recordBytes(h.oneOf(0, 65536));
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
@@ -165,6 +168,8 @@ final class FuzzCalls {
       m().exportTables(ids, (int) h.small(2), h.integer(), h.ints((ids == null ? 1 : ids.remaining()) * 16, () -> 0));
     });
     table.put("Manager.takePending", () -> m().takePending());
+    table.put("Manager.resize", () -> m().resize((int) h.small(2), h.oneOf(h.small(20), h.number())));
+    table.put("Manager.expectedTokens", () -> m().expectedTokens(RequestOptions.Reserve.values()[(int) h.small(4)], h.number()));
     table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
     table.put("Manager.rebuild", () -> {
       try (Manager fresh = new Manager(new Config().numBlocks(4).blockSize(4))) {
@@ -210,6 +215,7 @@ final class FuzzCalls {
     table.put("Manager.digest", () -> m().digest());
     table.put("Manager.check", () -> m().check());
     table.put("Manager.retireStep", () -> m().retireStep(h.number()));
+    table.put("Manager.failStep", () -> m().failStep(h.number()));
     table.put("Manager.events", () -> m().events(h.number()));
     table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
     table.put("Manager.setQuota", () -> m().setQuota(namespace(), (int) h.small(2), h.small(4), h.oneOf(0, 8, h.number())));
@@ -519,6 +525,7 @@ final class FuzzCalls {
     table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
     table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
     table.put("Storage.trim", () -> s().trim());
+    table.put("Storage.discardBlocks", () -> s().discardBlocks(h.oneOf(h.small(4), h.number()), h.oneOf(h.small(4), h.number())));
     table.put("Storage.quantizeBlocks", () -> s().quantizeBlocks(blocks(), stream()));
     table.put("Storage.attend", () -> s().attend(attention(), stream()));
     table.put("Storage.explain", () -> s().explain(attention()));
@@ -749,6 +756,8 @@ final class FuzzCalls {
         arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
       } else if (type == Config.Policy.class) {
         arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
+      } else if (type == RequestOptions.Reserve.class) {
+        arguments[i] = RequestOptions.Reserve.values()[h.random.nextInt(4)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {

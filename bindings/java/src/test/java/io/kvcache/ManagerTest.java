@@ -145,6 +145,51 @@ class ManagerTest {
   }
 
   @Test
+  void aPoolGrowsAndShrinks() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(4).blockSize(4).maxBlocks(8))) {
+      Request low = m.allocate(sequence(0, 8)), high = m.allocate(sequence(50, 8));
+      assertEquals(0, m.resize(0, 8).size());
+      assertEquals(4, m.poolInfo(0).free());
+      assertEquals(8, m.poolInfo(0).maxBlocks());
+      low.close();
+      List<int[]> moves = m.resize(0, 2);
+      assertEquals(2, moves.size());
+      int[] table = high.blockTable(0);
+      for (int[] move : moves) {
+        assertEquals(move[1], table[move[0] - 2]);
+      }
+      assertThrows(NoSpaceException.class, () -> m.resize(0, 1));
+      assertThrows(KvCacheException.class, () -> m.resize(0, 9));
+      assertThrows(IllegalArgumentException.class, () -> new Manager(new Config().numBlocks(4).maxBlocks(8, 8)));
+      m.check();
+    }
+    try (Manager m = new Manager(new Config().numBlocks(4, 2).blockSize(4).groups(new Group(), new Group(0, 0, 0, 1)).maxBlocks(4, 6))) {
+      m.resize(1, 6);
+      assertEquals(6, m.poolInfo(1).numBlocks());
+    }
+  }
+
+  @Test
+  void anAdmissionReservesWhatEndedRequestsGot() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(64).blockSize(4).reserves())) {
+      Request ended = m.allocate(sequence(0, 4));
+      ended.append(direct(sequence(0, 10)));
+      ended.close();
+      assertEquals(6, m.expectedTokens(RequestOptions.Reserve.BALANCED, 4));
+      Request next = m.allocate(sequence(0, 4), new RequestOptions().reserve(RequestOptions.Reserve.MINIMAL));
+      assertEquals(14, next.info().capacity());
+    }
+  }
+
+  @Test
+  void memoryOfUnusedBlocksGoesBack() throws Exception {
+    try (Storage s = new Storage(new StorageConfig(64, 1, 2, 128).dtype(DType.FLOAT32).blockSize(16))) {
+      assertTrue(s.discardBlocks(0, 64) >= 62L * 2 * 16 * 2 * 128 * 4);
+      assertThrows(KvCacheException.class, () -> s.discardBlocks(60, 5));
+    }
+  }
+
+  @Test
   void aRebuildCarriesPrefixesAndTheirBytes() throws Exception {
     StorageConfig shape = new StorageConfig(16, 1, 1, 2).dtype(DType.FLOAT32);
     try (Manager m = small(16); Storage from = new Storage(shape.blockSize(4)); Storage to = new Storage(shape.blockSize(3))) {

@@ -6,9 +6,11 @@ import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -46,6 +48,11 @@ final class Scenario {
   private long recordBytes;
   private byte[] log = {};
   private boolean hints;
+  private int[] fills = new int[3];
+  private final List<Config.Group> groups = new ArrayList<>();
+  private boolean reserves;
+  private long room;
+  private RequestOptions.Reserve mode = RequestOptions.Reserve.NONE;
   private Workload workload;
   private Sizer sizer;
 
@@ -72,8 +79,17 @@ final class Scenario {
     Config config = new Config().numBlocks(a[0]).blockSize((int) a[1]).eventCapacity(a[2]).maxRequests(a[3])
         .policy(Config.Policy.values()[(int) policy[0]]).policyWeight(policy[1] / 100.0).policyHistory(policy[2])
         .maxQuotas(quotas).recordBytes(recordBytes);
+    if (room != 0) {
+      config.maxBlocks(room);
+    }
+    if (reserves) {
+      config.reserves();
+    }
     if (hints) {
       config.hints();
+    }
+    if (fills[0] != 0) {
+      config.fills();
     }
     return config;
   }
@@ -97,7 +113,9 @@ final class Scenario {
 
   private void manager(long[] a) throws KvCacheException {
     Config config = config(a);
-    if (a.length > 4) {
+    if (!groups.isEmpty()) {
+      config.groups(groups.toArray(new Config.Group[0]));
+    } else if (a.length > 4) {
       config.groups(new Config.Group(), new Config.Group(a[4], (int) a[5], 0, 0));
     }
     if (m != null) {
@@ -128,7 +146,7 @@ final class Scenario {
     RequestOptions[] options = new RequestOptions[a.length / 5];
     int end = 0;
     for (int i = 0; i < options.length; ++i) {
-      options[i] = new RequestOptions().namespace(namespace(a[5 * i + 1])).slots(a[5 * i + 2]);
+      options[i] = new RequestOptions().namespace(namespace(a[5 * i + 1])).slots(a[5 * i + 2]).flags(fills[1]).waitUntilNs(fills[2]);
       step.admitTokens().put(end, IntStream.range(a[5 * i + 3], a[5 * i + 3] + a[5 * i + 4]).toArray());
       end += a[5 * i + 4];
       step.admitOffsets().put(i + 1, end);
@@ -171,8 +189,16 @@ final class Scenario {
     return " " + r.calls() + " " + r.mismatches() + " " + r.lostCalls() + " " + Long.toUnsignedString(r.digest());
   }
 
+  private RequestOptions options(int namespace) {
+    return new RequestOptions().namespace(namespace(namespace)).reserve(mode);
+  }
+
+  private static String pairs(List<int[]> copies) {
+    return copies.stream().map(pair -> " " + pair[0] + ">" + pair[1]).collect(Collectors.joining());
+  }
+
   private String allocate(int[] a) throws KvCacheException {
-    Request made = m.allocate(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1])));
+    Request made = m.allocate(sequence(a[2], a[3]), options(a[1]));
     requests.put(a[0], made.id());
     return " " + made.cached();
   }
@@ -202,7 +228,18 @@ final class Scenario {
     switch (word) {
       case "policy" -> policy = numbers;
       case "manager" -> manager(numbers); // a window may have 2^40 tokens
+      case "group" -> {
+        if (a.length == 0) {
+          groups.clear();
+        } else {
+          groups.add(new Config.Group(numbers[0], a[1], numbers[2], 0, numbers[3]));
+        }
+      }
       case "hints" -> hints = a[0] != 0;
+      case "fills" -> fills = a;
+      case "room" -> room = numbers[0];
+      case "reserves" -> reserves = a[0] != 0;
+      case "mode" -> mode = RequestOptions.Reserve.values()[a[0]];
       case "now" -> step.nowNs(numbers[0]);
       case "time" -> m.setTime(numbers[0]);
       case "priority" -> request(a[0]).setPriority(a[1], numbers[2], a[3], numbers[4]);
@@ -228,7 +265,7 @@ final class Scenario {
       case "record" -> recordBytes = numbers[0];
       case "quota" -> m.setQuota(namespace(a[0]), a[1], a[2], a[3]);
       case "reset" -> m.reset(namespace(a[0]));
-      case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), new RequestOptions().namespace(namespace(a[1]))).id());
+      case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), options(a[1])).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));
       case "reserve" -> request(a[0]).reserve(a[1]);
       case "commit" -> request(a[0]).commit(a[1]);
@@ -259,7 +296,9 @@ final class Scenario {
       case "acquire" -> acquire(a);
       case "prompts" -> m.prompts().stream().map(name -> " " + name).collect(Collectors.joining());
       case "admit" -> " " + request(a[0]).admit();
-      case "copies" -> m.takePending().copies().stream().map(pair -> " " + pair[0] + ">" + pair[1]).collect(Collectors.joining());
+      case "copies" -> pairs(m.takePending().copies());
+      case "resize" -> pairs(m.resize(a[0], a[1]));
+      case "expect" -> " " + m.expectedTokens(RequestOptions.Reserve.values()[a[0]], a[1]);
       case "table" -> list(request(a[0]).blockTable(a[1]));
       case "slots" -> slots(a);
       case "probe" -> " " + m.probe(namespace(a[0]), sequence(a[1], a[2]));
@@ -270,6 +309,8 @@ final class Scenario {
       case "step" -> decode(a, true);
       case "forget" -> decode(a, false);
       case "arrive" -> arrive(a);
+      case "fail" -> m.failStep(stepId).stream().flatMap(id -> requests.entrySet().stream().filter(one -> one.getValue().equals(id)))
+          .map(one -> " " + one.getKey()).collect(Collectors.joining());
       case "events" -> events();
       case "stats" -> stats();
       case "share" -> share(a);

@@ -41,6 +41,7 @@ class TextsTest {
       negative("maxMoves", () -> m.compact(0, -1));
       negative("pool", () -> m.poolInfo(-1));
       negative("stepId", () -> m.retireStep(-1));
+      negative("stepId", () -> m.failStep(-1));
       negative("cursor", () -> m.events(-1));
       negative("retiredStep", () -> s.run(-1));
       negative("requests", () -> s.counts(-1, 0, 0));
@@ -122,6 +123,7 @@ class TextsTest {
       assertEquals(status, Status.of(status.code));
     }
     assertEquals(15, Status.OVER_QUOTA.code);
+    assertEquals(16, Status.FILLING.code);
     assertThrows(IllegalArgumentException.class, () -> Status.of(16));
   }
 }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The groups and pools of a model's manager, as kvc_manager_config.memory makes them.
+#pragma once
+
+#include <kvcache.h>
+
+#include <vector>
+
+#include "cli/replay.h"
+#include "cli/trace.h"
+
+namespace kvcli {
+
+/// Full attention first, then the layers with a window or chunks, in pool 0.
+std::vector<kvc_group_config> groups_of(const kvc_model& model, const kvc_memory_estimate& estimate);
+
+kvc_pool_config pool_of(uint64_t blocks);
+
+/// Sets groups, pools and chunk for options.model: with the memory of num_blocks blocks of all its layers,
+/// divided for the trace's longest request.
+void use_model(const Trace& trace, ReplayOptions& options);
+
+}  // namespace kvcli
