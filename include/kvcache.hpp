@@ -303,6 +303,7 @@ class Manager {
       return log;
     }
   }
+  /// The state of the log.
   kvc_log_info log_info() const { return ask<kvc_log_info>(kvc_manager_log_info, get()); }
   /// A manager of another configuration that has what this one has cached (kvc_manager_rebuild).
   Rebuilt rebuild(const kvc_manager_config& config) const;

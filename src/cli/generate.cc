@@ -48,7 +48,7 @@ class Generator {
     request.output_length = draw(kOutputLength);
     request.first_hash_id = trace.hash_ids.size();
 
-    const uint32_t needed = request.num_hash_ids();
+    const uint32_t needed = trace.num_hash_ids(request);
     const TraceRequest* earlier = continued_request(trace, request.input_length);
     const uint32_t shared = earlier != nullptr ? earlier->input_length / kTokensPerHashId : 0;
     for (uint32_t i = 0; i < shared; ++i)

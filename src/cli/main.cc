@@ -68,7 +68,8 @@ void add_info(CLI::App& app, Arguments& args) {
 /// Which requests a command replays.
 void add_trace(CLI::App& command, Arguments& args) {
   command.footer("Give either TRACE or --generate.");
-  CLI::Option* trace = command.add_option("TRACE", args.trace, "Mooncake JSONL file; - is standard input");
+  CLI::Option* trace =
+      command.add_option("TRACE", args.trace, "JSONL file of Mooncake or Qwen-Bailian; - is standard input");
   CLI::Option* generate = command.add_flag("--generate", args.generate, "Replay a synthetic trace");
   trace->excludes(generate);
   command.add_option("--seed", args.seed, "Seed of the synthetic trace")

@@ -30,8 +30,8 @@ class Accesses {
     const uint64_t* ids = trace.hash_ids.data() + request.first_hash_id;
     uint64_t chain = 0;
     for (uint64_t j = 0; j < (request.input_length - 1) / block_size; ++j) {
-      const uint64_t last = ((j + 1) * block_size - 1) / kTokensPerHashId;
-      for (uint64_t id = j * block_size / kTokensPerHashId; id <= last; ++id)
+      const uint64_t last = ((j + 1) * block_size - 1) / trace.tokens_per_hash_id;
+      for (uint64_t id = j * block_size / trace.tokens_per_hash_id; id <= last; ++id)
         chain = splitmix64(chain ^ splitmix64(ids[id]));
       blocks_.push_back(numbers_.try_emplace(chain, static_cast<uint32_t>(numbers_.size())).first->second);
     }

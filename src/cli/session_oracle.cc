@@ -24,7 +24,7 @@ SessionOracle::SessionOracle(const Trace& trace, double accuracy)
   for (size_t i = trace.requests.size(); i-- > 0;) {
     const TraceRequest& request = trace.requests[i];
     const uint64_t* ids = trace.hash_ids.data() + request.first_hash_id;
-    const uint32_t full = (request.input_length - 1) / kTokensPerHashId;
+    const uint32_t full = (request.input_length - 1) / trace.tokens_per_hash_id;
     std::vector<uint64_t> chain(full);
     uint64_t last = 0;
     for (uint32_t j = 0; j < full; ++j) chain[j] = last = splitmix64(last ^ splitmix64(ids[j]));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -80,27 +81,61 @@ uint64_t whole_number(const nlohmann::json& value, const std::string& what, uint
   return number;
 }
 
+bool is_bailian(const nlohmann::json& object) {
+  return object.contains("chat_id") || object.contains("parent_chat_id");
+}
+
+/// The first request decides on the format.
+void check_format(const nlohmann::json& object, const LineReader& at, Trace& trace) {
+  const uint32_t tokens = is_bailian(object) ? kBailianTokensPerHashId : kTokensPerHashId;
+  if (trace.requests.empty()) trace.tokens_per_hash_id = tokens;
+  if (trace.tokens_per_hash_id == tokens) return;
+  at.fail(is_bailian(object) ? "a request with chat_id after requests without"
+                             : "no \"chat_id\" after requests with one",
+          "give a trace of one format, Mooncake or Qwen-Bailian");
+}
+
+/// Checks what only Qwen-Bailian has; its time in milliseconds.
+uint64_t read_chat(const nlohmann::json& object, const LineReader& at) {
+  constexpr uint64_t kMostChats = uint64_t{1} << 53;
+  constexpr double kMostSeconds = 1e9;
+  whole_number(member(object, "chat_id", at), "chat_id", 0, kMostChats, at);
+  const auto& parent = member(object, "parent_chat_id", at);
+  if (!parent.is_number_integer() || parent.is_number_unsigned() || parent.get<int64_t>() != -1)
+    whole_number(parent, "parent_chat_id", 0, kMostChats, at);
+  const auto time = object.find("timestamp");
+  if (time == object.end()) return 0;
+  const double seconds = time->is_number() ? time->get<double>() : -1;
+  if (seconds >= 0 && seconds <= kMostSeconds) return static_cast<uint64_t>(seconds * 1000 + 0.5);
+  at.fail("timestamp is " + (time->is_structured() ? "no number" : time->dump().substr(0, 40)),
+          "give seconds from 0 to 1000000000");
+}
+
 void append_request(const std::string& line, const LineReader& at, Trace& trace) {
   const nlohmann::json object = parse_line(line, at);
   if (!object.is_object()) at.fail("not a JSON object", kRepair);
+  check_format(object, at, trace);
 
   TraceRequest request{};
   request.input_length = static_cast<uint32_t>(
       whole_number(member(object, "input_length", at), "input_length", 1, kMaxInputLength, at));
   request.output_length = static_cast<uint32_t>(
       whole_number(member(object, "output_length", at), "output_length", 0, kMaxOutputLength, at));
-  if (const auto time = object.find("timestamp"); time != object.end() && time->is_number_unsigned()) {
+  if (is_bailian(object)) {
+    request.timestamp_ms = read_chat(object, at);
+  } else if (const auto time = object.find("timestamp"); time != object.end() && time->is_number_unsigned()) {
     request.timestamp_ms = time->get<uint64_t>();  // Not replayed, so a missing one does no harm.
   }
   request.first_hash_id = trace.hash_ids.size();
 
   const auto& ids = member(object, "hash_ids", at);
-  if (!ids.is_array()) at.fail("hash_ids is not an array", "give one id per 512 prompt tokens");
-  const size_t needed = request.num_hash_ids();
+  const std::string fix = "give one id per " + std::to_string(trace.tokens_per_hash_id) + " prompt tokens";
+  if (!ids.is_array()) at.fail("hash_ids is not an array", fix);
+  const size_t needed = trace.num_hash_ids(request);
   if (ids.size() < needed) {
     at.fail("hash_ids has " + std::to_string(ids.size()) + " ids, but input_length " +
                 std::to_string(request.input_length) + " needs " + std::to_string(needed),
-            "give one id per 512 prompt tokens");
+            fix);
   }
   for (size_t i = 0; i < needed; ++i) {
     trace.hash_ids.push_back(whole_number(ids[i], "hash_ids[" + std::to_string(i) + "]", 0, kMaxHashId, at));
@@ -144,10 +179,18 @@ Trace read_trace(const std::string& path, uint64_t max_requests) {
 }
 
 void write_trace(const Trace& trace, std::ostream& out) {
+  const bool is_mooncake = trace.tokens_per_hash_id == kTokensPerHashId;
   for (const TraceRequest& request : trace.requests) {
-    out << "{\"timestamp\": " << request.timestamp_ms << ", \"input_length\": " << request.input_length
-        << ", \"output_length\": " << request.output_length << ", \"hash_ids\": [";
-    for (uint32_t i = 0; i < request.num_hash_ids(); ++i) {
+    if (is_mooncake) {
+      out << "{\"timestamp\": " << request.timestamp_ms;
+    } else {
+      out << "{\"chat_id\": " << &request - trace.requests.data()
+          << ", \"parent_chat_id\": -1, \"timestamp\": " << request.timestamp_ms / 1000 << '.' << std::setw(3)
+          << std::setfill('0') << request.timestamp_ms % 1000;
+    }
+    out << ", \"input_length\": " << request.input_length << ", \"output_length\": " << request.output_length
+        << ", \"hash_ids\": [";
+    for (uint32_t i = 0; i < trace.num_hash_ids(request); ++i) {
       out << (i == 0 ? "" : ", ") << trace.hash_ids[request.first_hash_id + i];
     }
     out << "]}\n";
@@ -163,9 +206,10 @@ void make_tokens(const Trace& trace, size_t request, uint32_t num_outputs, std::
   tokens.resize(size_t{from.input_length} + num_outputs);
   const uint64_t* ids = trace.hash_ids.data() + from.first_hash_id;
   int32_t* out = tokens.data();
-  for (uint32_t begin = 0; begin < from.input_length; begin += kTokensPerHashId) {
-    const uint64_t base = *ids++ * kTokensPerHashId;
-    const uint32_t count = std::min(kTokensPerHashId, from.input_length - begin);
+  const uint32_t per_id = trace.tokens_per_hash_id;
+  for (uint32_t begin = 0; begin < from.input_length; begin += per_id) {
+    const uint64_t base = *ids++ * per_id;
+    const uint32_t count = std::min(per_id, from.input_length - begin);
     for (uint32_t i = 0; i < count; ++i) *out++ = static_cast<int32_t>(splitmix64(base + i) % kVocabSize);
   }
   for (uint32_t k = 0; k < num_outputs; ++k) *out++ = output_token(request, k);

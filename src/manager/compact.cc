@@ -6,7 +6,7 @@
 namespace kvc {
 namespace {
 
-BlockId id_of(uint64_t index) { return BlockId{static_cast<int32_t>(index)}; }
+BlockId block_at(uint64_t index) { return BlockId{static_cast<int32_t>(index)}; }
 
 }  // namespace
 
@@ -17,10 +17,10 @@ size_t Blocks::move_down(uint32_t pool, uint64_t begin, Movable&& movable, kvc_b
   uint64_t low = pool_.counts(pool).first, high = pool_.first_unopened(pool);  // outside [low, high): done
   size_t num_moves = 0;
   while (num_moves < capacity) {
-    while (low < high && pool_[id_of(low)].list != List::kFree) ++low;
-    while (begin < high && low < high && !movable(pool_[id_of(high - 1)])) --high;
+    while (low < high && pool_[block_at(low)].list != List::kFree) ++low;
+    while (begin < high && low < high && !movable(pool_[block_at(high - 1)])) --high;
     if (low >= high || begin >= high) break;
-    const BlockId from = id_of(--high), to = id_of(low++);
+    const BlockId from = block_at(--high), to = block_at(low++);
     if (is_node(pool_[from].node)) tree_.move(from, to);
     pool_.move(from, to);
     if (zeroing_.on()) zeroing_.set_owner(to, zeroing_.owner(from));
@@ -51,7 +51,7 @@ kvc_status Blocks::check_shrink(uint32_t pool, uint64_t size, size_t capacity, s
   }
   size_t moving = 0;
   for (uint64_t i = counts.first + size; i < pool_.first_unopened(pool); ++i) {
-    const Block& block = pool_[id_of(i)];
+    const Block& block = pool_[block_at(i)];
     if (block.external != 0) {
       return fail(KVC_ERROR_BUSY,
                   "block %llu has %u external holds and cannot move; release it first, or give at least %llu "

@@ -10,14 +10,14 @@ namespace {
 
 constexpr const char* kTakeAgain = "copy the file again, or record again";
 
-uint64_t checksum(const LogHeader& header, const void* payload) {
+uint64_t log_checksum(const LogHeader& header, const void* payload) {
   DigestHash hash;
   hash.add_bytes(&header, offsetof(LogHeader, checksum));
   hash.add_bytes(payload, header.size);
   return hash.value();
 }
 
-kvc_status check_part(const LogHeader& header, const unsigned char* payload, size_t offset, size_t left) {
+kvc_status check_log_part(const LogHeader& header, const unsigned char* payload, size_t offset, size_t left) {
   if (std::memcmp(header.magic, kLogMagic, sizeof kLogMagic) != 0) {
     return invalid("byte %zu: the log has 0x%02x%02x%02x%02x... where a part must begin with \"KVCLOG\"; %s",
                    offset, header.magic[0], header.magic[1], header.magic[2], header.magic[3], kTakeAgain);
@@ -33,7 +33,7 @@ kvc_status check_part(const LogHeader& header, const unsigned char* payload, siz
     return invalid("byte %zu: the log ends %llu bytes before the end of this part of %llu bytes; %s", offset,
                    ull(header.size - left), ull(header.size), kTakeAgain);
   }
-  if (const uint64_t sum = checksum(header, payload); sum != header.checksum) {
+  if (const uint64_t sum = log_checksum(header, payload); sum != header.checksum) {
     return invalid(
         "byte %zu: the checksum of this part is %016llx, its header says %016llx: a byte was changed; %s",
         offset, ull(sum), ull(header.checksum), kTakeAgain);
@@ -47,7 +47,7 @@ void seal(LogHeader* header, const void* payload) {
   std::memcpy(header->magic, kLogMagic, sizeof kLogMagic);
   header->format = kLogFormat;
   header->library_version = kvc_version();
-  header->checksum = checksum(*header, payload);
+  header->checksum = log_checksum(*header, payload);
 }
 
 LogHeader header_at(const unsigned char* log, size_t offset) {
@@ -66,7 +66,7 @@ kvc_status check_log(const unsigned char* log, size_t size) {
                      left, sizeof(LogHeader), kTakeAgain);
     }
     const LogHeader header = header_at(log, offset);
-    KVC_TRY(check_part(header, log + offset + sizeof header, offset, left - sizeof header));
+    KVC_TRY(check_log_part(header, log + offset + sizeof header, offset, left - sizeof header));
     if (header.first_call != calls || header.previous != previous) {
       return invalid(
           "byte %zu: this part begins with call %llu, call %llu must follow%s; give all parts of one log in "

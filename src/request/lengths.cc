@@ -11,7 +11,7 @@ size_t count_of(uint32_t tokens) {
   return 16 + (e - 4) * 8 + (tokens >> (e - 3) & 7);
 }
 
-uint64_t largest_of(size_t count) {
+uint64_t longest_in(size_t count) {
   if (count < 16) return count;
   const size_t e = (count - 16) / 8 + 4, eighth = (count - 16) % 8;
   return (uint64_t{8 + eighth + 1} << (e - 3)) - 1;
@@ -34,7 +34,7 @@ uint64_t Lengths::rest(uint32_t percent, uint64_t done) const {
   uint64_t seen = 0;
   size_t i = first;
   while ((seen += counts_[i]) * 100 < longer * percent) ++i;
-  const uint64_t length = largest_of(i);
+  const uint64_t length = longest_in(i);
   return length > done ? length - done : 0;
 }
 

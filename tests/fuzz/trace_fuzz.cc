@@ -20,13 +20,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size_t ids = 0;
   for (const kvcli::TraceRequest& request : trace.requests) {
     FUZZ_REQUIRE(request.input_length > 0 && request.first_hash_id == ids, "a request without its ids");
-    ids += request.num_hash_ids();
+    ids += trace.num_hash_ids(request);
   }
   FUZZ_REQUIRE(ids == trace.hash_ids.size(), "other ids than those of the requests");
   std::stringstream text;
   kvcli::write_trace(trace, text);
   const kvcli::Trace again = kvcli::read_trace(text, "written", 0);
-  FUZZ_REQUIRE(again.hash_ids == trace.hash_ids && again.requests.size() == trace.requests.size(),
+  FUZZ_REQUIRE(again.tokens_per_hash_id == trace.tokens_per_hash_id && again.hash_ids == trace.hash_ids &&
+                   again.requests.size() == trace.requests.size(),
                "not the same");
   return 0;
 }

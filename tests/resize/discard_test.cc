@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <kvcache/storage.hpp>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,12 @@ TEST(Discard, OtherBlocksKeepTheirBytes) {
     ASSERT_EQ(kvc_storage_store(s.get(), &rows, nullptr), KVC_OK);
     EXPECT_EQ(gather(s.get(), slots_of(0, 5)), low);
   }
+}
+
+TEST(Discard, FromCxx) {
+  kvc::Storage s(host_config(KVC_LAYOUT_BLNHC));
+  EXPECT_GT(s.discard_blocks(0, 64), 0u);
+  EXPECT_THROW(s.discard_blocks(64, 1), kvc::Error);
 }
 
 TEST(Discard, BoundsAreChecked) {

@@ -18,7 +18,7 @@ class Record(unittest.TestCase):
             digest = m.digest()
             info = m.log_info()
             self.assertEqual((info.capacity, info.calls, info.lost_calls), (1 << 16, 7, 0))
-            self.assertEqual(m.config().record_bytes, 1 << 16)
+            self.assertEqual(m.properties.record_bytes, 1 << 16)
         replayed = kvcache.replay_log(log)
         self.assertEqual((replayed.calls, replayed.mismatches, replayed.digest, replayed.text), (6, 0, digest, ""))
         self.assertEqual(replayed.library_version, 300)
