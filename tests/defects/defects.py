@@ -5,6 +5,20 @@ Each right text stands exactly once in its file; seed_defects.py says so when th
 """
 
 DEFECTS = [
+    ("a changed byte of a log passes", "src/record/log.cc",
+     "sum != header.checksum)", "sum != header.checksum && header.size == 0)"),
+    ("a part of another log passes", "src/record/log.cc",
+     "header.first_call != calls || header.previous != previous", "header.first_call != calls"),
+    ("the last result of a call is not compared", "src/api/record_read.h",
+     "if (logged == value) return;", "if (logged == value || in_.left() == 0) return;"),
+    ("a stale id is that of a later request", "src/api/record_read.h",
+     "found != ids_.end() && found->second.generation == generation", "found != ids_.end()"),
+    ("the time is not recorded", "src/api/retention_api.cc",
+     "  KVC_RECORD(kvc_manager_set_time, m, now_ns);\n", ""),
+    ("ids of other managers are taken for own ones", "src/api/record_write.h",
+     "id >> 52 != tag_.tag", "id >> 52 == 0"),
+    ("a trace of Qwen-Bailian has ids of 512 tokens", "src/cli/trace.cc",
+     "is_bailian(object) ? kBailianTokensPerHashId : kTokensPerHashId", "is_bailian(object) && kBailianTokensPerHashId == 0 ? kBailianTokensPerHashId : kTokensPerHashId"),
     ("a sample is counted as if it were all blocks", "src/sizing/curve.cc",
      "static_cast<double>(above(entry.slot)) / rate_ + 1.5", "static_cast<double>(above(entry.slot)) + 1.5"),
     ("what a request publishes behind its prompt is not in the curve", "src/manager/growth.cc",

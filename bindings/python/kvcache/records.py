@@ -37,8 +37,8 @@ class Stats(NamedTuple):
     nodes_used: Gauge: prefix positions in use.
     metadata_bytes: Gauge: memory from the manager's allocator, touched or not.
     events_dropped: Events that were overwritten before any reader had read them.
-    filling_hits: Blocks of hits that a step in flight was writing.
-    filling_waits: Admissions with the result FILLING.
+    filling_hits: Blocks of hits that a step in flight was writing. Since 0.3.
+    filling_waits: Admissions with the result FILLING. Since 0.3.
     """
 
     epoch: int
@@ -96,7 +96,8 @@ class ProbeInfo(NamedTuple):
     blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
     fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA.
-    filling_request: Of probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there.
+    filling_request: Manager.probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there.
+        Manager.probe(): 0. Since 0.3.
     """
 
     num_cached: int
