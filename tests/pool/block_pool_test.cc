@@ -51,7 +51,7 @@ class BlockPoolTest : public ::testing::Test {
         const Block b = pool_.read(BlockId{static_cast<int32_t>(i)});
         ++lists[static_cast<size_t>(b.list)];
         EXPECT_EQ(b.list == List::kHeld, b.held()) << "block " << i;
-        reserved += b.held() && b.written == 0;
+        reserved += b.held() && b.content == Content::kEmpty;
         pinned += b.pins != 0 && b.refs == 0 && b.external == 0;
       }
       ASSERT_EQ(counts.free, lists[static_cast<size_t>(List::kFree)]);
@@ -201,7 +201,7 @@ TEST_F(BlockPoolTest, LruIsOldestFirstAndGivesUpAnyMember) {
   EXPECT_EQ(lru(), (Ids{1, 0}));
   EXPECT_EQ(block(3).group, 7);
   EXPECT_EQ(block(3).refs, 1u);
-  EXPECT_EQ(block(3).written, 0) << "its new content is not written";
+  EXPECT_EQ(block(3).content, Content::kEmpty) << "its new content is not written";
   expect_counts_right();
   drop(4);
   pool_.push_lru(BlockId{4});
@@ -250,7 +250,7 @@ TEST_F(BlockPoolTest, ReservedEndsWhenWritten) {
   EXPECT_EQ(pool_.counts(0).reserved, 0u) << "marked once";
   drop(id);
   pool_.push_free(BlockId{id});
-  EXPECT_EQ(block(id).written, 0);
+  EXPECT_EQ(block(id).content, Content::kEmpty);
   drop(pop());
   EXPECT_EQ(pool_.counts(0).reserved, 0u) << "released without being written";
 }
@@ -302,11 +302,11 @@ TEST_F(BlockPoolTest, CountsAreRightAfterEveryTransitionOfRandomHistories) {
       EXPECT_EQ(pool_.pop_free(b.pool, static_cast<uint8_t>(kind), 1, &taken), 1u);
     } else if (b.list == List::kFenced && kind < 5) {  // its fence falls
       pool_.remove(BlockId{id});
-      b.written != 0 && kind < 3 ? pool_.push_lru(BlockId{id}) : pool_.push_free(BlockId{id});
+      b.content != Content::kEmpty&& kind < 3 ? pool_.push_lru(BlockId{id}) : pool_.push_free(BlockId{id});
     } else if (b.list == List::kLru && kind < 2) {
       BlockPool::LruTaker(pool_, b.pool, 1).take();  // the oldest, whichever it is
     } else if (b.list != List::kHeld) {              // a hit
-      if (b.written == 0) continue;
+      if (b.content == Content::kEmpty) continue;
       pool_.remove(BlockId{id});
       if (kind % 3 == 0) pool_.add_ref(b);
       if (kind % 3 == 1) pool_.add_external(b);
@@ -315,9 +315,9 @@ TEST_F(BlockPoolTest, CountsAreRightAfterEveryTransitionOfRandomHistories) {
       pool_.mark_written(b);
     } else if (kind == 1) {
       pool_.add_ref(b);
-    } else if (kind == 2 && b.written != 0) {
+    } else if (kind == 2 && b.content != Content::kEmpty) {
       pool_.add_external(b);
-    } else if (kind == 3 && b.written != 0) {
+    } else if (kind == 3 && b.content != Content::kEmpty) {
       pool_.add_pin(b);
     } else if (kind < 6 && b.refs != 0) {
       last = pool_.drop_ref(b);
@@ -339,7 +339,7 @@ TEST_F(BlockPoolTest, CountsAreRightAfterEveryTransitionOfRandomHistories) {
       if (kind % 2 == 0) {
         pool_.push_fenced(BlockId{id}, ++step);
       } else {
-        b.written != 0 ? pool_.push_lru(BlockId{id}) : pool_.push_free(BlockId{id});
+        b.content != Content::kEmpty ? pool_.push_lru(BlockId{id}) : pool_.push_free(BlockId{id});
       }
     }
     expect_counts_right();
