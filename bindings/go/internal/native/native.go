@@ -252,129 +252,137 @@ typedef _goslice_ swig_type_218;
 typedef _goslice_ swig_type_219;
 typedef _goslice_ swig_type_220;
 typedef long long swig_type_221;
-typedef long long swig_type_222;
+typedef _goslice_ swig_type_222;
 typedef long long swig_type_223;
 typedef long long swig_type_224;
 typedef long long swig_type_225;
 typedef long long swig_type_226;
 typedef long long swig_type_227;
-typedef _gostring_ swig_type_228;
-typedef _goslice_ swig_type_229;
-typedef _gostring_ swig_type_230;
-extern void _wrap_Swig_free_native_973a31e5f061184d(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_973a31e5f061184d(swig_intgo arg1);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_973a31e5f061184d(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_create_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_4 arg2, swig_type_5 arg3, swig_type_6 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_7 arg2, swig_type_8 arg3, swig_type_9 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_probe_native_973a31e5f061184d(uintptr_t arg1, swig_type_10 arg2, swig_type_11 arg3, swig_type_12 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_973a31e5f061184d(uintptr_t arg1, swig_type_13 arg2, swig_type_14 arg3, swig_type_15 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_973a31e5f061184d(uintptr_t arg1, swig_type_16 arg2, swig_type_17 arg3, swig_type_18 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_973a31e5f061184d(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, int arg6, swig_type_23 arg7, swig_voidp arg8);
-extern swig_voidp _wrap_kvc_manager_demote_prefix_native_973a31e5f061184d(uintptr_t arg1, swig_type_24 arg2, swig_type_25 arg3, swig_type_26 arg4, swig_type_27 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_register_prompt_native_973a31e5f061184d(uintptr_t arg1, swig_type_28 arg2, swig_type_29 arg3, swig_type_30 arg4, swig_type_31 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_list_prompts_native_973a31e5f061184d(uintptr_t arg1, swig_type_32 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_973a31e5f061184d(uintptr_t arg1, swig_type_33 arg2, swig_type_34 arg3, swig_type_35 arg4, int arg5, swig_type_36 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_973a31e5f061184d(uintptr_t arg1, swig_type_37 arg2, swig_type_38 arg3, swig_type_39 arg4, int arg5, swig_type_40 arg6);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_973a31e5f061184d(uintptr_t arg1, swig_type_41 arg2, int arg3, int arg4, swig_type_42 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_973a31e5f061184d(uintptr_t arg1, swig_type_43 arg2, int arg3, swig_type_44 arg4, swig_type_45 arg5);
-extern swig_voidp _wrap_kvc_manager_take_pending_native_973a31e5f061184d(uintptr_t arg1, swig_type_46 arg2, swig_type_47 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_rebuild_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_type_48 arg3, swig_type_49 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_973a31e5f061184d(uintptr_t arg1, swig_type_50 arg2, swig_type_51 arg3, swig_type_52 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_list_prefixes_native_973a31e5f061184d(uintptr_t arg1, swig_type_53 arg2, swig_type_54 arg3, swig_type_55 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_step_native_973a31e5f061184d(uintptr_t arg1, uintptr_t arg2, swig_type_56 arg3, swig_voidp arg4, swig_type_57 arg5, swig_type_58 arg6);
-extern swig_voidp _wrap_kvc_step_use_native_973a31e5f061184d(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_59 _wrap_kvc_step_num_failed_native_973a31e5f061184d(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_type_60 arg3, swig_type_61 arg4, swig_type_62 arg5, swig_type_63 arg6, swig_type_64 arg7, swig_type_65 arg8, swig_type_66 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_type_67 arg3, swig_type_68 arg4, swig_type_69 arg5, swig_type_70 arg6, swig_type_71 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_type_72 arg3, swig_type_73 arg4, swig_type_74 arg5, swig_type_75 arg6, swig_type_76 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_type_77 arg3, swig_type_78 arg4, swig_type_79 arg5, swig_type_80 arg6, swig_type_81 arg7, swig_type_82 arg8, swig_type_83 arg9, swig_type_84 arg10, swig_type_85 arg11, swig_type_86 arg12, swig_type_87 arg13, swig_type_88 arg14, swig_type_89 arg15, swig_voidp arg16, swig_type_90 arg17, swig_type_91 arg18, uintptr_t arg19);
-extern swig_voidp _wrap_kvc_storage_explain_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_type_92 arg3, swig_type_93 arg4, swig_type_94 arg5, swig_type_95 arg6, swig_type_96 arg7, swig_type_97 arg8, swig_type_98 arg9, swig_type_99 arg10, swig_type_100 arg11, swig_type_101 arg12, swig_type_102 arg13, swig_type_103 arg14, swig_type_104 arg15, swig_voidp arg16, swig_type_105 arg17, swig_type_106 arg18, swig_voidp arg19);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_type_107 arg3, swig_type_108 arg4, swig_type_109 arg5, swig_type_110 arg6, swig_type_111 arg7, swig_type_112 arg8, swig_type_113 arg9, swig_type_114 arg10, swig_type_115 arg11, swig_type_116 arg12, swig_type_117 arg13, swig_type_118 arg14, swig_type_119 arg15, swig_voidp arg16, swig_type_120 arg17, swig_type_121 arg18, swig_voidp arg19, swig_type_122 arg20, swig_type_123 arg21, uintptr_t arg22);
-extern swig_voidp _wrap_kvc_attention_merge_native_973a31e5f061184d(swig_type_124 arg1, swig_type_125 arg2, swig_type_126 arg3, swig_type_127 arg4, int arg5, int arg6, swig_type_128 arg7, swig_type_129 arg8);
-extern swig_voidp _wrap_kvc_estimate_memory_native_973a31e5f061184d(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_rope_apply_native_973a31e5f061184d(swig_voidp arg1, swig_type_130 arg2, swig_type_131 arg3, swig_type_132 arg4, swig_type_133 arg5);
-extern swig_voidp _wrap_kvc_storage_adopt_native_973a31e5f061184d(swig_voidp arg1, swig_type_134 arg2, swig_voidp arg3);
-extern swig_type_135 _wrap_kvc_last_error_native_973a31e5f061184d(void);
-extern swig_voidp _wrap_kvc_dtype_bits_native_973a31e5f061184d(int arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_backend_open_native_973a31e5f061184d(swig_type_136 arg1, swig_type_137 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_973a31e5f061184d(swig_type_138 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_973a31e5f061184d(swig_type_139 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_973a31e5f061184d(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_973a31e5f061184d(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_trim_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_973a31e5f061184d(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_140 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_973a31e5f061184d(uintptr_t arg1, swig_type_141 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_973a31e5f061184d(uintptr_t arg1, swig_type_142 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_973a31e5f061184d(uintptr_t arg1, swig_type_143 arg2, swig_type_144 arg3, swig_type_145 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_973a31e5f061184d(uintptr_t arg1, swig_type_146 arg2, swig_type_147 arg3, swig_type_148 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_973a31e5f061184d(uintptr_t arg1, swig_type_149 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_quantize_native_973a31e5f061184d(swig_voidp arg1, swig_type_150 arg2, swig_type_151 arg3, swig_type_152 arg4, swig_type_153 arg5, swig_type_154 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_973a31e5f061184d(swig_voidp arg1, swig_type_155 arg2, swig_type_156 arg3, swig_type_157 arg4, swig_type_158 arg5, swig_type_159 arg6);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_type_160 arg3, swig_type_161 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_tree_mask_native_973a31e5f061184d(swig_type_162 arg1, swig_type_163 arg2, swig_type_164 arg3, swig_type_165 arg4);
-extern swig_type_166 _wrap_kvc_model_count_native_973a31e5f061184d(void);
-extern swig_voidp _wrap_kvc_model_get_native_973a31e5f061184d(swig_type_167 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_973a31e5f061184d(swig_type_168 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_register_native_973a31e5f061184d(swig_voidp arg1);
-extern swig_voidp _wrap_kvc_model_from_config_native_973a31e5f061184d(swig_type_169 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_rope_native_973a31e5f061184d(swig_voidp arg1, int arg2, swig_type_170 arg3, swig_type_171 arg4, swig_type_172 arg5, swig_type_173 arg6);
-extern swig_voidp _wrap_kvc_rope_table_native_973a31e5f061184d(swig_type_174 arg1, double arg2, swig_type_175 arg3, swig_type_176 arg4);
-extern swig_voidp _wrap_kvc_manager_open_curve_native_973a31e5f061184d(uintptr_t arg1, swig_type_177 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_close_curve_native_973a31e5f061184d(uintptr_t arg1, swig_type_178 arg2);
-extern swig_voidp _wrap_kvc_manager_read_curve_native_973a31e5f061184d(uintptr_t arg1, swig_type_179 arg2, swig_type_180 arg3, swig_type_181 arg4);
-extern swig_voidp _wrap_kvc_manager_curve_info_native_973a31e5f061184d(uintptr_t arg1, swig_type_182 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_workload_create_native_973a31e5f061184d(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_record_native_973a31e5f061184d(uintptr_t arg1, swig_type_183 arg2, double arg3);
-extern swig_voidp _wrap_kvc_workload_read_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_predict_native_973a31e5f061184d(uintptr_t arg1, swig_type_184 arg2, swig_type_185 arg3);
-extern swig_voidp _wrap_kvc_sizer_create_native_973a31e5f061184d(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_sizer_decide_native_973a31e5f061184d(uintptr_t arg1, swig_type_186 arg2, double arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_sizer_read_log_native_973a31e5f061184d(uintptr_t arg1, swig_type_187 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_set_quota_native_973a31e5f061184d(uintptr_t arg1, swig_type_188 arg2, int arg3, swig_type_189 arg4, swig_type_190 arg5);
-extern swig_voidp _wrap_kvc_manager_quota_info_native_973a31e5f061184d(uintptr_t arg1, swig_type_191 arg2, int arg3, swig_voidp arg4);
-extern int _wrap_kvc_version_native_973a31e5f061184d(void);
-extern swig_type_192 _wrap_kvc_build_info_native_973a31e5f061184d(void);
-extern swig_voidp _wrap_kvc_supports_native_973a31e5f061184d(int arg1);
-extern swig_voidp _wrap_kvc_config_from_shortfin_native_973a31e5f061184d(swig_type_193 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_create_native_973a31e5f061184d(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_973a31e5f061184d(uintptr_t arg1, swig_type_194 arg2);
-extern swig_voidp _wrap_kvc_manager_list_namespaces_native_973a31e5f061184d(uintptr_t arg1, swig_type_195 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reset_native_973a31e5f061184d(uintptr_t arg1, swig_type_196 arg2);
-extern swig_voidp _wrap_kvc_manager_stats_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_197 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_973a31e5f061184d(uintptr_t arg1, swig_type_198 arg2, swig_type_199 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_973a31e5f061184d(uintptr_t arg1, swig_type_200 arg2, swig_type_201 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_973a31e5f061184d(uintptr_t arg1, swig_type_202 arg2, swig_type_203 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_204 arg2, swig_type_205 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_206 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_207 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_208 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_973a31e5f061184d(uintptr_t arg1, swig_type_209 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_973a31e5f061184d(uintptr_t arg1, swig_type_210 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_compact_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_type_211 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_probe_request_native_973a31e5f061184d(uintptr_t arg1, swig_type_212 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_973a31e5f061184d(uintptr_t arg1, swig_type_213 arg2);
-extern swig_voidp _wrap_kvc_manager_list_pins_native_973a31e5f061184d(uintptr_t arg1, swig_type_214 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_type_215 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_step_create_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_973a31e5f061184d(uintptr_t arg1, swig_type_216 arg2);
-extern swig_voidp _wrap_kvc_manager_check_native_973a31e5f061184d(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_973a31e5f061184d(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_973a31e5f061184d(uintptr_t arg1, int arg2, swig_type_217 arg3);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_973a31e5f061184d(uintptr_t arg1, swig_type_218 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_973a31e5f061184d(uintptr_t arg1, swig_type_219 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_973a31e5f061184d(uintptr_t arg1, uintptr_t arg2, swig_type_220 arg3);
-extern swig_voidp _wrap_kvc_manager_set_time_native_973a31e5f061184d(uintptr_t arg1, swig_type_221 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_973a31e5f061184d(uintptr_t arg1, swig_type_222 arg2, swig_type_223 arg3, swig_type_224 arg4, int arg5, swig_type_225 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_973a31e5f061184d(uintptr_t arg1, swig_type_226 arg2, swig_type_227 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_973a31e5f061184d(uintptr_t arg1, swig_type_228 arg2, swig_type_229 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_973a31e5f061184d(uintptr_t arg1, swig_type_230 arg2);
+typedef long long swig_type_228;
+typedef long long swig_type_229;
+typedef long long swig_type_230;
+typedef long long swig_type_231;
+typedef long long swig_type_232;
+typedef _gostring_ swig_type_233;
+typedef _goslice_ swig_type_234;
+typedef _gostring_ swig_type_235;
+extern void _wrap_Swig_free_native_9ae14b360a87424d(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_9ae14b360a87424d(swig_intgo arg1);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_9ae14b360a87424d(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_4 arg2, swig_type_5 arg3, swig_type_6 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_7 arg2, swig_type_8 arg3, swig_type_9 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_probe_native_9ae14b360a87424d(uintptr_t arg1, swig_type_10 arg2, swig_type_11 arg3, swig_type_12 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_9ae14b360a87424d(uintptr_t arg1, swig_type_13 arg2, swig_type_14 arg3, swig_type_15 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_9ae14b360a87424d(uintptr_t arg1, swig_type_16 arg2, swig_type_17 arg3, swig_type_18 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_9ae14b360a87424d(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, int arg6, swig_type_23 arg7, swig_voidp arg8);
+extern swig_voidp _wrap_kvc_manager_demote_prefix_native_9ae14b360a87424d(uintptr_t arg1, swig_type_24 arg2, swig_type_25 arg3, swig_type_26 arg4, swig_type_27 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_register_prompt_native_9ae14b360a87424d(uintptr_t arg1, swig_type_28 arg2, swig_type_29 arg3, swig_type_30 arg4, swig_type_31 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_list_prompts_native_9ae14b360a87424d(uintptr_t arg1, swig_type_32 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_9ae14b360a87424d(uintptr_t arg1, swig_type_33 arg2, swig_type_34 arg3, swig_type_35 arg4, int arg5, swig_type_36 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_type_37 arg2, swig_type_38 arg3, swig_type_39 arg4, int arg5, swig_type_40 arg6);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_9ae14b360a87424d(uintptr_t arg1, swig_type_41 arg2, int arg3, int arg4, swig_type_42 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_9ae14b360a87424d(uintptr_t arg1, swig_type_43 arg2, int arg3, swig_type_44 arg4, swig_type_45 arg5);
+extern swig_voidp _wrap_kvc_manager_take_pending_native_9ae14b360a87424d(uintptr_t arg1, swig_type_46 arg2, swig_type_47 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_rebuild_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_type_48 arg3, swig_type_49 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_9ae14b360a87424d(uintptr_t arg1, swig_type_50 arg2, swig_type_51 arg3, swig_type_52 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_list_prefixes_native_9ae14b360a87424d(uintptr_t arg1, swig_type_53 arg2, swig_type_54 arg3, swig_type_55 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_step_native_9ae14b360a87424d(uintptr_t arg1, uintptr_t arg2, swig_type_56 arg3, swig_voidp arg4, swig_type_57 arg5, swig_type_58 arg6);
+extern swig_voidp _wrap_kvc_step_use_native_9ae14b360a87424d(uintptr_t arg1, int arg2, int arg3);
+extern swig_type_59 _wrap_kvc_step_num_failed_native_9ae14b360a87424d(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_type_60 arg3, swig_type_61 arg4, swig_type_62 arg5, swig_type_63 arg6, swig_type_64 arg7, swig_type_65 arg8, swig_type_66 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_type_67 arg3, swig_type_68 arg4, swig_type_69 arg5, swig_type_70 arg6, swig_type_71 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_type_72 arg3, swig_type_73 arg4, swig_type_74 arg5, swig_type_75 arg6, swig_type_76 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_type_77 arg3, swig_type_78 arg4, swig_type_79 arg5, swig_type_80 arg6, swig_type_81 arg7, swig_type_82 arg8, swig_type_83 arg9, swig_type_84 arg10, swig_type_85 arg11, swig_type_86 arg12, swig_type_87 arg13, swig_type_88 arg14, swig_type_89 arg15, swig_voidp arg16, swig_type_90 arg17, swig_type_91 arg18, uintptr_t arg19);
+extern swig_voidp _wrap_kvc_storage_explain_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_type_92 arg3, swig_type_93 arg4, swig_type_94 arg5, swig_type_95 arg6, swig_type_96 arg7, swig_type_97 arg8, swig_type_98 arg9, swig_type_99 arg10, swig_type_100 arg11, swig_type_101 arg12, swig_type_102 arg13, swig_type_103 arg14, swig_type_104 arg15, swig_voidp arg16, swig_type_105 arg17, swig_type_106 arg18, swig_voidp arg19);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_type_107 arg3, swig_type_108 arg4, swig_type_109 arg5, swig_type_110 arg6, swig_type_111 arg7, swig_type_112 arg8, swig_type_113 arg9, swig_type_114 arg10, swig_type_115 arg11, swig_type_116 arg12, swig_type_117 arg13, swig_type_118 arg14, swig_type_119 arg15, swig_voidp arg16, swig_type_120 arg17, swig_type_121 arg18, swig_voidp arg19, swig_type_122 arg20, swig_type_123 arg21, uintptr_t arg22);
+extern swig_voidp _wrap_kvc_attention_merge_native_9ae14b360a87424d(swig_type_124 arg1, swig_type_125 arg2, swig_type_126 arg3, swig_type_127 arg4, int arg5, int arg6, swig_type_128 arg7, swig_type_129 arg8);
+extern swig_voidp _wrap_kvc_estimate_memory_native_9ae14b360a87424d(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_rope_apply_native_9ae14b360a87424d(swig_voidp arg1, swig_type_130 arg2, swig_type_131 arg3, swig_type_132 arg4, swig_type_133 arg5);
+extern swig_voidp _wrap_kvc_storage_adopt_native_9ae14b360a87424d(swig_voidp arg1, swig_type_134 arg2, swig_voidp arg3);
+extern swig_type_135 _wrap_kvc_last_error_native_9ae14b360a87424d(void);
+extern swig_voidp _wrap_kvc_dtype_bits_native_9ae14b360a87424d(int arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_backend_open_native_9ae14b360a87424d(swig_type_136 arg1, swig_type_137 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_9ae14b360a87424d(swig_type_138 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_properties_native_9ae14b360a87424d(swig_type_139 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_9ae14b360a87424d(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_9ae14b360a87424d(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_trim_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_9ae14b360a87424d(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_140 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_type_141 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_type_142 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_9ae14b360a87424d(uintptr_t arg1, swig_type_143 arg2, swig_type_144 arg3, swig_type_145 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_9ae14b360a87424d(uintptr_t arg1, swig_type_146 arg2, swig_type_147 arg3, swig_type_148 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_type_149 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_quantize_native_9ae14b360a87424d(swig_voidp arg1, swig_type_150 arg2, swig_type_151 arg3, swig_type_152 arg4, swig_type_153 arg5, swig_type_154 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_9ae14b360a87424d(swig_voidp arg1, swig_type_155 arg2, swig_type_156 arg3, swig_type_157 arg4, swig_type_158 arg5, swig_type_159 arg6);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_type_160 arg3, swig_type_161 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_tree_mask_native_9ae14b360a87424d(swig_type_162 arg1, swig_type_163 arg2, swig_type_164 arg3, swig_type_165 arg4);
+extern swig_type_166 _wrap_kvc_model_count_native_9ae14b360a87424d(void);
+extern swig_voidp _wrap_kvc_model_get_native_9ae14b360a87424d(swig_type_167 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_9ae14b360a87424d(swig_type_168 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_register_native_9ae14b360a87424d(swig_voidp arg1);
+extern swig_voidp _wrap_kvc_model_from_config_native_9ae14b360a87424d(swig_type_169 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_rope_native_9ae14b360a87424d(swig_voidp arg1, int arg2, swig_type_170 arg3, swig_type_171 arg4, swig_type_172 arg5, swig_type_173 arg6);
+extern swig_voidp _wrap_kvc_rope_table_native_9ae14b360a87424d(swig_type_174 arg1, double arg2, swig_type_175 arg3, swig_type_176 arg4);
+extern swig_voidp _wrap_kvc_manager_open_curve_native_9ae14b360a87424d(uintptr_t arg1, swig_type_177 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_close_curve_native_9ae14b360a87424d(uintptr_t arg1, swig_type_178 arg2);
+extern swig_voidp _wrap_kvc_manager_read_curve_native_9ae14b360a87424d(uintptr_t arg1, swig_type_179 arg2, swig_type_180 arg3, swig_type_181 arg4);
+extern swig_voidp _wrap_kvc_manager_curve_info_native_9ae14b360a87424d(uintptr_t arg1, swig_type_182 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_workload_create_native_9ae14b360a87424d(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_record_native_9ae14b360a87424d(uintptr_t arg1, swig_type_183 arg2, double arg3);
+extern swig_voidp _wrap_kvc_workload_read_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_predict_native_9ae14b360a87424d(uintptr_t arg1, swig_type_184 arg2, swig_type_185 arg3);
+extern swig_voidp _wrap_kvc_sizer_create_native_9ae14b360a87424d(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_sizer_decide_native_9ae14b360a87424d(uintptr_t arg1, swig_type_186 arg2, double arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_sizer_read_log_native_9ae14b360a87424d(uintptr_t arg1, swig_type_187 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_set_quota_native_9ae14b360a87424d(uintptr_t arg1, swig_type_188 arg2, int arg3, swig_type_189 arg4, swig_type_190 arg5);
+extern swig_voidp _wrap_kvc_manager_quota_info_native_9ae14b360a87424d(uintptr_t arg1, swig_type_191 arg2, int arg3, swig_voidp arg4);
+extern int _wrap_kvc_version_native_9ae14b360a87424d(void);
+extern swig_type_192 _wrap_kvc_build_info_native_9ae14b360a87424d(void);
+extern swig_voidp _wrap_kvc_supports_native_9ae14b360a87424d(int arg1);
+extern swig_voidp _wrap_kvc_config_from_shortfin_native_9ae14b360a87424d(swig_type_193 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_native_9ae14b360a87424d(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_9ae14b360a87424d(uintptr_t arg1, swig_type_194 arg2);
+extern swig_voidp _wrap_kvc_manager_list_namespaces_native_9ae14b360a87424d(uintptr_t arg1, swig_type_195 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reset_native_9ae14b360a87424d(uintptr_t arg1, swig_type_196 arg2);
+extern swig_voidp _wrap_kvc_manager_stats_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_197 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_9ae14b360a87424d(uintptr_t arg1, swig_type_198 arg2, swig_type_199 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_9ae14b360a87424d(uintptr_t arg1, swig_type_200 arg2, swig_type_201 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_9ae14b360a87424d(uintptr_t arg1, swig_type_202 arg2, swig_type_203 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_204 arg2, swig_type_205 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_206 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_207 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_208 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_9ae14b360a87424d(uintptr_t arg1, swig_type_209 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_9ae14b360a87424d(uintptr_t arg1, swig_type_210 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_type_211 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_probe_request_native_9ae14b360a87424d(uintptr_t arg1, swig_type_212 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_9ae14b360a87424d(uintptr_t arg1, swig_type_213 arg2);
+extern swig_voidp _wrap_kvc_manager_list_pins_native_9ae14b360a87424d(uintptr_t arg1, swig_type_214 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_type_215 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_step_create_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_9ae14b360a87424d(uintptr_t arg1, swig_type_216 arg2);
+extern swig_voidp _wrap_kvc_manager_check_native_9ae14b360a87424d(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_9ae14b360a87424d(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_type_217 arg3);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_type_218 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_type_219 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_9ae14b360a87424d(uintptr_t arg1, uintptr_t arg2, swig_type_220 arg3);
+extern swig_voidp _wrap_kvc_manager_resize_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_type_221 arg3, swig_type_222 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_9ae14b360a87424d(uintptr_t arg1, int arg2, swig_type_223 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_9ae14b360a87424d(uintptr_t arg1, swig_type_224 arg2, swig_type_225 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_set_time_native_9ae14b360a87424d(uintptr_t arg1, swig_type_226 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_9ae14b360a87424d(uintptr_t arg1, swig_type_227 arg2, swig_type_228 arg3, swig_type_229 arg4, int arg5, swig_type_230 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_9ae14b360a87424d(uintptr_t arg1, swig_type_231 arg2, swig_type_232 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_9ae14b360a87424d(uintptr_t arg1, swig_type_233 arg2, swig_type_234 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_9ae14b360a87424d(uintptr_t arg1, swig_type_235 arg2);
 #undef intgo
 */
 import "C"
@@ -417,13 +425,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_973a31e5f061184d(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_973a31e5f061184d(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_9ae14b360a87424d(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -465,7 +473,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -488,7 +496,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_4(_swig_i_1), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_6)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_4(_swig_i_1), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_6)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -509,7 +517,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_7(_swig_i_1), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_7(_swig_i_1), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -528,7 +536,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_10(_swig_i_1), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_10(_swig_i_1), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -548,7 +556,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_13(_swig_i_1), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_13(_swig_i_1), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -567,7 +575,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_16(_swig_i_1), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_16(_swig_i_1), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -589,7 +597,7 @@ func Kvc_manager_set_prefix_priority(arg1 uintptr, arg2 uint64, arg3 []int32, ar
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.swig_type_22(_swig_i_4), C.int(_swig_i_5), C.swig_type_23(_swig_i_6), C.swig_voidp(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.swig_type_22(_swig_i_4), C.int(_swig_i_5), C.swig_type_23(_swig_i_6), C.swig_voidp(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -609,7 +617,7 @@ func Kvc_manager_demote_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_demote_prefix_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_24(_swig_i_1), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_3)), C.swig_type_27(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_demote_prefix_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_24(_swig_i_1), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_3)), C.swig_type_27(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -629,7 +637,7 @@ func Kvc_manager_register_prompt(arg1 uintptr, arg2 string, arg3 uint64, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_1)), C.swig_type_29(_swig_i_2), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_1)), C.swig_type_29(_swig_i_2), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -649,7 +657,7 @@ func Kvc_manager_list_prompts(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -667,7 +675,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_33(_swig_i_1), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_33(_swig_i_1), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -690,7 +698,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_37(_swig_i_1), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_37(_swig_i_1), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -712,7 +720,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -731,7 +739,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_43(_swig_i_1), C.int(_swig_i_2), C.swig_type_44(_swig_i_3), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_43(_swig_i_1), C.int(_swig_i_2), C.swig_type_44(_swig_i_3), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -747,7 +755,7 @@ func Kvc_manager_take_pending(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 *uin
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -768,7 +776,7 @@ func Kvc_manager_rebuild(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -788,7 +796,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_50(_swig_i_1), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_50(_swig_i_1), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -809,7 +817,7 @@ func Kvc_manager_list_prefixes(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []in
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_53(_swig_i_1), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_53(_swig_i_1), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -829,7 +837,7 @@ func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 []uint64, arg4 *byte, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -849,7 +857,7 @@ func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -858,7 +866,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_step_num_failed(arg1 uintptr) (_swig_ret uint64) {
 	var swig_r uint64
 	_swig_i_0 := arg1
-	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_973a31e5f061184d(C.uintptr_t(_swig_i_0)))
+	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -874,7 +882,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_60(_swig_i_2), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_60(_swig_i_2), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -908,7 +916,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_67(_swig_i_2), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_67(_swig_i_2), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -937,7 +945,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_72(_swig_i_2), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_72(_swig_i_2), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -976,7 +984,7 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1048,7 +1056,7 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1123,7 +1131,7 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_19 := arg20
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1190,7 +1198,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_973a31e5f061184d(*(*C.swig_type_124)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_1)), C.swig_type_126(_swig_i_2), C.swig_type_127(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_9ae14b360a87424d(*(*C.swig_type_124)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_1)), C.swig_type_126(_swig_i_2), C.swig_type_127(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1213,7 +1221,7 @@ func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1226,7 +1234,7 @@ func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_1)), C.swig_type_131(_swig_i_2), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_133)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_1)), C.swig_type_131(_swig_i_2), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_133)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1246,7 +1254,7 @@ func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1257,7 +1265,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_last_error() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_973a31e5f061184d()
+	swig_r_p := C._wrap_kvc_last_error_native_9ae14b360a87424d()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1268,7 +1276,7 @@ func Kvc_dtype_bits(arg1 int32, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_973a31e5f061184d(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_9ae14b360a87424d(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1278,7 +1286,7 @@ func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_973a31e5f061184d(*(*C.swig_type_136)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_137)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_9ae14b360a87424d(*(*C.swig_type_136)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_137)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1294,7 +1302,7 @@ func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_973a31e5f061184d(*(*C.swig_type_138)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_9ae14b360a87424d(*(*C.swig_type_138)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1307,7 +1315,7 @@ func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_973a31e5f061184d(*(*C.swig_type_139)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_properties_native_9ae14b360a87424d(*(*C.swig_type_139)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1320,7 +1328,7 @@ func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1330,7 +1338,7 @@ func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1341,7 +1349,7 @@ func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1352,7 +1360,7 @@ func Kvc_storage_trim(arg1 uintptr, arg2 *uint64, arg3 *uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1364,7 +1372,7 @@ func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1377,7 +1385,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1391,7 +1399,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1405,7 +1413,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1421,7 +1429,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_2)), C.swig_type_145(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_2)), C.swig_type_145(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1440,7 +1448,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_2)), C.swig_type_148(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_2)), C.swig_type_148(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1457,7 +1465,7 @@ func Kvc_storage_quantize_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1474,7 +1482,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_1)), C.swig_type_151(_swig_i_2), C.swig_type_152(_swig_i_3), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_1)), C.swig_type_151(_swig_i_2), C.swig_type_152(_swig_i_3), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1497,7 +1505,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_2)), C.swig_type_157(_swig_i_3), C.swig_type_158(_swig_i_4), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_2)), C.swig_type_157(_swig_i_3), C.swig_type_158(_swig_i_4), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1519,7 +1527,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1537,7 +1545,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_973a31e5f061184d(*(*C.swig_type_162)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_1)), C.swig_type_164(_swig_i_2), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_9ae14b360a87424d(*(*C.swig_type_162)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_1)), C.swig_type_164(_swig_i_2), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1554,7 +1562,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_model_count() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_973a31e5f061184d())
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_9ae14b360a87424d())
 	return swig_r
 }
 
@@ -1562,7 +1570,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_973a31e5f061184d(C.swig_type_167(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_9ae14b360a87424d(C.swig_type_167(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1572,7 +1580,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_973a31e5f061184d(*(*C.swig_type_168)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_9ae14b360a87424d(*(*C.swig_type_168)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1584,7 +1592,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_model_register(arg1 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_model_register_native_973a31e5f061184d(C.swig_voidp(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_model_register_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1594,7 +1602,7 @@ func Kvc_model_from_config(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_973a31e5f061184d(*(*C.swig_type_169)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_9ae14b360a87424d(*(*C.swig_type_169)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1611,7 +1619,7 @@ func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []by
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_170(_swig_i_2), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_170(_swig_i_2), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1632,7 +1640,7 @@ func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_973a31e5f061184d(*(*C.swig_type_174)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_176)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_9ae14b360a87424d(*(*C.swig_type_174)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_176)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1652,7 +1660,7 @@ func Kvc_manager_open_curve(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_177(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_177(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1662,7 +1670,7 @@ func Kvc_manager_close_curve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_178(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_178(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1674,7 +1682,7 @@ func Kvc_manager_read_curve(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 []byt
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_179(_swig_i_1), *(*C.swig_type_180)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_181)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_179(_swig_i_1), *(*C.swig_type_180)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_181)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1691,7 +1699,7 @@ func Kvc_manager_curve_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_182(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_182(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1701,7 +1709,7 @@ func Kvc_workload_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_create_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_create_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1712,7 +1720,7 @@ func Kvc_workload_record(arg1 uintptr, arg2 uint64, arg3 float64) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_record_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_183(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_workload_record_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_183(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1722,7 +1730,7 @@ func Kvc_workload_read(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_read_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_read_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1733,7 +1741,7 @@ func Kvc_workload_predict(arg1 uintptr, arg2 uint64, arg3 []byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_184(_swig_i_1), *(*C.swig_type_185)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_184(_swig_i_1), *(*C.swig_type_185)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1746,7 +1754,7 @@ func Kvc_sizer_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1758,7 +1766,7 @@ func Kvc_sizer_decide(arg1 uintptr, arg2 uint64, arg3 float64, arg4 *byte) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_186(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_186(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1769,7 +1777,7 @@ func Kvc_sizer_read_log(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_187(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_187(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1782,7 +1790,7 @@ func Kvc_manager_set_quota(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_188(_swig_i_1), C.int(_swig_i_2), C.swig_type_189(_swig_i_3), C.swig_type_190(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_188(_swig_i_1), C.int(_swig_i_2), C.swig_type_189(_swig_i_3), C.swig_type_190(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1794,7 +1802,7 @@ func Kvc_manager_quota_info(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 *byte) 
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_191(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_191(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1802,13 +1810,13 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_973a31e5f061184d())
+	swig_r = (uint32)(C._wrap_kvc_version_native_9ae14b360a87424d())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_973a31e5f061184d()
+	swig_r_p := C._wrap_kvc_build_info_native_9ae14b360a87424d()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1818,7 +1826,7 @@ func Kvc_build_info() (_swig_ret string) {
 func Kvc_supports(arg1 uint32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_973a31e5f061184d(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_supports_native_9ae14b360a87424d(C.int(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1831,7 +1839,7 @@ func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 *byte, arg4 *byte, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_973a31e5f061184d(*(*C.swig_type_193)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_9ae14b360a87424d(*(*C.swig_type_193)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1844,7 +1852,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_973a31e5f061184d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_9ae14b360a87424d(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1854,7 +1862,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1864,7 +1872,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_194(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_194(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1875,7 +1883,7 @@ func Kvc_manager_list_namespaces(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_195)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_195)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1888,7 +1896,7 @@ func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_196(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_196(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1898,7 +1906,7 @@ func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1909,7 +1917,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1920,7 +1928,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1931,7 +1939,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_197(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_197(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1942,7 +1950,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_198(_swig_i_1), C.swig_type_199(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_198(_swig_i_1), C.swig_type_199(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1953,7 +1961,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_200(_swig_i_1), *(*C.swig_type_201)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_200(_swig_i_1), *(*C.swig_type_201)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1967,7 +1975,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_202(_swig_i_1), C.swig_type_203(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_202(_swig_i_1), C.swig_type_203(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1978,7 +1986,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_204(_swig_i_1), C.swig_type_205(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_204(_swig_i_1), C.swig_type_205(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1989,7 +1997,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_206(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_206(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1999,7 +2007,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_207(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_207(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2009,7 +2017,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_208(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_208(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2020,7 +2028,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_209(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_209(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2031,7 +2039,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_210)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_210)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2046,7 +2054,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_211)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_211)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2060,7 +2068,7 @@ func Kvc_manager_probe_request(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_212(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_212(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2070,7 +2078,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_213(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_213(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2081,7 +2089,7 @@ func Kvc_manager_list_pins(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_214)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_214)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2096,7 +2104,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 int32, arg3 uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_215(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_215(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2107,7 +2115,7 @@ func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2118,7 +2126,7 @@ func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2128,7 +2136,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_216(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_216(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2137,7 +2145,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_973a31e5f061184d(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2147,7 +2155,7 @@ func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2158,7 +2166,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_217)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_217)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2171,7 +2179,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2185,7 +2193,7 @@ func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2199,10 +2207,50 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_220)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_220)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg5 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_221(_swig_i_2), *(*C.swig_type_222)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_223(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_224(_swig_i_1), C.swig_type_225(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2212,7 +2260,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_221(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_226(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2226,7 +2274,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_222(_swig_i_1), C.swig_type_223(_swig_i_2), C.swig_type_224(_swig_i_3), C.int(_swig_i_4), C.swig_type_225(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_227(_swig_i_1), C.swig_type_228(_swig_i_2), C.swig_type_229(_swig_i_3), C.int(_swig_i_4), C.swig_type_230(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2237,7 +2285,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), C.swig_type_226(_swig_i_1), C.swig_type_227(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), C.swig_type_231(_swig_i_1), C.swig_type_232(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2251,7 +2299,7 @@ func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_228)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_229)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_233)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_234)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2267,7 +2315,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_973a31e5f061184d(C.uintptr_t(_swig_i_0), *(*C.swig_type_230)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_9ae14b360a87424d(C.uintptr_t(_swig_i_0), *(*C.swig_type_235)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}

@@ -435,7 +435,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_973a31e5f061184d(void *_swig_go_0) {
+void _wrap_Swig_free_native_9ae14b360a87424d(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -445,7 +445,7 @@ void _wrap_Swig_free_native_973a31e5f061184d(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_973a31e5f061184d(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_9ae14b360a87424d(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -458,7 +458,7 @@ void *_wrap_Swig_malloc_native_973a31e5f061184d(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -491,7 +491,7 @@ char *_wrap_kvc_manager_open_namespace_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -522,7 +522,7 @@ char *_wrap_kvc_manager_create_request_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -555,7 +555,7 @@ char *_wrap_kvc_manager_allocate_request_native_973a31e5f061184d(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -584,7 +584,7 @@ char *_wrap_kvc_manager_probe_native_973a31e5f061184d(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -615,7 +615,7 @@ char *_wrap_kvc_manager_pin_prefix_native_973a31e5f061184d(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -644,7 +644,7 @@ char *_wrap_kvc_manager_drop_prefix_native_973a31e5f061184d(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -679,7 +679,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_973a31e5f061184d(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -710,7 +710,7 @@ char *_wrap_kvc_manager_demote_prefix_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_973a31e5f061184d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -746,7 +746,7 @@ char *_wrap_kvc_manager_register_prompt_native_973a31e5f061184d(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -767,7 +767,7 @@ char *_wrap_kvc_manager_list_prompts_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -804,7 +804,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -839,7 +839,7 @@ char *_wrap_kvc_manager_publish_blocks_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -868,7 +868,7 @@ char *_wrap_kvc_manager_export_tables_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -893,7 +893,7 @@ char *_wrap_kvc_manager_export_slots_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -922,7 +922,7 @@ char *_wrap_kvc_manager_take_pending_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_973a31e5f061184d(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_9ae14b360a87424d(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -955,7 +955,7 @@ char *_wrap_kvc_manager_rebuild_native_973a31e5f061184d(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -986,7 +986,7 @@ char *_wrap_kvc_manager_poll_events_native_973a31e5f061184d(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1019,7 +1019,7 @@ char *_wrap_kvc_manager_list_prefixes_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_973a31e5f061184d(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_9ae14b360a87424d(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1054,7 +1054,7 @@ char *_wrap_kvc_manager_step_native_973a31e5f061184d(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_973a31e5f061184d(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_9ae14b360a87424d(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1071,7 +1071,7 @@ char *_wrap_kvc_step_use_native_973a31e5f061184d(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_973a31e5f061184d(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_9ae14b360a87424d(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1084,7 +1084,7 @@ long long _wrap_kvc_step_num_failed_native_973a31e5f061184d(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_973a31e5f061184d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_9ae14b360a87424d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1123,7 +1123,7 @@ char *_wrap_kvc_storage_store_native_973a31e5f061184d(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_973a31e5f061184d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_9ae14b360a87424d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1154,7 +1154,7 @@ char *_wrap_kvc_storage_gather_native_973a31e5f061184d(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_973a31e5f061184d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_9ae14b360a87424d(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1187,7 +1187,7 @@ char *_wrap_kvc_storage_measure_native_973a31e5f061184d(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_973a31e5f061184d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_9ae14b360a87424d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1244,7 +1244,7 @@ char *_wrap_kvc_storage_attend_native_973a31e5f061184d(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_973a31e5f061184d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_9ae14b360a87424d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1301,7 +1301,7 @@ char *_wrap_kvc_storage_explain_native_973a31e5f061184d(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_973a31e5f061184d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_9ae14b360a87424d(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1364,7 +1364,7 @@ char *_wrap_kvc_storage_select_blocks_native_973a31e5f061184d(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_973a31e5f061184d(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_9ae14b360a87424d(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1391,7 +1391,7 @@ char *_wrap_kvc_attention_merge_native_973a31e5f061184d(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_973a31e5f061184d(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_9ae14b360a87424d(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1408,7 +1408,7 @@ char *_wrap_kvc_estimate_memory_native_973a31e5f061184d(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_973a31e5f061184d(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_9ae14b360a87424d(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1433,7 +1433,7 @@ char *_wrap_kvc_rope_apply_native_973a31e5f061184d(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_973a31e5f061184d(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_9ae14b360a87424d(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1454,7 +1454,7 @@ char *_wrap_kvc_storage_adopt_native_973a31e5f061184d(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_973a31e5f061184d() {
+_gostring_ _wrap_kvc_last_error_native_9ae14b360a87424d() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1465,7 +1465,7 @@ _gostring_ _wrap_kvc_last_error_native_973a31e5f061184d() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_973a31e5f061184d(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_9ae14b360a87424d(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -1480,7 +1480,7 @@ char *_wrap_kvc_dtype_bits_native_973a31e5f061184d(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_backend_open_native_973a31e5f061184d(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_9ae14b360a87424d(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1505,7 +1505,7 @@ char *_wrap_kvc_backend_open_native_973a31e5f061184d(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_973a31e5f061184d(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_9ae14b360a87424d(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1525,7 +1525,7 @@ char *_wrap_kvc_backend_properties_native_973a31e5f061184d(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_973a31e5f061184d(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_9ae14b360a87424d(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1545,7 +1545,7 @@ char *_wrap_kvc_device_properties_native_973a31e5f061184d(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_973a31e5f061184d(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_9ae14b360a87424d(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1560,7 +1560,7 @@ char *_wrap_kvc_storage_create_native_973a31e5f061184d(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_973a31e5f061184d(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_9ae14b360a87424d(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1575,7 +1575,7 @@ char *_wrap_kvc_storage_properties_native_973a31e5f061184d(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_973a31e5f061184d(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_9ae14b360a87424d(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1592,7 +1592,7 @@ char *_wrap_kvc_storage_size_native_973a31e5f061184d(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_973a31e5f061184d(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_9ae14b360a87424d(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1609,7 +1609,7 @@ char *_wrap_kvc_storage_trim_native_973a31e5f061184d(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_973a31e5f061184d(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_9ae14b360a87424d(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1628,7 +1628,7 @@ char *_wrap_kvc_storage_view_native_973a31e5f061184d(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_973a31e5f061184d(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_9ae14b360a87424d(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1653,7 +1653,7 @@ char *_wrap_kvc_storage_runs_native_973a31e5f061184d(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_973a31e5f061184d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_9ae14b360a87424d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1674,7 +1674,7 @@ char *_wrap_kvc_storage_copy_blocks_native_973a31e5f061184d(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_973a31e5f061184d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_9ae14b360a87424d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1695,7 +1695,7 @@ char *_wrap_kvc_storage_zero_blocks_native_973a31e5f061184d(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_973a31e5f061184d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_9ae14b360a87424d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1724,7 +1724,7 @@ char *_wrap_kvc_storage_swap_out_native_973a31e5f061184d(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_973a31e5f061184d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_9ae14b360a87424d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1753,7 +1753,7 @@ char *_wrap_kvc_storage_swap_in_native_973a31e5f061184d(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_973a31e5f061184d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_9ae14b360a87424d(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1774,7 +1774,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_973a31e5f061184d(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_973a31e5f061184d(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_9ae14b360a87424d(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1797,7 +1797,7 @@ char *_wrap_kvc_quantize_native_973a31e5f061184d(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_973a31e5f061184d(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_9ae14b360a87424d(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1820,7 +1820,7 @@ char *_wrap_kvc_dequantize_native_973a31e5f061184d(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_973a31e5f061184d(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_9ae14b360a87424d(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1845,7 +1845,7 @@ char *_wrap_kvc_storage_key_bounds_native_973a31e5f061184d(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_973a31e5f061184d(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_9ae14b360a87424d(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1868,7 +1868,7 @@ char *_wrap_kvc_tree_mask_native_973a31e5f061184d(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_973a31e5f061184d() {
+long long _wrap_kvc_model_count_native_9ae14b360a87424d() {
   size_t result;
   long long _swig_go_result;
   
@@ -1879,7 +1879,7 @@ long long _wrap_kvc_model_count_native_973a31e5f061184d() {
 }
 
 
-char *_wrap_kvc_model_get_native_973a31e5f061184d(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_9ae14b360a87424d(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1894,7 +1894,7 @@ char *_wrap_kvc_model_get_native_973a31e5f061184d(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_973a31e5f061184d(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_9ae14b360a87424d(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1914,7 +1914,7 @@ char *_wrap_kvc_model_find_native_973a31e5f061184d(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_973a31e5f061184d(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_9ae14b360a87424d(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1927,7 +1927,7 @@ char *_wrap_kvc_model_register_native_973a31e5f061184d(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_973a31e5f061184d(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_9ae14b360a87424d(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -1946,7 +1946,7 @@ char *_wrap_kvc_model_from_config_native_973a31e5f061184d(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_973a31e5f061184d(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_9ae14b360a87424d(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -1973,7 +1973,7 @@ char *_wrap_kvc_model_rope_native_973a31e5f061184d(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_973a31e5f061184d(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_9ae14b360a87424d(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -2000,7 +2000,7 @@ char *_wrap_kvc_rope_table_native_973a31e5f061184d(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -2017,7 +2017,7 @@ char *_wrap_kvc_manager_open_curve_native_973a31e5f061184d(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2032,7 +2032,7 @@ char *_wrap_kvc_manager_close_curve_native_973a31e5f061184d(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2055,7 +2055,7 @@ char *_wrap_kvc_manager_read_curve_native_973a31e5f061184d(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -2072,7 +2072,7 @@ char *_wrap_kvc_manager_curve_info_native_973a31e5f061184d(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_973a31e5f061184d(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_9ae14b360a87424d(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -2087,7 +2087,7 @@ char *_wrap_kvc_workload_create_native_973a31e5f061184d(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_973a31e5f061184d(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_9ae14b360a87424d(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -2104,7 +2104,7 @@ char *_wrap_kvc_workload_record_native_973a31e5f061184d(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_973a31e5f061184d(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_native_9ae14b360a87424d(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -2119,7 +2119,7 @@ char *_wrap_kvc_workload_read_native_973a31e5f061184d(kvc_workload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_workload_predict_native_973a31e5f061184d(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_9ae14b360a87424d(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -2136,7 +2136,7 @@ char *_wrap_kvc_workload_predict_native_973a31e5f061184d(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_973a31e5f061184d(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_9ae14b360a87424d(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -2151,7 +2151,7 @@ char *_wrap_kvc_sizer_create_native_973a31e5f061184d(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_973a31e5f061184d(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_9ae14b360a87424d(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -2170,7 +2170,7 @@ char *_wrap_kvc_sizer_decide_native_973a31e5f061184d(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_973a31e5f061184d(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_9ae14b360a87424d(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -2187,7 +2187,7 @@ char *_wrap_kvc_sizer_read_log_native_973a31e5f061184d(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2208,7 +2208,7 @@ char *_wrap_kvc_manager_set_quota_native_973a31e5f061184d(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2227,7 +2227,7 @@ char *_wrap_kvc_manager_quota_info_native_973a31e5f061184d(kvc_manager *_swig_go
 }
 
 
-int _wrap_kvc_version_native_973a31e5f061184d() {
+int _wrap_kvc_version_native_9ae14b360a87424d() {
   uint32_t result;
   int _swig_go_result;
   
@@ -2238,7 +2238,7 @@ int _wrap_kvc_version_native_973a31e5f061184d() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_973a31e5f061184d() {
+_gostring_ _wrap_kvc_build_info_native_9ae14b360a87424d() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -2249,7 +2249,7 @@ _gostring_ _wrap_kvc_build_info_native_973a31e5f061184d() {
 }
 
 
-char *_wrap_kvc_supports_native_973a31e5f061184d(int _swig_go_0) {
+char *_wrap_kvc_supports_native_9ae14b360a87424d(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2262,7 +2262,7 @@ char *_wrap_kvc_supports_native_973a31e5f061184d(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_973a31e5f061184d(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_9ae14b360a87424d(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -2287,7 +2287,7 @@ char *_wrap_kvc_config_from_shortfin_native_973a31e5f061184d(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_create_native_973a31e5f061184d(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_9ae14b360a87424d(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -2302,7 +2302,7 @@ char *_wrap_kvc_manager_create_native_973a31e5f061184d(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_973a31e5f061184d(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_9ae14b360a87424d(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -2317,7 +2317,7 @@ char *_wrap_kvc_manager_properties_native_973a31e5f061184d(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2332,7 +2332,7 @@ char *_wrap_kvc_manager_close_namespace_native_973a31e5f061184d(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2353,7 +2353,7 @@ char *_wrap_kvc_manager_list_namespaces_native_973a31e5f061184d(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2368,7 +2368,7 @@ char *_wrap_kvc_manager_reset_native_973a31e5f061184d(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_973a31e5f061184d(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_9ae14b360a87424d(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -2383,7 +2383,7 @@ char *_wrap_kvc_manager_stats_native_973a31e5f061184d(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_973a31e5f061184d(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_9ae14b360a87424d(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -2400,7 +2400,7 @@ char *_wrap_kvc_manager_pool_info_native_973a31e5f061184d(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_973a31e5f061184d(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_9ae14b360a87424d(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -2417,7 +2417,7 @@ char *_wrap_kvc_manager_block_info_native_973a31e5f061184d(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2434,7 +2434,7 @@ char *_wrap_kvc_manager_admit_request_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2451,7 +2451,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2472,7 +2472,7 @@ char *_wrap_kvc_manager_append_tokens_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2489,7 +2489,7 @@ char *_wrap_kvc_manager_commit_tokens_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2506,7 +2506,7 @@ char *_wrap_kvc_manager_truncate_request_native_973a31e5f061184d(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2523,7 +2523,7 @@ char *_wrap_kvc_manager_fork_request_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2538,7 +2538,7 @@ char *_wrap_kvc_manager_preempt_request_native_973a31e5f061184d(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2553,7 +2553,7 @@ char *_wrap_kvc_manager_free_request_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2570,7 +2570,7 @@ char *_wrap_kvc_manager_request_info_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2591,7 +2591,7 @@ char *_wrap_kvc_manager_list_requests_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_973a31e5f061184d(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_9ae14b360a87424d(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2614,7 +2614,7 @@ char *_wrap_kvc_manager_compact_native_973a31e5f061184d(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -2631,7 +2631,7 @@ char *_wrap_kvc_manager_probe_request_native_973a31e5f061184d(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2646,7 +2646,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2667,7 +2667,7 @@ char *_wrap_kvc_manager_list_pins_native_973a31e5f061184d(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_973a31e5f061184d(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_9ae14b360a87424d(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -2686,7 +2686,7 @@ char *_wrap_kvc_manager_evict_blocks_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_step_create_native_973a31e5f061184d(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_9ae14b360a87424d(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2703,7 +2703,7 @@ char *_wrap_kvc_step_create_native_973a31e5f061184d(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_973a31e5f061184d(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_9ae14b360a87424d(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2720,7 +2720,7 @@ char *_wrap_kvc_step_view_native_973a31e5f061184d(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2735,7 +2735,7 @@ char *_wrap_kvc_manager_retire_step_native_973a31e5f061184d(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_973a31e5f061184d(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_9ae14b360a87424d(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2748,7 +2748,7 @@ char *_wrap_kvc_manager_check_native_973a31e5f061184d(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -2763,7 +2763,7 @@ char *_wrap_kvc_manager_digest_native_973a31e5f061184d(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_973a31e5f061184d(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_9ae14b360a87424d(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2784,7 +2784,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2803,7 +2803,7 @@ char *_wrap_kvc_manager_release_blocks_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_973a31e5f061184d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2824,7 +2824,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_973a31e5f061184d(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_973a31e5f061184d(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_9ae14b360a87424d(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -2845,7 +2845,70 @@ char *_wrap_kvc_storage_copy_tokens_native_973a31e5f061184d(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_set_time_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_resize_native_9ae14b360a87424d(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  kvc_block_copy *arg4 = (kvc_block_copy *) 0 ;
+  size_t arg5 ;
+  size_t *arg6 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  arg4 = (kvc_block_copy *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_block_copy);
+  
+  arg6 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_manager_resize(arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_expected_tokens_native_9ae14b360a87424d(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_expected_tokens(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_discard_blocks_native_9ae14b360a87424d(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_storage_discard_blocks(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_time_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2860,7 +2923,7 @@ char *_wrap_kvc_manager_set_time_native_973a31e5f061184d(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2883,7 +2946,7 @@ char *_wrap_kvc_manager_set_priority_native_973a31e5f061184d(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_973a31e5f061184d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_9ae14b360a87424d(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2900,7 +2963,7 @@ char *_wrap_kvc_manager_end_session_native_973a31e5f061184d(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_973a31e5f061184d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2932,7 +2995,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_973a31e5f061184d(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_973a31e5f061184d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_9ae14b360a87424d(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
