@@ -99,7 +99,7 @@ def compact(w):
 
 @call("Manager.resize")
 def resize(w):
-    w.m.resize(w.rng.choice((BLOCKS, 96, BLOCKS + 4, 100, w.number(90))), w.number(1))
+    w.m.resize(w.rng.choice((BLOCKS, BLOCKS, 96, 100, w.number(90))), w.number(1))
 
 
 @call("Manager.expected_tokens")
