@@ -17,6 +17,7 @@
 
 #include <kvcache/attention.h>
 #include <kvcache/rebuild.h>
+#include <kvcache/resize.h>
 #include <kvcache/storage.h>
 
 #include <kvcache/device.hpp>
