@@ -124,7 +124,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Manager.Resize":         func() error { return first(f.m.Resize(uint32(f.small(2)), f.oneOf(f.small(20), f.number()))) },
+		"Manager.Resize":         func() error { return first(f.m.Resize(uint32(f.small(2)), f.oneOf(12, 12, 12, 10+f.small(9), 10+f.small(9), f.small(20), f.number()))) },
 		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Reserve(f.small(5)), f.number())) },
 		"Storage.DiscardBlocks":  func() error { return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number()))) },
 		"Manager.Compact":     func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },

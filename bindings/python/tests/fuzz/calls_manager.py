@@ -99,7 +99,7 @@ def compact(w):
 
 @call("Manager.resize")
 def resize(w):
-    w.m.resize(w.number(90), w.number(1))
+    w.m.resize(w.rng.choice((BLOCKS, BLOCKS, 96, 100, w.number(90))), w.number(1))
 
 
 @call("Manager.expected_tokens")
@@ -265,7 +265,7 @@ def unpublish_blocks(w):
 
 @call("Manager.stats")
 def stats(w):
-    need(w.m.stats.blocks_total == BLOCKS + 96, "blocks_total")
+    need(w.m.stats.blocks_total == w.m.pool_info(0).num_blocks + w.m.pool_info(1).num_blocks, "blocks_total")
 
 
 @call("Manager.usage")

@@ -168,7 +168,7 @@ final class FuzzCalls {
       m().exportTables(ids, (int) h.small(2), h.integer(), h.ints((ids == null ? 1 : ids.remaining()) * 16, () -> 0));
     });
     table.put("Manager.takePending", () -> m().takePending());
-    table.put("Manager.resize", () -> m().resize((int) h.small(2), h.oneOf(h.small(20), h.number())));
+    table.put("Manager.resize", () -> m().resize((int) h.small(2), h.rarely(8) ? h.oneOf(h.small(20), h.number()) : 10 + h.small(9)));
     table.put("Manager.expectedTokens", () -> m().expectedTokens(RequestOptions.Reserve.values()[(int) h.small(4)], h.number()));
     table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
     table.put("Manager.rebuild", () -> {
