@@ -22,6 +22,9 @@ struct Recorded<kFunction> {
 kvc_status start_recording(kvc_manager* m, const kvc_manager_config& config);
 void stop_recording(kvc_manager* m);
 
+// As kvc_log_replay.
+kvc_status replay_log(const unsigned char* log, size_t size, kvc_replay_info* out);
+
 #define KVC_RECORD(function, m, ...)                                                      \
   if ((m) != nullptr && (m)->recorder != nullptr && !::kvc::is_recording(m)) [[unlikely]] \
   return ::kvc::Recorded<function>::call(m __VA_OPT__(, ) __VA_ARGS__)

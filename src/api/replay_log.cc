@@ -4,6 +4,7 @@
 
 #include "api/record_calls.h"
 #include "api/record_read.h"
+#include "api/recording.h"
 #include "record/log.h"
 
 namespace kvc {
@@ -150,19 +151,9 @@ kvc_status LogReplay::run(kvc_replay_info* out) {
 }
 
 }  // namespace
-}  // namespace kvc
 
-using namespace kvc;
-
-extern "C" {
-
-kvc_status kvc_log_replay(const void* log, size_t size, kvc_replay_info* info) {
-  return guarded([&] {
-    KVC_REQUIRE_MEMORY(log, size);
-    return answer(info, [&](kvc_replay_info* out) {
-      return LogReplay(static_cast<const unsigned char*>(log), size).run(out);
-    });
-  });
+kvc_status replay_log(const unsigned char* log, size_t size, kvc_replay_info* out) {
+  return LogReplay(log, size).run(out);
 }
 
-}  // extern "C"
+}  // namespace kvc
