@@ -408,7 +408,7 @@ uint64_t run(uint64_t seed, uint64_t most) {
   uint64_t share_a[2], share_b[2];
   for (uint32_t p = 0; p < shape.num_pools; ++p) {
     share_a[p] = random.between(2, 30), share_b[p] = random.between(4, 30);
-    pools[p] = {sizeof pools[p], shape.pool_blocks[p] = share_a[p] + share_b[p]};
+    pools[p] = {sizeof pools[p], shape.pool_blocks[p] = share_a[p] + share_b[p], 0};
   }
   kvc_manager_config config{};
   config.struct_size = sizeof config;
