@@ -93,13 +93,16 @@ TEST(Config, ABadFieldIsNamed) {
       {"pools", kInvalid, [](Config& c) { c.manager.num_blocks = 0, c.manager.num_pools = 1; }},
       {"pool 1", kInvalid, [](Config& c) { c.use_pools(2); }},  // no group takes from it
       {"pool 0", kInvalid, [](Config& c) { c.use_pools(1), c.pools[0].num_blocks = 0; }},
-      {"kind", kUnsupported, [](Config& c) { c.use_groups(1), c.groups[0].kind = 2; }},
+      {"kind", kUnsupported, [](Config& c) { c.use_groups(1), c.groups[0].kind = 3; }},
+      {"chunk_tokens", kInvalid,
+       [](Config& c) { c.use_groups(1), c.groups[0].kind = KVC_GROUP_CHUNKED_LOCAL; }},
+      {"chunk_tokens", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].chunk_tokens = 4; }},
       {"pool", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].pool = 1; }},
       {"reserved", KVC_ERROR_UNSUPPORTED, [](Config& c) { c.use_groups(1), c.groups[0].reserved = 1; }},
       {"window_tokens", kInvalid,
        [](Config& c) { c.use_groups(1), c.groups[0].kind = KVC_GROUP_SLIDING_WINDOW; }},
       {"window_tokens", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].window_tokens = 4; }},
-      {"sinks", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].num_sink_tokens = 4; }},
+      {"sink_tokens", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].num_sink_tokens = 4; }},
       {"retention", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].retention_tokens = 16; }},
       {"retention_tokens", kInvalid,
        [](Config& c) {
