@@ -93,6 +93,9 @@ final class FuzzCalls {
     }
     config.maxBlocks(h.oneOf(12, 18)).maxQuotas((int) h.oneOf(0, 2, 2));
     config.recordBytes(h.oneOf(0, 65536));
+    if (!h.rarely(4)) {
+      config.fills();
+    }
     manager = new Manager(config);
     step = new Step(manager, new Step.Limits(3, 8, 5, 16, 2, 2, 24));
     latent = h.rarely(4);
@@ -215,7 +218,7 @@ final class FuzzCalls {
     table.put("Manager.digest", () -> m().digest());
     table.put("Manager.check", () -> m().check());
     table.put("Manager.retireStep", () -> m().retireStep(h.number()));
-    table.put("Manager.failStep", () -> m().failStep(h.number()));
+    table.put("Manager.failStep", () -> m().failStep(h.oneOf(1, 2, 3, h.number())));
     table.put("Manager.events", () -> m().events(h.number()));
     table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
     table.put("Manager.setQuota", () -> m().setQuota(namespace(), (int) h.small(2), h.small(4), h.oneOf(0, 8, h.number())));
