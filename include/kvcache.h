@@ -162,8 +162,8 @@ enum {
   /** Evict by the engine's hints (kvcache/retention.h) before the policy. Takes 17 bytes for each prefix
    *  position and 208 for each request. Since 0.3. */
   KVC_MANAGER_HINTS = 128,
-  /** Follow which request computes which tokens (kvcache/fills.h). Takes 4 bytes for each block and 40 for
-   *  each request. Since 0.3. */
+  /** Follow which request computes which tokens (kvcache/fills.h). Takes 4 bytes for each block and about
+   *  50 for each request. Since 0.3. */
   KVC_MANAGER_FILLS = 256,
   /** Remember how many tokens ended requests got after their prompts, so that admissions can reserve room for
    *  as many (kvc_request_config.reserve). Takes 1 KiB. Since 0.3. */
@@ -340,7 +340,7 @@ enum {
   KVC_BLOCK_PINNED = 2,
   KVC_BLOCK_RESERVED = 3,
   KVC_BLOCK_LIVE = 4,
-  KVC_BLOCK_FILLING = 5, /**< Published, and written by a step in flight. */
+  KVC_BLOCK_FILLING = 5, /**< Held, and a step in flight will write all of it. */
   KVC_BLOCK_FENCED = 6
 };
 

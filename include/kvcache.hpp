@@ -241,10 +241,12 @@ class Manager {
     check(kvc_manager_take_pending(get(), &work));
     return {{copies.data(), work.num_copies}, {zero_blocks.data(), work.num_zero_blocks}};
   }
-  /// Moves contents to the lowest blocks of pool `p`. Returns the moves to execute, the used part of `room`.
+  /// A step in flight and all later ones have failed. Returns the preempted requests, the used part of
+  /// `room`.
   Span<uint64_t> fail_step(uint64_t step_id, Span<uint64_t> room) {
     return {room.data(), ask<size_t>(kvc_manager_fail_step, get(), step_id, room.data(), room.size())};
   }
+  /// Moves contents to the lowest blocks of pool `p`. Returns the moves to execute, the used part of `room`.
   Span<kvc_block_copy> compact(Span<kvc_block_copy> room, uint32_t p = 0) {
     return {room.data(), ask<size_t>(kvc_manager_compact, get(), p, room.data(), room.size())};
   }

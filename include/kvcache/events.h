@@ -19,7 +19,8 @@ typedef struct kvc_manager kvc_manager;
 
 /** kvc_event.kind. */
 enum {
-  KVC_EVENT_STORED = 1,  /**< A prefix position can be found in a group. */
+  /** A prefix position can be found in a group; perhaps only by requests that share (kvcache/fills.h). */
+  KVC_EVENT_STORED = 1,
   KVC_EVENT_REMOVED = 2, /**< Its last copy in that group is gone. */
   /** All of namespace_id (0 = all namespaces, KVC_DEFAULT_NAMESPACE = the default one) is gone; no REMOVED
    *  events follow for it. */

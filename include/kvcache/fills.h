@@ -19,16 +19,24 @@
  *    they read them: then the content is there in time.
  *
  *  KVC_REQUEST_PUBLISH_ENQUEUED makes a request's blocks such FILLING blocks. Set it if the kernels of a step
- *  compute all tokens that are known when the request is admitted and that the step gives slots (all of them,
- *  or `slots` and then the extensions of steps). Tokens that are sampled later are published by commits, as
- *  ever, and so are external_tokens and what single calls give slots. A block is FILLING until a commit of
- * its request, or of a request that shares it, goes beyond it, or until its step is retired. Only requests
- * that share find it until then. An event STORED is told when it can be shared.
+ *  compute all tokens that are known when the request is admitted and that the step gives slots: all of them,
+ *  or `slots` and then the extensions of steps. Tokens that are sampled later are published by commits, as
+ *  ever, and so are external_tokens, what single calls give slots, and what follows them. A block is FILLING
+ *  until all of it is committed by its request, or until a request that shares it commits tokens that it has
+ *  computed itself, or until its step is retired. Only requests that share find it until then. An event
+ * STORED is told when it can be shared.
  *
  *  So n samples of one prompt need one prefill: give all of them both flags and a wait_until_ns, and admit
- *  them in one step. If the prompt is computed in chunks, the others wait until the step of the last chunk.
+ *  them in one step. If the prompt is computed in chunks, the others wait until the step of the last chunk. A
+ *  chunk that ends inside the span of an extra key, or whose window was returned, is not waited for: end
+ * chunks where blocks and spans end.
  *
- *  If the kernels of a step fail, call kvc_manager_fail_step before it is retired.
+ *  A wait needs the time: set kvc_step.now_ns in each step.
+ *
+ *  FAILURES. If the kernels of a step fail, or are not launched, call kvc_manager_fail_step before you retire
+ *  it. The kernels of all slots that a step gave must run, also if their request was freed, preempted or
+ *  truncated since. Execute the copies of a failed step all the same. Requests that hold no FILLING block,
+ * such as those that decode, are not preempted: their commits tell how far they are.
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 

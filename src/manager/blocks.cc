@@ -244,7 +244,7 @@ void Blocks::settle_fenced(uint64_t step_id) {
       pool_.remove(id);
       if (quotas_.on()) [[unlikely]]
         quotas_.leave_fence(id, p);
-      if (pool_.is_filling(id)) [[unlikely]]
+      if (pool_.is_filling(id) && pool_.filled(id, retired_)) [[unlikely]]
         pool_.end_released_filling(pool_[id], Content::kWritten);
       settle(id);
     }

@@ -88,6 +88,8 @@ class Blocks {
     if (zeroing_.on()) [[unlikely]]
       zeroing_.hand_over(out, count, namespaces_.id(ns));
   }
+  // A copy of a block that is filling is filling too.
+  void fill_like(BlockId copy, BlockId source) { pool_.begin_filling(copy, pool_.filling_step(source)); }
   // Takes one block that a copy will overwrite.
   BlockId take_copy(uint32_t group, uint32_t ns, bool written);
   void take_external(uint32_t group, size_t count, BlockId* out);
@@ -116,14 +118,14 @@ class Blocks {
     pool_.add_pin(block);
   }
   void mark_written(BlockId id) { pool_.mark_written(pool_[id]); }
-  bool is_filling(BlockId id) const { return pool_.is_filling(id) && !pool_.filled(id, retired_); }
-  // Groups whose block at a position can be read by everyone: no step in flight writes it.
-  uint32_t readable(NodeId node) const {
+  // Groups whose block at a position can be read by those that run behind a step: no later one writes it.
+  uint32_t readable(NodeId node, uint64_t step) const {
     uint32_t groups = tree_[node].resident;
     if (pool_.num_filling() == 0) return groups;
     for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
-      if (is_filling(tree_.block_of(node, g))) groups &= ~(1u << g);
+      const BlockId block = tree_.block_of(node, g);
+      if (pool_.is_filling(block) && !pool_.filled(block, step)) groups &= ~(1u << g);
     }
     return groups;
   }
@@ -161,6 +163,7 @@ class Blocks {
   // The blocks that steps from `step_id` on were to write have no content, and nobody finds them.
   void fail_fills(uint64_t step_id);
   uint64_t retired() const { return retired_; }
+  uint64_t issued() const { return issued_; }
 
   // Evicts up to `max_blocks` cached blocks of the pools [first, end) and returns how many.
   size_t evict_oldest(size_t first, size_t end, size_t max_blocks);

@@ -135,7 +135,7 @@ uint64_t StateReader::digest() const {
     if (shape.has_hints()) add_hints(requests.hints(i), out);
     if (shape.has_fills()) {
       out.add(requests.fill(i).wait_until);
-      out.add(request.admitted ? requests.fill(i).end : 0);
+      out.add(request.admitted ? requests.fill(i).end | uint64_t{requests.fill(i).enqueued} << 32 : 0);
       out.add(request.admitted ? requests.fill(i).admission : 0);
     }
     if (prompts.count() != 0) out.add(prompts.bound(i));

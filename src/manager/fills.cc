@@ -19,8 +19,14 @@ bool same_keys(const ExtraView& a, const ExtraView& b) {
 
 }  // namespace
 
+// A request that shares runs behind the step that admits it, else behind those that were issued.
+uint64_t Requests::fills_behind(const Request& request, uint64_t step_id) const {
+  if ((request.flags & KVC_REQUEST_SHARE_FILLING) == 0) return blocks_.retired();
+  return step_id != 0 ? step_id : blocks_.issued();
+}
+
 // After an admission. What it has hit may be filling: a commit beyond it says that all of it is written.
-void Requests::begin_fill(Request& request, size_t num_hits) {
+void Requests::begin_fill(Request& request, size_t num_hits, uint64_t step_id) {
   for (size_t j = 0; j < num_hits && blocks_.pool().num_filling() != 0; ++j) {
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
@@ -30,8 +36,11 @@ void Requests::begin_fill(Request& request, size_t num_hits) {
         request.set_marked(static_cast<uint32_t>(j * shape_.block_size));
     }
   }
-  fills_[table_.index_of(request)].end = request.known;
-  fills_[table_.index_of(request)].admission = ++admissions_;
+  Fills::Of& fill = fills_[table_.index_of(request)];
+  fill.end = request.known;
+  fill.enqueued = step_id == 0 ? request.num_cached
+                               : static_cast<uint32_t>(admitted_capacity(request, request.num_cached, false));
+  fill.admission = ++admissions_;
   follow_fill(request);
 }
 
@@ -46,12 +55,13 @@ void Requests::follow_fill(const Request& request) {
 }
 
 // Whether the first position after a hit is being filled, and by which request, if one does so from here.
-bool Requests::find_fill(const Request& request, const Matcher::Match& hit, uint64_t* filler) const {
+bool Requests::find_fill(const Request& request, const Matcher::Match& hit, uint64_t behind,
+                         uint64_t* filler) const {
   *filler = 0;
   const size_t next = hit.reached;
   if (next >= hit_limit(request)) return false;
-  if (hit.known > next && (request.flags & KVC_REQUEST_SHARE_FILLING) == 0 &&
-      blocks_.readable(hit.path[next]) != blocks_.tree()[hit.path[next]].resident) {
+  if (hit.known > next &&
+      blocks_.readable(hit.path[next], behind) != blocks_.tree()[hit.path[next]].resident) {
     return true;
   }
   const NodeId before = next == 0 ? root_of(request.ns) : hit.path[next - 1];
@@ -70,7 +80,7 @@ bool Requests::find_fill(const Request& request, const Matcher::Match& hit, uint
   return true;
 }
 
-kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match& hit) {
+kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match& hit, uint64_t step_id) {
   const uint64_t until = fills_[table_.index_of(request)].wait_until;
   if (until == 0) return KVC_OK;
   const uint64_t now = blocks_.now();
@@ -81,7 +91,7 @@ kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match&
         ull(until));
   }
   uint64_t filler = 0;
-  if (now >= until || !find_fill(request, hit, &filler)) return KVC_OK;
+  if (now >= until || !find_fill(request, hit, fills_behind(request, step_id), &filler)) return KVC_OK;
   ++counters_.filling_waits;
   const uint64_t first = hit.reached * shape_.block_size;
   if (filler == 0) {
@@ -95,14 +105,28 @@ kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match&
               ull(filler), ull(first), ull(until));
 }
 
+void Requests::enqueue_extension(Request& request, uint32_t capacity_before, uint64_t step_id) {
+  uint32_t& enqueued = fills_[table_.index_of(request)].enqueued;
+  if (enqueued == capacity_before) enqueued = request.capacity;
+  enqueue(request, step_id);
+}
+
 void Requests::enqueue(Request& request, uint64_t step_id) {
-  if ((request.flags & KVC_REQUEST_PUBLISH_ENQUEUED) == 0) return;
+  if ((request.flags & KVC_REQUEST_PUBLISH_ENQUEUED) == 0 || step_id <= blocks_.retired()) return;
   if (request.committed < request.num_cached + request.external_tokens) return;  // a transfer fills these
-  const uint32_t end = fills_[table_.index_of(request)].end;
-  const uint32_t enqueued = request.capacity < end ? request.capacity : end;
+  const Fills::Of& fill = fills_[table_.index_of(request)];
+  const uint32_t enqueued = fill.enqueued < fill.end ? fill.enqueued : fill.end;
   if (enqueued < request.next_full) return;
   // Without memory for it the commit publishes.
   static_cast<void>(publish_full(request, shape_.by_block.divide(enqueued), step_id));
+}
+
+bool Requests::is_filling(const Request& request, size_t position) const {
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId block = request.groups[g].blocks.data[position];
+    if (is_block(block) && blocks_.pool().is_filling(block)) return true;
+  }
+  return false;
 }
 
 bool Requests::holds_filling(const Request& request, uint64_t step_id) const {

@@ -17,6 +17,7 @@ class Fills {
     uint64_t wait_until;  // as configured
     uint64_t admission;   // 1, 2, ... in the order of admissions and forks
     uint32_t end;         // tokens known at its admission: those are computed without being sampled
+    uint32_t enqueued;    // tokens up to which steps gave slots, without a gap
     uint32_t next, prev;  // in the bucket, by index; in none if listed is false
     bool listed;
   };

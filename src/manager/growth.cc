@@ -47,6 +47,10 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, CopyList
       const BlockId source = table.blocks.data[partial];  // its reference goes over to the copy
       const BlockId destination =
           blocks_.take_copy(g, request.ns, request.committed > partial * shape_.block_size);
+      if (blocks_.pool().is_filling(source)) [[unlikely]] {  // what is copied is not there yet
+        blocks_.fill_like(destination, source);
+        if (request.marked > partial * shape_.block_size) request.set_marked(partial * shape_.block_size);
+      }
       list.out[list.count++] = {raw(source), raw(destination)};
       ++counters_.copies;
       table.replace(partial, destination);
@@ -123,7 +127,11 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
         ull(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
-  if (committed >= request.next_full) KVC_TRY(publish_full(request, shape_.by_block.divide(committed), 0));
+  if (committed >= request.next_full) {
+    // What a transfer has written says nothing of the steps that write the hit.
+    const bool computed = !shape_.has_fills() || committed > request.num_cached + request.external_tokens;
+    KVC_TRY(publish_full(request, shape_.by_block.divide(committed), 0, computed));
+  }
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
@@ -132,12 +140,21 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
   return KVC_OK;
 }
 
-// The first committed tokens of blocks up to the committed count. A block that was published before its
-// commit is written when it is full.
+// The first committed tokens of blocks up to the committed count. A block that is filling is written when all
+// of it is committed; one of the hit not by a transfer.
 void Requests::mark_committed(Request& request) {
   size_t last = shape_.by_block.divide_up(request.committed);
-  if (last <= request.published) last = shape_.by_block.divide(request.committed);
+  if (!shape_.has_fills()) return mark_written(request, last);
+  const size_t full = shape_.by_block.divide(request.committed);
+  if (full != last && is_filling(request, full)) last = full;
+  const uint32_t marked = request.marked;
+  const bool computed = request.committed > request.num_cached + request.external_tokens;
+  const uint32_t own = request.own_from * shape_.block_size;
+  if (computed || marked >= own) return mark_written(request, last);
+  if (own > last * shape_.block_size) return;
+  request.set_marked(own);
   mark_written(request, last);
+  request.set_marked(marked);
 }
 
 void Requests::mark_written(Request& request, size_t positions) {
@@ -151,7 +168,7 @@ void Requests::mark_written(Request& request, size_t positions) {
 }
 
 // Publishes positions [request.published, full), which are written, or which step `filled_by` will write.
-kvc_status Requests::publish_full(Request& request, size_t full, uint64_t filled_by) {
+kvc_status Requests::publish_full(Request& request, size_t full, uint64_t filled_by, bool computed) {
   if (stale(request)) {  // reset since its admission
     stop_publishing(request, false);
     return KVC_OK;
@@ -190,12 +207,13 @@ kvc_status Requests::publish_full(Request& request, size_t full, uint64_t filled
   }
   blocks_.move_cursor(&request.cursor, cursor);
   const size_t before = request.published;
-  if (filled_by == 0) {
+  if (filled_by == 0 && computed) {
     if (request.marked < request.published_tokens()) mark_written(request, before);
-  } else if (request.marked > request.published_tokens()) {  // it has committed tokens of the first block
+  } else if (filled_by != 0 &&
+             request.marked > request.published_tokens()) {  // it has committed tokens of the first block
     request.set_marked(request.published_tokens());
   }
-  request.set_published(done, filled_by == 0);
+  request.set_published(done, filled_by == 0 && computed);
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, before, done);
   if (done < full) {

@@ -126,12 +126,13 @@ uint64_t Requests::admitted_capacity(const Request& request, uint64_t cached, bo
 }
 
 // The hit, and what the admission takes out of each pool: new blocks, and hits that nobody holds yet.
-inline kvc_status Requests::plan(const Request& request, size_t max_positions, AdmissionPlan* admission) {
+inline kvc_status Requests::plan(const Request& request, size_t max_positions, uint64_t step_id,
+                                 AdmissionPlan* admission) {
   admission->epoch = blocks_.namespaces().epoch(request.ns);
   const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
                       request.num_keys,  request.ns,          admission->epoch};
-  const bool shares = (request.flags & KVC_REQUEST_SHARE_FILLING) != 0;
-  KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, shares, &admission->hit));
+  const uint64_t behind = fills_behind(request, step_id);
+  KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, behind, &admission->hit));
   const auto [path, length, reached, known, lost] = admission->hit;
   const BlockPool& pool = blocks_.pool();
   const uint64_t cached = length * shape_.block_size;
@@ -157,26 +158,26 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, A
 
 kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   AdmissionPlan admission(shape_.num_pools);
-  KVC_TRY(plan(request, SIZE_MAX, &admission));
+  KVC_TRY(plan(request, SIZE_MAX, 0, &admission));
   info->num_cached = admission.hit.length * shape_.block_size;
   info->lost_reuse_tokens = uint64_t{admission.hit.lost} * shape_.block_size;
-  if (shape_.has_fills()) find_fill(request, admission.hit, &info->filling_request);
+  if (shape_.has_fills()) find_fill(request, admission.hit, fills_behind(request, 0), &info->filling_request);
   uint64_t available[kMaxPools];
   for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
   admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(request.ns), info);
   return KVC_OK;
 }
 
-kvc_status Requests::admit(Request& request, size_t max_positions) {
+kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step_id) {
   if (const size_t longest = shape_.positions_of(admitted_capacity(request, 0, true));
       longest > max_positions) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest,
                 max_positions);
   }
   AdmissionPlan admission(shape_.num_pools);
-  KVC_TRY(plan(request, max_positions, &admission));
+  KVC_TRY(plan(request, max_positions, step_id, &admission));
   if (shape_.has_fills()) [[unlikely]]
-    KVC_TRY(wait_for_fill(request, admission.hit));
+    KVC_TRY(wait_for_fill(request, admission.hit, step_id));
   const NodeId* const path = admission.hit.path;
   const size_t length = admission.hit.length, positions = admission.positions;
   if (const kvc_status status =
@@ -210,7 +211,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions) {
   request.begin_admission({length, positions, admission.capacity, admission.epoch,
                            admission.hit.lost * shape_.block_size, publishes});
   if (shape_.has_fills()) [[unlikely]]
-    begin_fill(request, length);
+    begin_fill(request, length, step_id);
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, 0, length);
   ++num_admitted_;

@@ -58,24 +58,24 @@ uint32_t Matcher::lost_positions(size_t known, size_t length, const uint32_t* re
   return static_cast<uint32_t>(best - length);
 }
 
-size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, bool shares,
+size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
                       NodeId* path, uint32_t* residents, uint32_t* lost, Match* found) const {
   const TokenSpan keys{nullptr, 0, prompt.keys, prompt.num_keys};
   const bool one_full_group = (groups & shape_.window_groups) == 0 && (groups & (groups - 1)) == 0;
-  const bool looks = !shares && blocks_.pool().num_filling() != 0;  // at what is filling
+  const bool looks = blocks_.pool().num_filling() != 0;  // at what is filling
   if (lost != nullptr) *lost = 0;
   size_t known, length;
   if (one_full_group) {
     known = length = blocks_.tree().walk(prompt, limit, groups, path);
     if (looks) [[unlikely]] {
       length = 0;
-      while (length < known && (blocks_.readable(path[length]) & groups) != 0) ++length;
+      while (length < known && (blocks_.readable(path[length], behind) & groups) != 0) ++length;
     }
     length = cut(keys, length);
   } else {
     known = blocks_.tree().walk(prompt, limit, 0, path);
     for (size_t i = 0; i < known; ++i)
-      residents[i] = looks ? blocks_.readable(path[i]) : blocks_.tree()[path[i]].resident;
+      residents[i] = looks ? blocks_.readable(path[i], behind) : blocks_.tree()[path[i]].resident;
     size_t end = known;
     while (end != 0 && residents[end - 1] == 0) --end;  // nothing can be read from there on
     length = longest_common(end, residents, keys, groups);
@@ -89,10 +89,10 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
   return one_full_group ? cut(keys, length) : longest_common(length, residents, keys, groups);
 }
 
-kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, bool shares, Match* found) {
+kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, uint64_t behind, Match* found) {
   if (!path_.reserve(arena_, limit, 0) || !residents_.reserve(arena_, limit, 0))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks", limit);
-  found->length = match(prompt, limit, shape_.all_groups(), drop, shares, path_.data, residents_.data,
+  found->length = match(prompt, limit, shape_.all_groups(), drop, behind, path_.data, residents_.data,
                         &found->lost, found);
   found->path = path_.data;
   return KVC_OK;
@@ -128,7 +128,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     const size_t reached = tree.walk(prompt, parent, known, end, needed, scratch.path());
     for (size_t i = known; i < reached; ++i) {
       const NodeId node = scratch.path()[i];
-      scratch.residents()[i] = blocks_.readable(node);
+      scratch.residents()[i] = blocks_.readable(node, blocks_.retired());
       uint32_t idle = 0;
       for (uint32_t g = 0; g < shape_.num_groups; ++g) {
         const BlockId block = tree.block_of(node, g);

@@ -33,10 +33,10 @@ class Matcher {
   // filled for it. `lost`, which may be null: positions that groups could serve alone.
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path,
                uint32_t* residents, uint32_t* lost) const {
-    return match(prompt, limit, groups, drop, false, path, residents, lost, nullptr);
+    return match(prompt, limit, groups, drop, blocks_.retired(), path, residents, lost, nullptr);
   }
   // The same for an admission, in all groups, with arrays of the matcher's own, which live until its next
-  // match. `shares`: blocks that a step in flight writes count.
+  // match. Blocks that steps up to `behind` write count.
   struct Match {
     const NodeId* path;
     size_t length;
@@ -44,15 +44,15 @@ class Matcher {
     size_t known;    // positions of the path that are known
     uint32_t lost;
   };
-  kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, bool shares, Match* found);
+  kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, uint64_t behind, Match* found);
   // num_admitted: of requests, read under the lock.
   kvc_status probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info);
 
  private:
   friend class LookupScratch;
 
-  size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, bool shares, NodeId* path,
-               uint32_t* residents, uint32_t* lost, Match* found) const;
+  size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
+               NodeId* path, uint32_t* residents, uint32_t* lost, Match* found) const;
   size_t cut(const TokenSpan& tokens, size_t positions) const;
   uint32_t lost_positions(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
 

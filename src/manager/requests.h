@@ -73,8 +73,9 @@ class Requests {
   kvc_status fill(Request& request, const TokenSpan& prompt);
   void publish(Request& request);
   void discard(Request& request);  // a request without blocks
-  // BUFFER_TOO_SMALL if the table could outgrow max_positions.
-  kvc_status admit(Request& request, size_t max_positions);
+  // BUFFER_TOO_SMALL if the table could outgrow max_positions. `step_id`: the step that admits, 0 = none
+  // does.
+  kvc_status admit(Request& request, size_t max_positions, uint64_t step_id);
   // What an admission of a waiting request would find and take.
   kvc_status probe(const Request& request, kvc_probe_info* info);
 
@@ -100,9 +101,10 @@ class Requests {
   kvc_status preempt(Request& request);
   kvc_status end(Request& request);  // never fails
 
-  // Fills, if the manager follows them. The step will write what the request has slots for: others that share
-  // find it from now on.
+  // Fills, if the manager follows them. The step has given the request slots, whose tokens it will write:
+  // others that share find them from now on. `capacity_before`: of an extension.
   void enqueue(Request& request, uint64_t step_id);
+  void enqueue_extension(Request& request, uint32_t capacity_before, uint64_t step_id);
   // The steps from `step_id` on have failed: preempts the requests that hold what they were to write.
   kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
   const Fills::Of& fill(size_t index) const { return fills_[static_cast<uint32_t>(index)]; }
@@ -153,7 +155,7 @@ class Requests {
     uint64_t capacity, epoch;
     Demand demand;
   };
-  kvc_status plan(const Request& request, size_t max_positions, AdmissionPlan* admission);
+  kvc_status plan(const Request& request, size_t max_positions, uint64_t step_id, AdmissionPlan* admission);
   void plan_reserve(const Request& request, size_t max_positions, size_t counted,
                     AdmissionPlan* admission) const;
   void note_length(const Request& request);
@@ -175,7 +177,7 @@ class Requests {
   uint32_t shared_groups(const Request& request, size_t position) const;
   uint64_t next_chain(const Request& request) const;
   void hash_known(Request& request);
-  kvc_status publish_full(Request& request, size_t full, uint64_t filled_by);
+  kvc_status publish_full(Request& request, size_t full, uint64_t filled_by, bool computed = true);
   void stop_publishing(Request& request, bool warns);
   void drop_window(Request& request, uint32_t group, size_t end);
   void mark_committed(Request& request);
@@ -194,10 +196,12 @@ class Requests {
   void cut_blocks(Request& request, uint64_t tokens, size_t kept);
 
   // fills.cc
-  void begin_fill(Request& request, size_t num_hits);
+  uint64_t fills_behind(const Request& request, uint64_t step_id) const;
+  void begin_fill(Request& request, size_t num_hits, uint64_t step_id);
   void follow_fill(const Request& request);
-  bool find_fill(const Request& request, const Matcher::Match& hit, uint64_t* filler) const;
-  kvc_status wait_for_fill(const Request& request, const Matcher::Match& hit);
+  bool find_fill(const Request& request, const Matcher::Match& hit, uint64_t behind, uint64_t* filler) const;
+  kvc_status wait_for_fill(const Request& request, const Matcher::Match& hit, uint64_t step_id);
+  bool is_filling(const Request& request, size_t position) const;
   bool holds_filling(const Request& request, uint64_t step_id) const;
 
   // hints.cc

@@ -14,7 +14,7 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
   }
   kvc_status status = requests_.fill(*request, prompt);  // long
   const Guard guard = lock();
-  if (status == KVC_OK && admit_now) status = requests_.admit(*request, max_positions);
+  if (status == KVC_OK && admit_now) status = requests_.admit(*request, max_positions, step_id);
   if (status != KVC_OK) {
     requests_.discard(*request);
     return status;
@@ -42,7 +42,7 @@ kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_po
   Request* request = nullptr;
   KVC_TRY(find(id, false, &request));
   if (request->admitted) return Requests::already_admitted(id);
-  KVC_TRY(requests_.admit(*request, max_positions));
+  KVC_TRY(requests_.admit(*request, max_positions, step_id));
   enqueue(*request, step_id);
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;

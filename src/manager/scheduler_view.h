@@ -50,6 +50,10 @@ class SchedulerView {
     if (step_id != 0 && requests_.shape().has_fills()) [[unlikely]]
       requests_.enqueue(request, step_id);
   }
+  void enqueue_extension(Request& request, uint32_t capacity_before, uint64_t step_id) const {
+    if (requests_.shape().has_fills()) [[unlikely]]
+      requests_.enqueue_extension(request, capacity_before, step_id);
+  }
   kvc_status preempt(Request& request) const { return requests_.preempt(request); }
   kvc_status truncate(Request& request, uint64_t length) const { return requests_.truncate(request, length); }
   kvc_status end(Request& request) const { return requests_.end(request); }

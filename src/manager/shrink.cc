@@ -197,8 +197,9 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   request.cut(tokens, kept, published,
               is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
   if (shape_.has_fills()) [[unlikely]] {
-    uint32_t& end = fills_[table_.index_of(request)].end;
-    if (end > tokens) end = tokens;
+    Fills::Of& fill = fills_[table_.index_of(request)];
+    if (fill.end > tokens) fill.end = tokens;
+    if (fill.enqueued > tokens) fill.enqueued = tokens;
     follow_fill(request);
   }
   return KVC_OK;

@@ -193,8 +193,9 @@ void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
       const int32_t* tokens =
           step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
       first = tokens != nullptr ? request->known : request->capacity;
+      const uint32_t capacity = request->capacity;
       status = extend_request(plan, i, *request, tokens, first, count, copies);
-      if (status == KVC_OK) view_.enqueue(*request, step.step_id);
+      if (status == KVC_OK) view_.enqueue_extension(*request, capacity, step.step_id);
     }
   }
   if (step.slots != nullptr && count != 0)

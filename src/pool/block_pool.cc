@@ -53,6 +53,7 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     for (size_t list = 0; list < num_lists_; ++list) begin_list(list_sentinel(p, list));
     begin_list(sentinel(p, 1));
     if (fills()) begin_list(filling_sentinel(p));
+    last_filling_[p] = kNoBlock;
     const uint64_t end = first + pool_sizes[p], end_of_room = first + rooms[p];
     if (p == 0 && null_block) blocks_[first++].node = kNoNode;
     pools_[p].counts = {};
@@ -89,6 +90,11 @@ void BlockPool::link_filling(BlockId id) {
   Block& block = (*this)[id];
   const uint32_t step = filling_step(id);
   BlockId next{static_cast<int32_t>(filling_sentinel(block.pool))};
+  BlockId& last = last_filling_[block.pool];  // many of one step come one after the other
+  if (is_block(last) && last != id && is_filling(last) && (*this)[last].list == List::kHeld &&
+      filling_step(last) == step)
+    next = (*this)[last].next;
+  last = id;
   for (;;) {
     const BlockId before = (*this)[next].prev;
     if (at_end(before) || static_cast<int32_t>(step - filling_step(before)) >= 0) break;

@@ -468,6 +468,7 @@ class BlockPool {
   uint64_t unopened_[kMaxPools] = {};  // blocks at the end of a pool without records, counted as free
   uint64_t num_ids_ = 0;
   uint64_t num_filling_ = 0;
+  BlockId last_filling_[kMaxPools];  // that was listed
   size_t num_pools_ = 0;
   uint32_t num_classes_ = 1, num_levels_ = 1, num_shelves_ = 1;
   uint32_t num_lists_ = 1;  // classes * levels * shelves

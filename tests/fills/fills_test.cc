@@ -423,6 +423,71 @@ TEST(Fills, AForkHasTheCommittedPart) {
   EXPECT_EQ(kvc_manager_check(engine.m), KVC_OK) << kvc_last_error();
 }
 
+// What a step writes is not there before it, also not in a copy, for a chunk that was computed earlier, or
+// because a transfer is over.
+TEST(Fills, ACopyOfWhatAStepWritesFailsWithTheStep) {
+  Engine engine;
+  const uint64_t first = engine.admit(options()).id;
+  const auto sharer = engine.admit(options());
+  ASSERT_EQ(kvc_manager_truncate_request(engine.m, sharer.id, 2), KVC_OK);
+  const int32_t tokens[] = {7, 7, 7, 7};
+  ASSERT_EQ(kvc_manager_append_tokens(engine.m, sharer.id, tokens, 4), KVC_OK);
+  EXPECT_EQ(engine.stats().copies, 1u);
+  EXPECT_EQ(engine.stats().blocks_filling, 11u) << "the copy too";
+  EXPECT_EQ(engine.fail(1), (std::vector<uint64_t>{first, sharer.id}));
+}
+
+TEST(Fills, AnEarlierChunkDoesNotWriteABlockThatIsShared) {
+  Engine engine;
+  const uint64_t first = engine.admit(options(kBoth, 1000, 6)).id;
+  engine.chunk(first, 0, 37);
+  const uint64_t second_chunk = engine.step_id();
+  const auto sharer = engine.admit(options());
+  EXPECT_EQ(sharer.cached, 10 * kBlock);
+  ASSERT_EQ(kvc_manager_truncate_request(engine.m, first, 7), KVC_OK);
+  engine.commit(first, 6);  // the first chunk
+  EXPECT_EQ(engine.findable(), 4u);
+  EXPECT_EQ(engine.fail(second_chunk), (std::vector<uint64_t>{first, sharer.id}));
+  EXPECT_EQ(engine.findable(), 4u);
+}
+
+TEST(Fills, ATransferSaysNothingOfTheHit) {
+  Engine engine;
+  const uint64_t first = engine.admit(options(kBoth, 1000, 20)).id;
+  kvc_request_config config = options(KVC_REQUEST_SHARE_FILLING, 0);
+  config.external_tokens = 12;
+  const auto sharer = engine.admit(config);
+  EXPECT_EQ(sharer.cached, 20u);
+  engine.commit(sharer.id, 32);
+  EXPECT_EQ(engine.findable(), 0u);
+  EXPECT_EQ(engine.fail(1), (std::vector<uint64_t>{first, sharer.id}));
+}
+
+TEST(Fills, OnlySlotsOfStepsAreEnqueued) {
+  Engine engine;
+  const uint64_t first = engine.admit(options(kBoth, 1000, 8)).id;
+  EXPECT_EQ(engine.stats().blocks_filling, 2u);
+  ASSERT_EQ(kvc_manager_reserve_tokens(engine.m, first, 40), KVC_OK);
+  engine.chunk(first, 8, 1);
+  EXPECT_EQ(engine.stats().blocks_filling, 0u) << "nobody has said who computes what was reserved";
+  engine.commit(first, prompt().size() - 3);
+  EXPECT_EQ(engine.findable(), 10 * kBlock);
+}
+
+TEST(Fills, AReserveIsNotEnqueued) {
+  kvc_manager_config config = following();
+  config.flags |= KVC_MANAGER_RESERVE;
+  Engine engine(config);
+  const uint64_t before = engine.admit(options(0, 0)).id;  // its length is remembered
+  const int32_t tokens[] = {5, 5, 5, 5};
+  ASSERT_EQ(kvc_manager_append_tokens(engine.m, before, tokens, 4), KVC_OK);
+  ASSERT_EQ(kvc_manager_free_request(engine.m, before), KVC_OK);
+  kvc_request_config reserving = options(kBoth, 0, 8);
+  reserving.reserve = KVC_RESERVE_BALANCED;
+  EXPECT_EQ(engine.admit(reserving).status, KVC_OK);
+  EXPECT_EQ(engine.stats().blocks_filling, 2u);
+}
+
 // Requests with other extra keys compute other content.
 TEST(Fills, ExtraKeysTellFillsApart) {
   Engine engine;

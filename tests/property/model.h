@@ -74,7 +74,7 @@ class Model : public FillRules {
     r->epoch = epochs[o.ns], r->lost = hit.lost, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
-    r->prefill = n, r->order = ++admissions_;
+    r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
     apply(*r, 0, hit.blocks);
     return changed();
   }
@@ -126,7 +126,8 @@ class Model : public FillRules {
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
     for (uint64_t j = r->committed / B; j < up(c); ++j)
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed) blocks_[b].written = true;
+        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !fills(*r, j))
+          blocks_[b].written = true;
     const uint64_t published = r->published;
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
@@ -135,9 +136,10 @@ class Model : public FillRules {
       policies_.use(positions, k), recall(r->options.ns, r->text, j, j + 1);
     }
     apply(*r, published, r->published);
-    for (auto& row : r->table)  // what was published before its commit is written when it is full
-      for (uint64_t j = 0; c > r->committed && j < up(c); ++j)
-        if (const int b = row[j].block; b >= 0 && ((j + 1) * B <= c || j >= r->published))
+    const bool computed = c > r->cached + r->options.external;  // else by a transfer
+    for (auto& row : r->table)  // what is filling is written when all of it is committed
+      for (uint64_t j = 0; c > r->committed && (j + 1) * B <= c; ++j)
+        if (const int b = row[j].block; b >= 0 && (row[j].own || computed))
           blocks_[b].filling = 0, blocks_[b].written = true;
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
@@ -171,7 +173,8 @@ class Model : public FillRules {
     std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });
     r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, n),
     r->prompt = std::min(r->prompt, n);
-    r->published = std::min(r->published, n / B), r->prefill = std::min(r->prefill, n);
+    r->published = std::min(r->published, n / B), r->prefill = std::min(r->prefill, n),
+    r->enqueued = std::min(r->enqueued, n);
     return KVC_OK;
   }
   kvc_status fork(uint64_t id, uint64_t* child) {
@@ -580,13 +583,18 @@ class Model : public FillRules {
       const StepRequest& s = in.requests[i];
       kvc_status status = commits[i];
       const Request* r = find(s.id);
+      const uint64_t before = r ? r->capacity : 0;
       if (status == KVC_OK && s.count) {
         if (!r || !r->admitted)
           status = r ? KVC_ERROR_BUSY : KVC_ERROR_NOT_FOUND;
         else
           status = s.with_ids ? append(s.id, s.tokens, out.copies)
                               : reserve(s.id, r->capacity + s.count, out.copies);
-        if (status == KVC_OK) enqueue(*find(s.id), issued + 1);
+        if (status == KVC_OK) {
+          Request& extended = *find(s.id);
+          if (extended.enqueued == before) extended.enqueued = extended.capacity;
+          enqueue(extended, issued + 1);
+        }
       }
       out.status.push_back(status);
     }
@@ -600,7 +608,12 @@ class Model : public FillRules {
       kvc_status status = refused.count(share) && !in.past_refusal ? KVC_ERROR_SKIPPED
                           : a.id                                   ? admit(id, &cached)
                                  : allocate(a.text, a.options, &id, &cached);
-      if (status == KVC_OK) enqueue(*find(id), issued + 1);
+      if (status == KVC_OK) {
+        Request& r = *find(id);
+        const uint64_t n = r.text.tokens.size(), first = cached + r.options.external + r.options.slots;
+        r.enqueued = r.options.slots && first < n ? first : n;
+        enqueue(r, issued + 1);
+      }
       out.refused += status == KVC_ERROR_FILLING;
       if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA ||
           status == KVC_ERROR_SKIPPED) {

@@ -449,6 +449,7 @@ class Rules {
         copies.push_back(copy), ++stats.copies, cell = {copy.destination, true};
         blocks_[copy.destination].requests = 1,
         blocks_[copy.destination].written = r.committed > r.capacity / B * B;
+        blocks_[copy.destination].filling = blocks_[copy.source].filling;
       }
       while (r.table[g].size() < up(capacity))
         r.table[g].push_back({take(g, int64_t(r.options.ns)), true}),

@@ -109,6 +109,7 @@ struct Request {
   uint64_t shared = 0;            // positions
   int prompt_name = 0;            // of a registered prompt; 0 = none
   uint64_t prefill = 0;           // tokens known at its admission
+  uint64_t enqueued = 0;          // tokens up to which steps gave slots, without a gap
   uint64_t order = 0;             // of admissions and forks
 };
 struct Prompt {  // registered
