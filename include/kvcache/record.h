@@ -68,7 +68,7 @@ typedef struct kvc_replay_info {
   uint64_t first_mismatch;  /**< Number of the first of them, from 1; 0 = none. */
   uint64_t digest;          /**< kvc_manager_digest after the last call. */
   uint64_t lost_calls;      /**< Calls that the log lost at its end, because it was full. */
-  uint32_t library_version; /**< kvc_version() of the library that wrote the log. */
+  uint32_t library_version; /**< Of the library that wrote the log: major * 10000 + minor * 100 + patch. */
   uint32_t reserved;        /**< 0 */
   char text[256];           /**< The first mismatch: call, result, both values. Empty without one. */
 } kvc_replay_info;

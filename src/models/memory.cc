@@ -145,8 +145,8 @@ kvc_status check_model(const kvc_model& model) {
   if (model.window_kind > KVC_GROUP_CHUNKED_LOCAL || model.reserved != 0) {
     return fail(
         KVC_ERROR_UNSUPPORTED,
-        "model.window_kind is %u and model.reserved %u; the kind is 0, KVC_GROUP_SLIDING_WINDOW (1) or "
-        "KVC_GROUP_CHUNKED_LOCAL (2), the other is 0",
+        "model.window_kind is %u and model.reserved %u; the kind is 0, 1 (sliding window) or 2 "
+        "(chunked local), the other is 0",
         model.window_kind, model.reserved);
   }
   for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from . import _native, errors
 from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, MemoryKind, Plane, RequestFlags, RopeScaling, SizingAction,
                         SizingBasis, SizingMode, SizingReason, Status, StorageFlags)
-from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, InternalError, InvalidArgumentError, KvCacheError,
-                     LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
+from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, FillingError, InternalError, InvalidArgumentError,
+                     KvCacheError, LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
 from .manager import Group, Manager, PendingWork, Rebuilt, replay_log
 from .models import Memory, Model, find_model, models
@@ -71,7 +71,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE",
-    "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "Group", "InternalError",
+    "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "FillingError", "Group", "InternalError",
     "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "OverQuotaError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
     "Properties", "QuantMetrics", "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Sizer", "SizingAction", "SizingBasis",

@@ -203,7 +203,7 @@ class LogReplay(NamedTuple):
     first_mismatch: Number of the first of them, from 1; 0 = none.
     digest: Manager.digest() after the last call.
     lost_calls: Calls that the log lost at its end, because it was full.
-    library_version: Version of the library that wrote the log: major * 10000 + minor * 100 + patch.
+    library_version: Of the library that wrote the log: major * 10000 + minor * 100 + patch.
     text: The first mismatch: call, result, both values. Empty without one.
     """
 
