@@ -143,11 +143,10 @@ kvc_status check_model(const kvc_model& model) {
         model.num_kv_heads, model.latent_dim);
   }
   if (model.window_kind > KVC_GROUP_CHUNKED_LOCAL || model.reserved != 0) {
-    return fail(
-        KVC_ERROR_UNSUPPORTED,
-        "model.window_kind is %u and model.reserved %u; the kind is 0, 1 (sliding window) or 2 "
-        "(chunked local), the other is 0",
-        model.window_kind, model.reserved);
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "model.window_kind is %u and model.reserved %u; the kind is 0, 1 (sliding window) or 2 "
+                "(chunked local), the other is 0",
+                model.window_kind, model.reserved);
   }
   for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
     const uint64_t bits = model.window_layers[i];
