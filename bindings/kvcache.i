@@ -337,6 +337,7 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache/sizing.h>
 %include <kvcache/quota.h>
 %include <kvcache.h>
+%include <kvcache/prefix.h>
 %include <kvcache/external.h>
 %include <kvcache/events.h>
 %include <kvcache/fills.h>

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVCACHE_PREFIX_H
+#define KVCACHE_PREFIX_H
+
+/** @file kvcache/prefix.h
+ *  @brief Prefixes: what an admission would find, pins, and what is dropped or evicted.
+ *
+ *  <kvcache.h> includes this header and states the conventions of all calls. */
+
+#include <kvcache/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kvc_manager kvc_manager;
+typedef struct kvc_prompt kvc_prompt;
+
+/** Answer of kvc_manager_probe and kvc_manager_probe_request. */
+typedef struct kvc_probe_info {
+  size_t struct_size;  /**< sizeof(kvc_probe_info) */
+  uint64_t num_cached; /**< Tokens that would hit. */
+  /** Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds
+   *  included, the watermark not. Use `fits` to decide. */
+  uint64_t blocks_needed;
+  /** Free and evictable blocks of that pool; with quotas those that it may take. */
+  uint64_t blocks_available;
+  uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
+  /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA.
+   */
+  uint32_t fits;
+  uint32_t reserved; /**< 0 */
+  /** kvc_manager_probe_request: the request that computes the block after num_cached, for all to wait for; 0
+   * = none does from there. kvc_manager_probe: 0. Since 0.3. */
+  uint64_t filling_request;
+} kvc_probe_info;
+
+/** Asks whether a prompt would fit in an admission without options, and how much of it is cached. Changes
+ *  nothing, not even the LRU order, and holds the lock only briefly. The answer is a snapshot. @return
+ *  KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe_info* info);
+
+/** The same for a waiting request, with its options: what kvc_manager_admit_request would do. Holds the
+ *  lock for O(blocks of the prompt).
+ *  @return KVC_OK; NOT_FOUND, BUSY (admitted already), INVALID_ARGUMENT, OUT_OF_MEMORY. Since 0.3. */
+KVC_API kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, kvc_probe_info* info);
+
+/** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1.
+ *  @param[out] pin Id for kvc_manager_unpin_prefix. @param[out] num_pinned Tokens pinned.
+ *  @return KVC_OK; NOT_FOUND (no block is cached, and no pin is made; or no such namespace);
+ *  INVALID_ARGUMENT; LIMIT; OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* pin,
+                                          uint64_t* num_pinned);
+
+/** Ends a pin. Its blocks become the most recently used. A block is FENCED only if a request, a copy or an
+ *  external hold released it while a step was in flight. @return KVC_OK, NOT_FOUND. Since 0.1. */
+KVC_API kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin);
+
+/** Lists all pins, in no particular order. @param[out] pins [capacity] @param[out] count Number of pins.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed; ask with capacity 0). Since 0.3. */
+KVC_API kvc_status kvc_manager_list_pins(kvc_manager* m, uint64_t* pins, size_t capacity, size_t* count);
+
+/** Drops the cached blocks on the path of a prompt that nobody holds, in all groups. Longer prefixes stay;
+ *  they hit again once the path is computed again. @param[out] num_dropped Blocks dropped. @return KVC_OK;
+ *  INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* num_dropped);
+
+/** Evicts up to max_blocks cached blocks in the order of the policy. @param[in] pool Index of a pool; -1 =
+ *  all, pool by pool. @param[out] num_evicted May be less than max_blocks.
+ *  @return KVC_OK, INVALID_ARGUMENT (no such pool). Since 0.1. */
+KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blocks,
+                                            size_t* num_evicted);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVCACHE_PREFIX_H */
