@@ -124,6 +124,6 @@ class TextsTest {
     }
     assertEquals(15, Status.OVER_QUOTA.code);
     assertEquals(16, Status.FILLING.code);
-    assertThrows(IllegalArgumentException.class, () -> Status.of(16));
+    assertThrows(IllegalArgumentException.class, () -> Status.of(17));
   }
 }
