@@ -15,12 +15,12 @@
 namespace kvc {
 
 // What one call needs, until the next.
-class Scratch {
+class LogScratch {
  public:
-  Scratch() = default;
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { clear(); }
+  LogScratch() = default;
+  LogScratch(const LogScratch&) = delete;
+  LogScratch& operator=(const LogScratch&) = delete;
+  ~LogScratch() { clear(); }
 
   // Zeroed. Large ones are fresh pages, which take memory where they are written.
   void* take(size_t size) {
@@ -65,7 +65,7 @@ class ReplayedIds {
 class CallReader {
  public:
   // `log_size`: bytes of the whole log.
-  CallReader(ByteReader& in, kvc_manager* m, ReplayedIds& ids, Scratch& scratch, size_t log_size)
+  CallReader(ByteReader& in, kvc_manager* m, ReplayedIds& ids, LogScratch& scratch, size_t log_size)
       : in_(in), manager_(m), ids_(ids), scratch_(scratch), log_size_(log_size) {}
 
   const Shape& shape() const { return manager_->impl->shape(); }
@@ -246,7 +246,7 @@ class CallReader {
   ByteReader& in_;
   kvc_manager* const manager_;
   ReplayedIds& ids_;
-  Scratch& scratch_;
+  LogScratch& scratch_;
   const size_t log_size_;
   char difference_[160] = "";
 };

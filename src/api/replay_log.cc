@@ -34,7 +34,7 @@ class LogReplay {
   const size_t size_;
   kvc_manager* manager_ = nullptr;
   ReplayedIds ids_;
-  Scratch scratch_;
+  LogScratch scratch_;
   kvc_replay_info info_ = {};
 };
 
