@@ -9,6 +9,24 @@
 
 #include "api/guard.h"
 
+namespace kvc {
+
+static_assert(sizeof(kvc_manager_config) == 184 && sizeof(kvc_group_config) == 48 &&
+                  sizeof(kvc_pool_config) == 24,
+              "a new field: if it is no pointer, write its size here; else clear it below");
+
+// What no log has of a configuration, and what no log may bring: what belongs to one process alone.
+inline void clear_unlogged(kvc_manager_config& config) {
+  config.allocator = nullptr;
+  config.log = nullptr;
+  config.log_user_data = nullptr;
+  config.memory = nullptr;
+  config.seed = 0;
+  config.record_bytes = 0;
+}
+
+}  // namespace kvc
+
 namespace kvc::codec {
 
 // Most tokens of a prompt or an item that a log has: somewhat more than a request can have. A call with more

@@ -32,10 +32,6 @@ bool is_repeatable(kvc_status status) {
          status != KVC_ERROR_INTERNAL && status != KVC_ERROR_CORRUPT;
 }
 
-static_assert(
-    sizeof(kvc_manager_config) == 184 && sizeof(kvc_group_config) == 48 && sizeof(kvc_pool_config) == 24,
-    "a new field: if it is no pointer, write its size here; else clear it here and in replay_log.cc");
-
 kvc_status write_config(CallWriter& out, kvc_manager_config config) {
   const auto write_all = [&](const auto* elements, size_t count) -> kvc_status {
     out.number(count);
@@ -51,12 +47,7 @@ kvc_status write_config(CallWriter& out, kvc_manager_config config) {
   const kvc_pool_config* const pools = std::exchange(config.pools, nullptr);
   const size_t num_groups = std::exchange(config.num_groups, 0);
   const size_t num_pools = std::exchange(config.num_pools, 0);
-  config.allocator = nullptr;
-  config.log = nullptr;
-  config.log_user_data = nullptr;
-  config.memory = nullptr;
-  config.seed = 0;
-  config.record_bytes = 0;
+  clear_unlogged(config);
   out.words(config);
   KVC_TRY(write_all(groups, num_groups));
   return write_all(pools, num_pools);

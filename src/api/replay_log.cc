@@ -61,12 +61,7 @@ kvc_status LogReplay::make_manager(ByteReader in) {
   if (in.failed() || in.left() != 0) return malformed(in, "a configuration that cannot be read stands");
   config.groups = config.num_groups == 0 ? nullptr : groups;
   config.pools = config.num_pools == 0 ? nullptr : pools;
-  config.allocator = nullptr;
-  config.log = nullptr;
-  config.log_user_data = nullptr;
-  config.memory = nullptr;
-  config.seed = 0;
-  config.record_bytes = 0;
+  clear_unlogged(config);
   return kvc_manager_create(&config, &manager_);
 }
 

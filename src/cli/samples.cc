@@ -15,11 +15,12 @@ namespace kvcli {
 namespace {
 
 struct Sample {
-  uint32_t request;     // In the trace.
-  uint32_t number;      // Among the samples of its request.
-  uint64_t id = 0;      // In the library; 0 = not created.
-  uint32_t length = 0;  // Known tokens.
+  uint32_t request;  // In the trace.
+  uint32_t number;   // Among the samples of its request.
+  uint64_t id;       // In the library.
+  uint32_t length;   // Known tokens.
   uint32_t produced = 0;
+  bool was_admitted = false;
 };
 
 class SamplesReplay {
@@ -36,7 +37,7 @@ class SamplesReplay {
     auto config = make<kvc_manager_config>();
     config.num_blocks = options.num_blocks;
     config.block_size = options.block_size;
-    config.max_requests = uint64_t{options.concurrency} * 2;
+    config.max_requests = uint64_t{options.concurrency} + samples;  // live ones, and some that wait
     config.max_request_tokens = longest;
     config.vocab_size = kVocabSize;
     const auto& policies = policy_names();
@@ -77,14 +78,33 @@ class SamplesReplay {
         ++result_.rejected;
         continue;
       }
-      for (uint32_t i = 0; i < samples_; ++i) queue_.push_back({.request = index, .number = i});
+      for (uint32_t i = 0; i < samples_; ++i) queue_.push_back(create(index, i));
     }
     return !queue_.empty();
   }
 
+  /// A waiting request: its prompt is hashed once, however often its admission is refused.
+  Sample create(uint32_t index, uint32_t number) {
+    auto config = make<kvc_request_config>();
+    if (fills_) {
+      config.flags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
+      config.wait_until_ns = UINT64_MAX;  // others always go on
+    }
+    make_tokens(trace_, index, 0, prompt_);
+    auto prompt = make<kvc_prompt>();
+    prompt.tokens = prompt_.data();
+    prompt.num_tokens = prompt_.size();
+    Sample sample{.request = index, .number = number, .id = 0, .length = trace_.requests[index].input_length};
+    watch_.start();
+    const kvc_status status = kvc_manager_create_request(manager_.get(), &prompt, &config, &sample.id);
+    watch_.stop();
+    check(status);
+    return sample;
+  }
+
   void round() {
-    std::vector<uint64_t> ids, committed, extend_offsets{0}, frees, admit, admit_offsets{0};
-    std::vector<int32_t> tokens, prompts;
+    std::vector<uint64_t> ids, committed, extend_offsets{0}, frees, admit;
+    std::vector<int32_t> tokens;
     for (const Sample& sample : live_) {
       const bool done = sample.produced == trace_.requests[sample.request].num_outputs();
       ids.push_back(sample.id);
@@ -95,19 +115,7 @@ class SamplesReplay {
     }
     const size_t arriving =
         std::min<size_t>(queue_.size(), options_.concurrency - live_.size() + frees.size());
-    std::vector<kvc_request_config> configs(arriving, make<kvc_request_config>());
-    for (size_t i = 0; i < arriving; ++i) {
-      const Sample& sample = queue_[i];
-      admit.push_back(sample.id);
-      if (sample.id == 0) {
-        make_tokens(trace_, sample.request, 0, prompt_);
-        prompts.insert(prompts.end(), prompt_.begin(), prompt_.end());
-      }
-      admit_offsets.push_back(prompts.size());
-      if (!fills_) continue;
-      configs[i].flags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
-      configs[i].wait_until_ns = UINT64_MAX;  // others always go on
-    }
+    for (size_t i = 0; i < arriving; ++i) admit.push_back(queue_[i].id);
     std::vector<kvc_status> status(frees.size() + ids.size() + arriving);
     std::vector<uint64_t> admitted(arriving), cached(arriving);
     auto step = make<kvc_step>();
@@ -117,8 +125,6 @@ class SamplesReplay {
     step.num_requests = ids.size(), step.requests = ids.data(), step.committed = committed.data();
     step.extend_offsets = extend_offsets.data(), step.extend_tokens = tokens.data();
     step.num_admissions = arriving, step.admit_requests = admit.data();
-    step.admit_offsets = admit_offsets.data(), step.admit_tokens = prompts.data();
-    step.admit_configs = configs.data();
     step.status = status.data(), step.admitted = admitted.data(), step.cached = cached.data();
     watch_.start();
     const kvc_status result = kvc_manager_step(manager_.get(), &step);
@@ -133,7 +139,7 @@ class SamplesReplay {
       Sample& sample = queue_.front();
       const kvc_status answer = of_live[ids.size() + i];
       if (answer == KVC_OK) {
-        admit_sample(sample, admitted[i], cached[i]);
+        admit_sample(sample, cached[i]);
       } else if (answer == KVC_ERROR_FILLING || answer == KVC_ERROR_NO_SPACE || answer == KVC_ERROR_AGAIN ||
                  answer == KVC_ERROR_SKIPPED) {
         waiting.push_back(sample);
@@ -165,16 +171,15 @@ class SamplesReplay {
     return all_have_space;
   }
 
-  void admit_sample(Sample& sample, uint64_t id, uint64_t cached) {
-    if (sample.id == 0) {
-      sample.length = trace_.requests[sample.request].input_length;
+  void admit_sample(Sample& sample, uint64_t cached) {
+    if (!sample.was_admitted) {
       const uint64_t shareable = (sample.length - 1) / options_.block_size * options_.block_size;
       result_.prefills += !has_first_[sample.request] || cached < shareable;
       result_.prompt_tokens += sample.length;
       result_.computed_tokens += sample.length - cached;
       has_first_[sample.request] = true;
     }
-    sample.id = id;
+    sample.was_admitted = true;
     live_.push_back(sample);
   }
 
