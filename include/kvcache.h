@@ -105,7 +105,8 @@ enum {
   KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
   KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
   KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
-  KVC_FEATURE_FILLS = 9          /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_FILLS = 9,         /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_PARTIAL_REUSE = 10 /**< KVC_MANAGER_PARTIAL_REUSE. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -167,7 +168,10 @@ enum {
   KVC_MANAGER_FILLS = 256,
   /** Remember how many tokens ended requests got after their prompts, so that admissions can reserve room for
    *  as many (kvc_request_config.reserve). Takes 1 KiB. Since 0.3. */
-  KVC_MANAGER_RESERVE = 512
+  KVC_MANAGER_RESERVE = 512,
+  /** Hits may end inside a block: an admission whose next block shares only its first tokens with a cached
+   *  one copies that (kvc_manager_admit_request). Not for storages with channel keys. Since 0.3. */
+  KVC_MANAGER_PARTIAL_REUSE = 1024
 };
 
 /** The block manager. Opaque; created by kvc_manager_create. */
@@ -302,7 +306,8 @@ typedef struct kvc_stats {
       blocks_fenced, blocks_pinned;
   uint64_t live_requests;     /**< Gauge: admitted requests. */
   uint64_t waiting_requests;  /**< Gauge: created or preempted requests. */
-  uint64_t admissions;        /**< First admissions. The next five counters are of these only. */
+  /** First admissions. The next five counters, partial_hits and partial_tokens are of these only. */
+  uint64_t admissions;
   uint64_t prompt_tokens;     /**< Known tokens. */
   uint64_t cached_tokens;     /**< Tokens of the hits. */
   uint64_t block_queries;     /**< Sum of floor((tokens - 1) / block_size). */
@@ -312,7 +317,7 @@ typedef struct kvc_stats {
   uint64_t refusals;          /**< Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA. */
   uint64_t preemptions;       /**< kvc_manager_preempt_request and kvc_step.preempts. */
   uint64_t evictions;  /**< Cached blocks that were dropped to make room, or by kvc_manager_evict_blocks. */
-  uint64_t copies;     /**< Copy-on-write pairs. */
+  uint64_t copies;     /**< Pairs: copy-on-write, and of admissions with partial reuse. */
   uint64_t duplicates; /**< Committed blocks whose content another block had published. */
   uint64_t published_blocks;    /**< Blocks published so far, also those that were evicted since. */
   uint64_t unpublished_blocks;  /**< Blocks not published because all nodes were in use. */
@@ -322,6 +327,8 @@ typedef struct kvc_stats {
   uint64_t events_dropped;      /**< Events that were overwritten before any reader had read them. */
   uint64_t filling_hits;        /**< Blocks of hits that a step in flight was writing. Since 0.3. */
   uint64_t filling_waits;       /**< Admissions with the result FILLING. Since 0.3. */
+  uint64_t partial_hits;        /**< Hits that ended inside a block. Since 0.3. */
+  uint64_t partial_tokens;      /**< Tokens of these hits in their last blocks. Since 0.3. */
 } kvc_stats;
 
 /** Blocks of one pool by state. The states sum to num_blocks. */
@@ -538,8 +545,12 @@ KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* 
 
 /** Admits a waiting request: finds its longest cached prefix in every group and takes blocks for the rest,
  *  all or nothing.
- *  @param[out] num_cached Tokens of the hit, which count as committed: a multiple of block_size, at most
- *  num_tokens - 1. May be NULL.
+ *  With KVC_MANAGER_PARTIAL_REUSE the hit then goes on inside the next block: of the newest 32 cached blocks
+ *  that follow the hit, the one that shares most tokens is copied, in each group, to the request's own block
+ *  (kvc_step.copies, in single calls kvc_manager_take_pending). Not if the copied block would have to leave
+ *  for the admission to fit, nor with external_tokens or drop_tail_blocks.
+ *  @param[out] num_cached Tokens of the hit, which count as committed: at most num_tokens - 1, and without
+ *  partial reuse a multiple of block_size. May be NULL.
  *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, NOT_FOUND, BUSY
  *  (admitted already), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached);

@@ -83,6 +83,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
     out.add(value);
   }
   if (request.reserve != KVC_RESERVE_NONE) out.add(request.reserve);
+  if (state.shape.reuses_heads()) out.add(request.num_cached);
   const uint32_t published = request.published_tokens();
   if (request.known > published)
     out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));

@@ -98,6 +98,7 @@ struct Shape {
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
   bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }
+  bool reuses_heads() const { return (flags & KVC_MANAGER_PARTIAL_REUSE) != 0; }
   // The null block that a pool has.
   uint64_t null_blocks(size_t pool) const { return pool == 0 && (flags & KVC_MANAGER_NULL_BLOCK) != 0; }
   bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }

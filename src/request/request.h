@@ -119,6 +119,7 @@ struct alignas(64) Request {
   // What an admission has found and taken.
   struct Admission {
     size_t num_hits, positions;
+    uint32_t head;  // tokens of the hit in the position after num_hits
     uint64_t capacity, epoch;
     uint32_t lost;  // tokens
     bool publishes;
