@@ -117,7 +117,7 @@ size_t Matcher::hit_of(const TokenSpan& tokens, LookupScratch& scratch, size_t* 
   return longest_common(*known, scratch.residents(), tokens, shape_.all_groups());
 }
 
-// Positions that died do not count: each new one reclaims a dead one.
+// Positions that died do not count: each new one reclaims a dead one. Those without a block count.
 Matcher::Head Matcher::find_head(const Prompt& prompt, NodeId parent, size_t length, uint64_t limit) const {
   constexpr int kMostChildren = 32;
   const PrefixTree& tree = blocks_.tree();

@@ -104,6 +104,7 @@ Setup random_setup(Random& random) {
   c.hints = random.chance(60);
   c.fills = random.chance(50);
   c.reserves = random.chance(50);
+  c.partial = random.chance(50);
   if (random.chance(60))
     for (const uint64_t count : c.pools) c.rooms.push_back(count + random.below(count / 2 + 1));
   return setup;

@@ -398,7 +398,7 @@ class Rules {
   }
   bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
     const auto [at, is_new] = positions.try_emplace(k, config_.groups.size());
-    if (is_new) policies_.begin(k);
+    if (is_new) policies_.begin(k), born_[k] = ++births_;
     const bool again = !at->second[g].empty();
     at->second[g].push_back(id), blocks_[id].published = true, blocks_[id].at = at;
     if (!again) note(KVC_EVENT_STORED, id, g, at);
@@ -494,6 +494,8 @@ class Rules {
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0;
+  std::map<Key, uint64_t> born_;  // when positions got their first block; also of those that lost it
+  uint64_t births_ = 0;
 };
 
 }  // namespace model

@@ -86,10 +86,10 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.create(op.text, options, &id);
       break;
     case Kind::kAllocate:
-      out.status = model_.allocate(op.text, options, &id, &number);
+      out.status = model_.allocate(op.text, options, &id, &number, model_.pending);
       break;
     case Kind::kAdmit:
-      out.status = model_.admit(target, &number);
+      out.status = model_.admit(target, &number, model_.pending);
       break;
     case Kind::kReserve:
       out.status = model_.reserve(target, op.number, model_.pending);
