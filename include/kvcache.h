@@ -707,7 +707,9 @@ enum {
   KVC_STEP_NUM_BLOCKS = 17,
   KVC_STEP_BLOCK_TABLES = 18,    /**< int32 [num_groups, max_rows, row_stride] */
   KVC_STEP_SLOTS = 19,           /**< int64 [num_groups, max_tokens] */
-  KVC_STEP_COPIES = 20,          /**< int32 [num_groups * max_requests, 2] */
+  /** int32 [num_groups * max_requests, 2]; with KVC_MANAGER_PARTIAL_REUSE [num_groups * (max_requests +
+   *  max_admissions), 2] */
+  KVC_STEP_COPIES = 20,
   KVC_STEP_CHANGES = 21,         /**< int32 [max_changes, 4] */
   KVC_STEP_ADMIT_NAMESPACES = 22 /**< uint64 [max_admissions] */
 };
@@ -747,7 +749,9 @@ typedef struct kvc_step {
   size_t row_stride;     /**< Entries from one row to the next; a longer table is its item's failure. */
   /** Entries of slots per group, at least extend_offsets[num_requests] if slots is given. */
   size_t slot_capacity;
-  size_t copy_capacity;             /**< Entries of copies. num_groups * num_requests is always enough. */
+  /** Entries of copies. num_groups * num_requests is always enough; with KVC_MANAGER_PARTIAL_REUSE
+   *  num_groups * (num_requests + num_admissions). */
+  size_t copy_capacity;
   size_t change_capacity;           /**< Entries of changes. */
   const uint64_t* frees;            /**< [num_frees] */
   const uint64_t* preempts;         /**< [num_preempts] */
@@ -803,7 +807,8 @@ typedef struct kvc_step {
    *  them too. May be NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
-   *  (by a fork), pinned, held externally or published (after a truncation). May be NULL if none can be. */
+   *  (by a fork), pinned, held externally or published (after a truncation), an admission with partial reuse
+   *  if its hit ends inside a block. May be NULL if none can be. */
   kvc_block_copy* copies;
   /** Out: entries below num_blocks written to block_tables in this step. May be NULL. */
   kvc_table_change* changes;

@@ -75,6 +75,7 @@ const (
 	FeatureHints         Feature = C.KVC_FEATURE_HINTS
 	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
 	FeatureFills         Feature = C.KVC_FEATURE_FILLS
+	FeaturePartialReuse  Feature = C.KVC_FEATURE_PARTIAL_REUSE
 )
 
 // Supports asks whether this build has a feature.
