@@ -304,8 +304,8 @@ typedef struct kvc_stats {
   /** Gauges over all pools. The states sum to blocks_total. */
   uint64_t blocks_total, blocks_free, blocks_cached, blocks_live, blocks_reserved, blocks_filling,
       blocks_fenced, blocks_pinned;
-  uint64_t live_requests;     /**< Gauge: admitted requests. */
-  uint64_t waiting_requests;  /**< Gauge: created or preempted requests. */
+  uint64_t live_requests;    /**< Gauge: admitted requests. */
+  uint64_t waiting_requests; /**< Gauge: created or preempted requests. */
   /** First admissions. The next five counters, partial_hits and partial_tokens are of these only. */
   uint64_t admissions;
   uint64_t prompt_tokens;     /**< Known tokens. */
@@ -705,8 +705,8 @@ enum {
   KVC_STEP_CACHED = 16,   /**< uint64 [max_admissions] */
   /** uint64 [num_groups * (max_requests + max_admissions)], packed by the step's counts */
   KVC_STEP_NUM_BLOCKS = 17,
-  KVC_STEP_BLOCK_TABLES = 18,    /**< int32 [num_groups, max_rows, row_stride] */
-  KVC_STEP_SLOTS = 19,           /**< int64 [num_groups, max_tokens] */
+  KVC_STEP_BLOCK_TABLES = 18, /**< int32 [num_groups, max_rows, row_stride] */
+  KVC_STEP_SLOTS = 19,        /**< int64 [num_groups, max_tokens] */
   /** int32 [num_groups * max_requests, 2]; with KVC_MANAGER_PARTIAL_REUSE [num_groups * (max_requests +
    *  max_admissions), 2] */
   KVC_STEP_COPIES = 20,

@@ -17,8 +17,8 @@
 
 namespace kvc {
 
-// Copies of blocks, on a write or of the head of a block: those of a step, in the caller's array, or those of single calls, until they are
-// taken. The source of each is held until the step ends or the pair is taken.
+// Copies of blocks, on a write or of the head of a block: those of a step, in the caller's array, or those of
+// single calls, until they are taken. The source of each is held until the step ends or the pair is taken.
 struct CopyList {
   kvc_block_copy* out = nullptr;
   size_t count = 0;

@@ -4,8 +4,8 @@
 namespace kvc {
 
 kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_config& config, bool admit_now,
-                                 uint64_t* id, uint64_t* num_cached, size_t max_positions,
-                                 uint64_t step_id, CopyList* copies) const {
+                                 uint64_t* id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
+                                 CopyList* copies) const {
   Request* request = nullptr;
   KVC_TRY(check_span(prompt, requests_.shape()));
   {
@@ -36,8 +36,8 @@ uint32_t SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const 
   return blocks_.class_of(namespace_id == 0 ? 0 : handle_index(namespace_id));
 }
 
-kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions,
-                                uint64_t step_id, CopyList* copies) const {
+kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
+                                CopyList* copies) const {
   const Guard guard = lock();
   Request* request = nullptr;
   KVC_TRY(find(id, false, &request));

@@ -30,8 +30,7 @@ PrefixTree::Bulk::~Bulk() {
 }
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                        uint64_t hash_mask, uint64_t secret, size_t history, bool hints,
-                        bool heads) {
+                        uint64_t hash_mask, uint64_t secret, size_t history, bool hints, bool heads) {
   block_size_ = block_size;
   num_groups_ = num_groups;
   max_nodes_ = max_nodes;

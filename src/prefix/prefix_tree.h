@@ -313,8 +313,9 @@ class PrefixTree {
   Retention retention_;
   bool annotates_ = false;  // whether one of these keeps something for positions with blocks
   bool orders_heads_ = false;
-  bool notes_residence_ = false;  // whether a first block means something for uses or for the order of siblings
-  uint64_t spread_ = 1;     // odd
+  bool notes_residence_ =
+      false;             // whether a first block means something for uses or for the order of siblings
+  uint64_t spread_ = 1;  // odd
   int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
   uint32_t block_size_ = 0;

@@ -67,7 +67,8 @@ static void test_library(void) {
   OK(kvc_supports(KVC_FEATURE_HINTS));
   OK(kvc_supports(KVC_FEATURE_QUOTAS));
   OK(kvc_supports(KVC_FEATURE_FILLS));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(10));
+  OK(kvc_supports(KVC_FEATURE_PARTIAL_REUSE));
+  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(11));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));
 }

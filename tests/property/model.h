@@ -100,7 +100,8 @@ class Model : public PartialRules {
                       std::vector<Copy>& copies) {
     const uint64_t before = version;
     kvc_status status = create(text, o, id);
-    if (status == KVC_OK && (status = admit(*id, cached, copies)) != KVC_OK) requests.erase(*id), version = before;
+    if (status == KVC_OK && (status = admit(*id, cached, copies)) != KVC_OK)
+      requests.erase(*id), version = before;
     return status;
   }
   kvc_status acquire_prompt(int name, const std::vector<int32_t>& tail, Options o, uint64_t* id,

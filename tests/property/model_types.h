@@ -126,7 +126,7 @@ struct Hit {
   Table table;
   uint64_t reached = 0;  // before the tail was dropped
 };                       // blocks: positions; entries not needed are -1
-struct Head {  // of the position after a hit
+struct Head {            // of the position after a hit
   uint64_t tokens = 0;
   std::vector<int> sources;  // a block in each group
 };

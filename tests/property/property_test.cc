@@ -150,8 +150,8 @@ bool report(const Run& run, const Counts& c, double seconds) {
       "copies %llu, duplicates %llu, "
       "rejected candidates %llu\n",
       evicting, hits, static_cast<unsigned long long>(c.stats.partial_hits),
-      static_cast<unsigned long long>(c.stats.copies),
-      static_cast<unsigned long long>(c.stats.duplicates), static_cast<unsigned long long>(c.rejected));
+      static_cast<unsigned long long>(c.stats.copies), static_cast<unsigned long long>(c.stats.duplicates),
+      static_cast<unsigned long long>(c.rejected));
   if (evicting < 20.0 || hits < 20.0)
     enough = false, std::printf("too few evictions or hits: both must be 20 %% or more\n");
   return enough;
