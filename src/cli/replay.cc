@@ -225,6 +225,7 @@ bool Replay::admit(Waiting& waiting) {
     prompt.num_tokens = length;
     check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id));
   }
+  if (options_.partial) step_->retire(manager_.get());  // what is copied must not be fenced
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
   if (cached % options_.block_size != 0) {  // copied at once: there are no bytes
     auto work = make<kvc_pending_work>();
