@@ -76,6 +76,7 @@ const (
 	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
 	FeatureFills         Feature = C.KVC_FEATURE_FILLS
 	FeaturePartialReuse  Feature = C.KVC_FEATURE_PARTIAL_REUSE
+	FeatureStateGroups   Feature = C.KVC_FEATURE_STATE_GROUPS
 )
 
 // Supports asks whether this build has a feature.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creating requests and admitting them: match and hold in every group, then take blocks, atomically.
+#include <algorithm>
+
 #include "manager/requests.h"
 
 namespace kvc {
@@ -127,7 +129,8 @@ uint64_t Requests::admitted_capacity(const Request& request, uint64_t cached, bo
 
 // Positions that the admission must have room for.
 inline size_t Requests::plan_demand(const Request& request, AdmissionPlan* admission) const {
-  const auto [path, length, reached, known, lost] = admission->hit;
+  const NodeId* const path = admission->hit.path;
+  const size_t length = admission->hit.length;
   const BlockPool& pool = blocks_.pool();
   const Matcher::Head head = admission->head;
   const uint64_t cached = admission->cached = length * shape_.block_size + head.tokens;
@@ -136,10 +139,16 @@ inline size_t Requests::plan_demand(const Request& request, AdmissionPlan* admis
   const bool must_fit = (request.flags & KVC_REQUEST_FULL_MUST_FIT) != 0;
   const size_t counted =
       must_fit ? shape_.positions_of(admitted_capacity(request, cached, true)) : admission->positions;
+  admission->transfer_end =
+      request.external_tokens == 0 ? 0 : std::min<uint64_t>(cached + request.external_tokens, request.known);
+  admission->step_end = std::min<uint64_t>(admission->capacity, request.known);
   Demand& demand = admission->demand;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     const uint32_t p = shape_.groups[g].pool;
-    demand.blocks[p] += counted - length;
+    const size_t now =
+        shape_.num_taken(g, length, admission->positions, admission->step_end, admission->transfer_end);
+    demand.blocks[p] +=
+        must_fit ? std::max(now, shape_.num_taken(g, length, counted, request.known, 0)) : now;
     for (size_t j = 0; j < length; ++j) {
       if (!matcher_.needs_for(g, j, cached)) continue;
       const Block& block = pool[blocks_.tree().block_of(path[j], g)];
@@ -234,18 +243,19 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   blocks_.use(path, length);
   CopyList& list = copies == nullptr ? copies_ : *copies;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    BlockId* const blocks = request.groups[g].blocks.data + length;
     const size_t copied = head.tokens != 0;
     if (copied != 0) [[unlikely]] {
-      *blocks = blocks_.take_copy(g, request.ns, true);
-      list.out[list.count++] = {raw(blocks_.tree().block_of(head.node, g)), raw(*blocks)};
+      BlockId& copy = request.groups[g].blocks.data[length];
+      copy = blocks_.take_copy(g, request.ns, true);
+      list.out[list.count++] = {raw(blocks_.tree().block_of(head.node, g)), raw(copy)};
       ++counters_.copies;
     }
-    blocks_.take(g, request.ns, positions - length - copied, blocks + copied);
+    take_blocks(request, g, length + copied, positions, admission.step_end, admission.transfer_end);
   }
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
   request.begin_admission({length, positions, head.tokens, admission.capacity, admission.epoch,
-                           static_cast<uint32_t>(lost_tokens(admission)), publishes});
+                           static_cast<uint32_t>(lost_tokens(admission)),
+                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes});
   if (shape_.has_fills()) [[unlikely]]
     begin_fill(request, length, step_id);
   if (shape_.has_hints()) [[unlikely]]

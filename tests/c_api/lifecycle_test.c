@@ -68,7 +68,8 @@ static void test_library(void) {
   OK(kvc_supports(KVC_FEATURE_QUOTAS));
   OK(kvc_supports(KVC_FEATURE_FILLS));
   OK(kvc_supports(KVC_FEATURE_PARTIAL_REUSE));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(11));
+  OK(kvc_supports(KVC_FEATURE_STATE_GROUPS));
+  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(12));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));
 }

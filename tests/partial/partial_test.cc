@@ -249,7 +249,7 @@ TEST(Partial, StepsListThePairsOfAdmissions) {
     std::memcpy(const_cast<uint64_t*>(step->admit_offsets), offsets, sizeof offsets);
     std::memcpy(const_cast<int32_t*>(step->admit_tokens), tokens.data(), 6 * sizeof(int32_t));
   };
-  step->rows = nullptr;  // no tables
+  step->block_tables = nullptr;
   fill();
   step->copy_capacity = 1;
   const uint64_t before = digest_of(a.m);

@@ -43,7 +43,7 @@ class PartialRules : public FillRules {
   }
   // The table of a hit that ends at `tokens`: windows need less than where its last whole block ends.
   Table needed_for(Table table, uint64_t tokens) const {
-    for (size_t g = 0; g < table.size(); ++g)
+    for (size_t g = 0; tokens % B != 0 && g < table.size(); ++g)
       for (uint64_t j = sinks(g); config_.groups[g].window && j < table[g].size(); ++j)
         if (j < lo(g, tokens)) table[g][j].block = -1;
     return table;
