@@ -101,13 +101,13 @@ enum {
   KVC_FEATURE_SLIDING_WINDOW = 2,
   KVC_FEATURE_SEVERAL_POOLS = 3,
   KVC_FEATURE_EVENTS = 4,
-  KVC_FEATURE_FREQUENCY = 5,     /**< KVC_POLICY_FREQUENCY. Since 0.3. */
-  KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
-  KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
-  KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
-  KVC_FEATURE_FILLS = 9,         /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_FREQUENCY = 5,      /**< KVC_POLICY_FREQUENCY. Since 0.3. */
+  KVC_FEATURE_FRAGMENTATION = 6,  /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
+  KVC_FEATURE_HINTS = 7,          /**< KVC_MANAGER_HINTS. Since 0.3. */
+  KVC_FEATURE_QUOTAS = 8,         /**< kvc_manager_config.max_quotas. Since 0.3. */
+  KVC_FEATURE_FILLS = 9,          /**< KVC_MANAGER_FILLS. Since 0.3. */
   KVC_FEATURE_PARTIAL_REUSE = 10, /**< KVC_MANAGER_PARTIAL_REUSE. Since 0.3. */
-  KVC_FEATURE_STATE_GROUPS = 11  /**< KVC_GROUP_STATE. Since 0.3. */
+  KVC_FEATURE_STATE_GROUPS = 11   /**< KVC_GROUP_STATE. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -598,8 +598,8 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
- *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has no
- *  block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
+ * no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
@@ -609,8 +609,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
  *  state block leaves slots for the committed tokens alone. To go back to a checkpoint, preempt the request,
  *  truncate it and admit it again.
- *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed at
- *  that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
+ * at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
 

@@ -141,13 +141,15 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   if (!state) return KVC_OK;
   shape->state_groups |= 1u << g;
   if (group.max_checkpoints != 0) shape->max_cached[group.pool] = group.max_checkpoints;
-  const uint32_t conflict = shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE);
+  const uint32_t conflict =
+      shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE);
   if (conflict == 0) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED,
-              "group %zu is recurrent state, which only commits publish, which has no blocks for later tokens "
-              "and no part for the head of a block; clear manager flags %#x (fills %#x, reserve %#x, partial "
-              "reuse %#x)",
-              g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE, KVC_MANAGER_PARTIAL_REUSE);
+  return fail(
+      KVC_ERROR_UNSUPPORTED,
+      "group %zu is recurrent state, which only commits publish, which has no blocks for later tokens "
+      "and no part for the head of a block; clear manager flags %#x (fills %#x, reserve %#x, partial "
+      "reuse %#x)",
+      g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE, KVC_MANAGER_PARTIAL_REUSE);
 }
 
 kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {

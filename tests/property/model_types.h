@@ -128,8 +128,8 @@ struct Hit {
   Table table;
   uint64_t reached = 0;   // before the tail was dropped
   uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
-};                       // blocks: positions; entries not needed are -1
-struct Head {            // of the position after a hit
+};                        // blocks: positions; entries not needed are -1
+struct Head {             // of the position after a hit
   uint64_t tokens = 0;
   std::vector<int> sources;  // a block in each group
 };

@@ -122,7 +122,6 @@ def in_python(text: str) -> str:
         text = re.sub(r"\bkvc_(manager|storage|stream)_([a-z_]+)", lambda name: f"{_CLASS_NAMES[name[1]]}.{name[2]}()", text)
     if "KVC_" in text:
         text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned").replace("KVC_MANAGER_RESERVE", "reserves=True").replace("KVC_MANAGER_FILLS", "fills=True")
-        text = text.replace("KVC_MANAGER_PARTIAL_REUSE", "partial_reuse=True")
         text = re.sub(r"KVC_RESERVE_(\w+) \(\d\)", lambda name: repr(name[1].lower()), text)
         text = re.sub(r"\bKVC_(LAYOUT|MEMORY|PLANE|REQUEST|ROPE|STORAGE)_(\w+)", lambda name: f"{_ENUMERATIONS[name[1]]}.{name[2]}", text)
     for pattern, instead in _FIELDS:
