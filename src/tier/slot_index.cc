@@ -74,7 +74,7 @@ int32_t SlotIndex::evict(uint64_t now_ns) {
       continue;
     }
     begin_remove(slot);
-    end_remove(slot, true);
+    end_remove(slot);
     ++evictions_;
     return slot;
   }
@@ -106,12 +106,6 @@ void SlotIndex::begin_remove(int32_t slot) {
   at(slot).state = SlotState::kRemoving;
   --num_ready_;
   ready_bytes_ -= at(slot).bytes;
-}
-
-void SlotIndex::end_remove(int32_t slot, bool removed) {
-  if (removed) return release(slot);
-  const PageSlot page = at(slot);
-  commit_write(slot, page.generation, page.bytes, page.crc);
 }
 
 void SlotIndex::restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes,

@@ -49,8 +49,8 @@ class SlotIndex {
   bool is_held(int32_t slot, uint64_t now_ns) const {
     return (*this)[slot].readers != 0 || (*this)[slot].lease_until_ns > now_ns;
   }
-  void begin_remove(int32_t slot);              // of a slot without readers
-  void end_remove(int32_t slot, bool removed);  // back to READY if it could not be done
+  void begin_remove(int32_t slot);  // of a slot without readers
+  void end_remove(int32_t slot) { release(slot); }
   // A page that was there before: of a FREE slot, while the index is filled, in ascending generations.
   void restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes, uint32_t crc);
   void end_restore();  // makes the list of FREE slots

@@ -75,7 +75,7 @@ PageResult SlotStore::get_one(const StoreCall& call, PageItem* item) {
     lock.unlock();
     static_cast<void>(clear_slot(slot));  // it does not check in any case
     lock.lock();
-    index_.end_remove(slot, true);
+    index_.end_remove(slot);
   }
   return PageResult::kMiss;
 }
@@ -122,7 +122,7 @@ PageResult SlotStore::remove_one(const StoreCall& call, PageItem* item) {
   lock.unlock();
   const bool cleared = clear_slot(slot);
   lock.lock();
-  index_.end_remove(slot, cleared);
+  index_.end_remove(slot);  // what a failed write has left is not known
   return cleared ? PageResult::kOk : PageResult::kFailed;
 }
 
