@@ -93,7 +93,13 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
   if (error != 0) return slab_failure(config, "ask for its size", error);
   if (!S_ISREG(status.st_mode) || status.st_nlink != 1 || status.st_uid != geteuid())
     return invalid("slab %s: it is not a regular file of this user with one name", config.path);
-  const bool is_new = status.st_size == 0;
+  const auto size = static_cast<uint64_t>(status.st_size);
+  bool is_new = size == 0;
+  if (size != 0 && size < sizeof slab_) {  // perhaps its maker was killed in the first write
+    error = read_fully(files_, file_.fd(), &slab_, size, 0);
+    if (error != 0) return slab_failure(config, "read it", error);
+    is_new = std::memcmp(&slab_, &wanted, size) == 0;
+  }
   if (is_new) {
     error = write_fully(files_, file_.fd(), &wanted, sizeof wanted, 0);
     if (error != 0) {
@@ -123,7 +129,7 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
     if (std::memcmp(&slab_, &wanted, sizeof wanted) != 0)
       return fail(KVC_ERROR_UNSUPPORTED, "slab %s: another version of the library made it", config.path);
   }
-  if (static_cast<uint64_t>(status.st_size) < slab_.bytes) {  // new, or its maker was killed here
+  if (size < slab_.bytes) {  // new, or its maker was killed here
     error = files_.allocate(file_.fd(), slab_.bytes);
     if (error != 0) {
       if (is_new) static_cast<void>(files_.truncate(file_.fd(), 0));
