@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tier/tier.h"
 
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ uint32_t share_of(TierPriority priority, uint32_t max_jobs) {
 kvc_status check_items(const TierJob& job) {
   for (size_t i = 0; i < job.num_items; ++i) {
     const PageItem& item = job.items[i];
+    if (item.bytes > PTRDIFF_MAX) return invalid("items[%zu].bytes is %llu", i, static_cast<ull>(item.bytes));
     if ((job.kind == TierJobKind::kGet || job.kind == TierJobKind::kPut) && item.data == nullptr &&
         item.bytes != 0)
       return invalid("items[%zu].data is NULL", i);
@@ -113,11 +115,11 @@ kvc_status Tier::submit(const TierJob& job, uint64_t* id) {
   if (job.num_items == 0 || job.items == nullptr) return invalid("a job without items");
   KVC_TRY(check_items(job));
   uint64_t bytes = 0;
-  if (job.kind == TierJobKind::kPut)
-    for (size_t i = 0; i < job.num_items; ++i) bytes += job.items[i].bytes;
+  for (size_t i = 0; job.kind == TierJobKind::kPut && i < job.num_items; ++i)
+    if (__builtin_add_overflow(bytes, job.items[i].bytes, &bytes)) bytes = UINT64_MAX;
   const uint64_t now = options_.clock_ns();
   std::unique_lock lock(mutex_);
-  if (bytes > options_.max_store_bytes - waiting_store_bytes_) {
+  if (bytes > options_.max_store_bytes - waiting_store_bytes_ || bytes == UINT64_MAX) {
     ++stats_.refused_bytes;
     return fail(KVC_ERROR_LIMIT, "%llu bytes wait to be stored, and %llu more exceed max_store_bytes, %llu",
                 static_cast<ull>(waiting_store_bytes_), static_cast<ull>(bytes),
@@ -283,6 +285,9 @@ void Tier::perform(const TierJob& job, size_t first, size_t count, uint32_t work
 }
 
 void Tier::work(uint32_t worker) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the engine's threads
   std::unique_lock lock(mutex_);
   while (!closing_) {
     if (!claim(worker, lock)) wake_.wait(lock);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "stores.h"
+#include "tier/open_tier.h"
 
 namespace kvc {
 namespace {
@@ -260,6 +261,36 @@ TEST_F(TierQueue, EndsWithJobsInIt) {
   tier_.reset();
   for (const PageItem& item : some)
     EXPECT_TRUE(item.result == PageResult::kOk || item.result == PageResult::kCancelled);
+}
+
+// ---- by name
+
+TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
+  const test::Folder folder;
+  const TierPages pages = {test::kFingerprint, 64};
+  std::unique_ptr<Tier> tier;
+  const auto open = [&](const std::string& url) {
+    tier.reset();
+    return open_tier(default_env(), system_files(), url.c_str(), pages, &tier);
+  };
+  const std::string files = "?bytes=16KiB&sync=1&threads=1";
+  ASSERT_EQ(open("memory:?bytes=1MiB&threads=3&jobs=5"), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(tier->stats().store.capacity_bytes, 1u << 20);
+  ASSERT_EQ(open("slab:" + (folder / "slab") + files + "&direct=1"), KVC_OK) << kvc_last_error();
+  EXPECT_LE(std::filesystem::file_size(folder / "slab"), 16384u);
+  ASSERT_EQ(open("dir:" + (folder / "dir") + files), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(tier->stats().store.capacity_bytes, 16384u);
+  for (const char* bad :
+       {"memory:", "memory:?bytes=", "memory:?bytes=x", "memory:?bytes=1KB", "memory:?bytes=-1",
+        "memory:?bytes=99999999999999999999", "memory:?bytes=16777216TiB", "memory:/x?bytes=1MiB",
+        "memory:?bytes=1MiB&direct=1", "memory:?bytes=1MiB&threads=257", "slab:?bytes=1MiB",
+        "memory:?bytes=1MiB&jobs=0", "memory:?bytes=1MiB&jobs=1KiB", "slab:/x?bytes=1MiB&direct=2",
+        "memory:?bytes=1MiB&more", "memory:?bytes=63"})
+    EXPECT_EQ(open(bad), KVC_ERROR_INVALID_ARGUMENT) << bad;
+  for (const char* none : {"", "redis://host", "memory", "file:/x?bytes=1MiB"})
+    EXPECT_EQ(open(none), *none == 'm' ? KVC_ERROR_INVALID_ARGUMENT : KVC_ERROR_UNSUPPORTED) << none;
+  EXPECT_EQ(open("slab:" + std::string(5000, 'x')), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(tier, nullptr);
 }
 
 // ---- with a real store, in threads
