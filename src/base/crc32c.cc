@@ -18,7 +18,7 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78u;  // reflected
-constexpr size_t kLane = 2048;
+constexpr size_t kLane = 2048, kLine = 64;
 
 using CrcTable = std::array<uint32_t, 256>;
 
@@ -87,6 +87,10 @@ KVC_CRC32C_TARGET inline uint32_t add_word(uint32_t crc, uint64_t word) {
   return static_cast<uint32_t>(_mm_crc32_u64(crc, word));
 }
 KVC_CRC32C_TARGET inline uint32_t add_octet(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
+inline void store_word(uint8_t* to, uint64_t word) {
+  _mm_stream_si64(reinterpret_cast<long long*>(to), static_cast<long long>(word));
+}
+inline void store_fence() { _mm_sfence(); }
 bool have_crc32c() { return __builtin_cpu_supports("sse4.2") != 0; }
 #else
 #if defined(__clang__)
@@ -96,24 +100,43 @@ bool have_crc32c() { return __builtin_cpu_supports("sse4.2") != 0; }
 #endif
 KVC_CRC32C_TARGET inline uint32_t add_word(uint32_t crc, uint64_t word) { return __crc32cd(crc, word); }
 KVC_CRC32C_TARGET inline uint32_t add_octet(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
+inline void store_word(uint8_t* to, uint64_t word) { std::memcpy(to, &word, sizeof word); }
+inline void store_fence() {}
 bool have_crc32c() {
   constexpr unsigned long kHwcapCrc32 = 1ul << 7;
   return (getauxval(AT_HWCAP) & kHwcapCrc32) != 0;
 }
 #endif
 
-KVC_CRC32C_TARGET uint32_t sum_by_instructions(uint32_t crc, const uint8_t* data, size_t size) noexcept {
-  for (; size >= 3 * kLane; data += 3 * kLane, size -= 3 * kLane) {
+// With kCopy the words also go to `to`, as they are summed: memory is read once. Lanes are fetched ahead and
+// stored past the caches, which is as fast as memcpy.
+template <bool kCopy>
+KVC_CRC32C_TARGET uint32_t sum_by_instructions(uint32_t crc, const uint8_t* data, size_t size,
+                                               [[maybe_unused]] uint8_t* to) noexcept {
+  size_t at = 0;
+  for (; size - at >= 3 * kLane; at += 3 * kLane) {
     uint32_t second = 0, third = 0;
-    for (size_t i = 0; i < kLane; i += 8) {
-      crc = add_word(crc, load_word(data + i));
-      second = add_word(second, load_word(data + kLane + i));
-      third = add_word(third, load_word(data + 2 * kLane + i));
+    for (size_t line = at; line < at + kLane; line += kLine) {
+      if constexpr (kCopy)
+        for (size_t lane = 3; lane < 6; ++lane) __builtin_prefetch(data + line + lane * kLane);
+      for (size_t i = line; i < line + kLine; i += 8) {
+        const uint64_t words[] = {load_word(data + i), load_word(data + i + kLane),
+                                  load_word(data + i + 2 * kLane)};
+        crc = add_word(crc, words[0]);
+        second = add_word(second, words[1]);
+        third = add_word(third, words[2]);
+        if constexpr (kCopy)
+          for (size_t lane = 0; lane < 3; ++lane) store_word(to + i + lane * kLane, words[lane]);
+      }
     }
     crc = append_lane(append_lane(crc) ^ second) ^ third;
   }
-  for (; size >= 8; data += 8, size -= 8) crc = add_word(crc, load_word(data));
-  for (; size > 0; ++data, --size) crc = add_octet(crc, *data);
+  if constexpr (kCopy) {
+    store_fence();
+    std::memcpy(to + at, data + at, size - at);
+  }
+  for (; size - at >= 8; at += 8) crc = add_word(crc, load_word(data + at));
+  for (; at < size; ++at) crc = add_octet(crc, data[at]);
   return crc;
 }
 
@@ -131,7 +154,7 @@ bool crc32c_supports(Crc32cPath path) noexcept {
 uint32_t crc32c_by(Crc32cPath path, const void* data, size_t size, uint32_t before) noexcept {
   const auto* bytes = static_cast<const uint8_t*>(data);
 #if defined(KVC_CRC32C_INSTRUCTIONS)
-  if (path == Crc32cPath::kInstructions) return ~sum_by_instructions(~before, bytes, size);
+  if (path == Crc32cPath::kInstructions) return ~sum_by_instructions<false>(~before, bytes, size, nullptr);
 #endif
   static_cast<void>(path);
   return ~sum_by_tables(~before, bytes, size);
@@ -143,16 +166,13 @@ uint32_t crc32c(const void* data, size_t size, uint32_t before) noexcept {
 }
 
 uint32_t crc32c_copy(void* to, const void* from, size_t size, uint32_t before) noexcept {
-  constexpr size_t kPiece = 6 * kLane;  // is in the cache when it is summed
-  auto* out = static_cast<char*>(to);
-  const auto* in = static_cast<const char*>(from);
-  while (size != 0) {
-    const size_t piece = size < kPiece ? size : kPiece;
-    std::memcpy(out, in, piece);
-    before = crc32c(out, piece, before);
-    out += piece, in += piece, size -= piece;
-  }
-  return before;
+#if defined(KVC_CRC32C_INSTRUCTIONS)
+  if (size != 0 && crc32c_supports(Crc32cPath::kInstructions) && reinterpret_cast<size_t>(to) % 8 == 0)
+    return ~sum_by_instructions<true>(~before, static_cast<const uint8_t*>(from), size,
+                                      static_cast<uint8_t*>(to));
+#endif
+  if (size != 0) std::memcpy(to, from, size);
+  return crc32c(to, size, before);
 }
 
 }  // namespace kvc

@@ -20,7 +20,7 @@ bool crc32c_supports(Crc32cPath path) noexcept;
 uint32_t crc32c(const void* data, size_t size, uint32_t before = 0) noexcept;
 /// The same by one path, which the CPU must have: for tests.
 uint32_t crc32c_by(Crc32cPath path, const void* data, size_t size, uint32_t before) noexcept;
-/// Copies, and gives the sum of what is at `to` afterwards.
+/// Copies, and gives the sum of what was copied.
 uint32_t crc32c_copy(void* to, const void* from, size_t size, uint32_t before = 0) noexcept;
 
 }  // namespace kvc

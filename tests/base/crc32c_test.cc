@@ -63,11 +63,15 @@ TEST_P(Crc32c, EachLengthAndStartAndSplit) {
 TEST_P(Crc32c, CopyGivesTheSumOfTheCopy) {
   std::mt19937_64 random(test::test_seed());
   for (const size_t size : {0u, 1u, 12287u, 12288u, 12289u, 100000u}) {
-    std::vector<uint8_t> from(size), to(size + 1, 7);
+    std::vector<uint8_t> from(size);
     for (uint8_t& byte : from) byte = static_cast<uint8_t>(random());
-    EXPECT_EQ(crc32c_copy(to.data(), from.data(), size, 0), of(from));
-    EXPECT_TRUE(size == 0 || std::memcmp(to.data(), from.data(), size) == 0);
-    EXPECT_EQ(to[size], 7);
+    for (const size_t start : {0u, 1u, 8u}) {
+      std::vector<uint8_t> to(size + start + 1, 7);
+      EXPECT_EQ(crc32c_copy(to.data() + start, from.data(), size, 0), of(from));
+      EXPECT_TRUE(size == 0 || std::memcmp(to.data() + start, from.data(), size) == 0);
+      EXPECT_EQ(to[size + start], 7);
+      EXPECT_TRUE(start == 0 || to[start - 1] == 7);
+    }
   }
 }
 

@@ -108,7 +108,8 @@ struct FaultyFiles final : Files {
   }
   int truncate(int file, uint64_t size) override { return fails() ? error() : Files::truncate(file, size); }
   int allocate(int file, uint64_t size) override { return fails() ? error() : Files::allocate(file, size); }
-  int sync(int file) override { return fails() ? error() : Files::sync(file); }
+  // No test loses power, so nothing waits for the disk.
+  int sync(int) override { return fails() ? error() : 0; }
   int status(int file, struct stat* out) override { return fails() ? error() : Files::status(file, out); }
   int status_at(int folder, const char* path, struct stat* out) override {
     return fails() ? error() : Files::status_at(folder, path, out);
