@@ -33,7 +33,7 @@ constexpr std::array<CrcTable, 8> make_step_tables() {
     for (size_t i = 0; i < 256; ++i) out[t][i] = (out[t - 1][i] >> 8) ^ out[0][out[t - 1][i] & 255];
   return out;
 }
-constexpr std::array<CrcTable, 8> kSteps = make_step_tables();
+constexpr std::array<CrcTable, 8> kWordTables = make_step_tables();
 
 uint64_t load_word(const uint8_t* from) {
   uint64_t word;
@@ -46,9 +46,9 @@ uint32_t sum_by_tables(uint32_t crc, const uint8_t* data, size_t size) noexcept 
   for (; size >= 8; data += 8, size -= 8) {
     const uint64_t word = load_word(data) ^ crc;
     crc = 0;
-    for (size_t i = 0; i < 8; ++i) crc ^= kSteps[7 - i][word >> (8 * i) & 255];
+    for (size_t i = 0; i < 8; ++i) crc ^= kWordTables[7 - i][word >> (8 * i) & 255];
   }
-  for (; size > 0; ++data, --size) crc = (crc >> 8) ^ kSteps[0][(crc ^ *data) & 255];
+  for (; size > 0; ++data, --size) crc = (crc >> 8) ^ kWordTables[0][(crc ^ *data) & 255];
   return crc;
 }
 

@@ -25,7 +25,7 @@ uint32_t share_of(TierPriority priority, uint32_t max_jobs) {
   return max_jobs - max_jobs * static_cast<uint32_t>(priority) / 4;
 }
 
-kvc_status check_items(const TierJob& job) {
+kvc_status check_tier_items(const TierJob& job) {
   for (size_t i = 0; i < job.num_items; ++i) {
     const PageItem& item = job.items[i];
     if (item.bytes > PTRDIFF_MAX) return invalid("items[%zu].bytes is %llu", i, static_cast<ull>(item.bytes));
@@ -113,7 +113,7 @@ kvc_status Tier::submit(const TierJob& job, uint64_t* id) {
     return invalid("a job of kind %u and priority %u", static_cast<unsigned>(job.kind),
                    static_cast<unsigned>(job.priority));
   if (job.num_items == 0 || job.items == nullptr) return invalid("a job without items");
-  KVC_TRY(check_items(job));
+  KVC_TRY(check_tier_items(job));
   uint64_t bytes = 0;
   for (size_t i = 0; job.kind == TierJobKind::kPut && i < job.num_items; ++i)
     if (__builtin_add_overflow(bytes, job.items[i].bytes, &bytes)) bytes = UINT64_MAX;
