@@ -5,6 +5,18 @@ Each right text stands exactly once in its file; seed_defects.py says so when th
 """
 
 DEFECTS = [
+    ("a payload of a slab is not checked", "src/tier/slab_store.cc",
+     "if (in_place) return crc32c(to, page.bytes) == page.crc ?", "if (in_place) return crc32c(to, page.bytes) == page.crc || true ?"),
+    ("a page in use is evicted", "src/tier/slot_index.cc",
+     "if (is_held(slot, now_ns)) {", "if (at(slot).readers != 0) {"),
+    ("the key of a file is not compared", "src/tier/directory_store.cc",
+     "header.key != item->key ||", "false ||"),
+    ("a page counts when it is written, not before", "src/tier/directory_usage.cc",
+     "error = write({usage.bytes + charge, usage.pages + 1});", "error = write(usage);"),
+    ("stores take all threads", "src/tier/tier.cc",
+     "if (stores && active_stores_ + 1 >= options_.num_threads", "if (stores && active_stores_ >= options_.num_threads"),
+    ("the version of the weights is not in the fingerprint", "src/tier/page.cc",
+     "  add_field(&sha, source.weights, source.weights_size);\n", ""),
     ("a changed byte of a log passes", "src/record/log.cc",
      "sum != header.checksum)", "sum != header.checksum && header.size == 0)"),
     ("a part of another log passes", "src/record/log.cc",
