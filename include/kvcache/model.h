@@ -139,7 +139,7 @@ KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
 KVC_API kvc_status kvc_model_register(const kvc_model* model);
 
 /** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
- *  Gemma 2, Gemma 3, Llama 4, DeepSeek-V3, gpt-oss, Jamba, Qwen3-Next, Granite 4 hybrids, Mamba-2 and
+ *  Gemma 2, Gemma 3, Llama 4, DeepSeek-V3, gpt-oss, Jamba, Qwen3-Next, Granite 4 hybrids and
  *  Whisper, also within "text_config"; or the config.json that
  * sharktank exports for Shortfin (with "paged_kv_cache"), which has no query heads, vocabulary and rotary
  * embedding. The name is

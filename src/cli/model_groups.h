@@ -11,8 +11,15 @@
 
 namespace kvcli {
 
-/// Full attention first, then the layers with a window or chunks, in pool 0.
-std::vector<kvc_group_config> groups_of(const kvc_model& model, const kvc_memory_estimate& estimate);
+struct ModelGroups {
+  std::vector<kvc_group_config> groups;
+  std::vector<kvc_pool_config> pools;
+  std::vector<uint64_t> pool_block_bytes;
+};
+
+/// Full attention first, then the layers with a window or chunks, states, and cross-attention.
+ModelGroups groups_of(const kvc_model& model, const kvc_memory_query& query,
+                      const kvc_memory_estimate& estimate);
 
 kvc_pool_config pool_of(uint64_t blocks);
 
