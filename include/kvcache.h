@@ -587,8 +587,8 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
- *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has no
- *  block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
+ * no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
@@ -598,8 +598,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
  *  state block leaves slots for the committed tokens alone. To go back to a checkpoint, preempt the request,
  *  truncate it and admit it again.
- *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed at
- *  that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
+ * at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
 

@@ -126,6 +126,7 @@ class Budget {
     query.chunk_tokens = chunk;
     query.dtype = dtype_of(options_.dtype);
     query.block_size = block_size;
+    query.checkpoint_tokens = checkpoint_tokens(model_, block_size);
     const kvc_memory_estimate estimate = estimate_of(query);
     if (estimate.pool_blocks == 0) return {{}};
     const ModelGroups model = groups_of(model_, query, estimate);

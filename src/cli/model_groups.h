@@ -23,8 +23,11 @@ ModelGroups groups_of(const kvc_model& model, const kvc_memory_query& query,
 
 kvc_pool_config pool_of(uint64_t blocks);
 
-/// Sets groups, pools and chunk for options.model: with the memory of num_blocks blocks of all its layers,
-/// divided for the trace's longest request.
+/// Tokens between the checkpoints of a model with states, else 0.
+uint64_t checkpoint_tokens(const kvc_model& model, uint32_t block_size);
+
+/// Sets groups, pools and chunk for options.model: with the memory of num_blocks blocks of all its keys and
+/// values (without these: of states), divided for the trace's longest request.
 void use_model(const Trace& trace, ReplayOptions& options);
 
 }  // namespace kvcli

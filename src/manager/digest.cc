@@ -76,9 +76,9 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
   for (const uint64_t value :
        {uint64_t{request.known}, uint64_t{request.capacity}, uint64_t{request.committed},
         uint64_t{request.published}, uint64_t{request.flags}, uint64_t{request.prompt_len},
-        uint64_t{request.own_from}, request.slots, request.external_tokens, uint64_t{request.max_cached_tokens},
-        uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks}, request.user_data,
-        uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
+        uint64_t{request.own_from}, request.slots, request.external_tokens,
+        uint64_t{request.max_cached_tokens}, uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks},
+        request.user_data, uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
         uint64_t{request.readmission}}) {
     out.add(value);
   }

@@ -94,8 +94,8 @@ struct Shape {
     return shape.retention != 0 &&
            serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
   }
-  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens` tokens
-  // gets slots.
+  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens`
+  // tokens gets slots.
   size_t first_taken(uint32_t group, size_t begin, size_t end, uint64_t tokens) const {
     if ((state_groups >> group & 1) == 0 || begin == end || tokens == 0) return begin;
     const size_t last = by_block.divide(static_cast<uint32_t>(tokens - 1));

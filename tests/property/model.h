@@ -73,8 +73,8 @@ class Model : public FillRules {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->lost = hit.lost, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
-    r->capacity = capacity;
+    r->epoch = epochs[o.ns], r->lost = hit.lost, r->junction = hit.junction, r->published = hit.blocks,
+    r->table = table, r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
     r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
     apply(*r, 0, hit.blocks);
@@ -111,7 +111,8 @@ class Model : public FillRules {
     const uint64_t known = r->text.tokens.size() + tokens.size();
     if (known > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (r->admitted)
-      if (kvc_status status = extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), known, copies))
+      if (kvc_status status =
+              extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), known, copies))
         return status;
     r->text.tokens.insert(r->text.tokens.end(), tokens.begin(), tokens.end());
     return tokens.empty() ? KVC_OK : changed();

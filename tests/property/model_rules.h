@@ -106,8 +106,8 @@ class Rules {
   bool has_states() const {
     return std::any_of(config_.groups.begin(), config_.groups.end(), [](const Group& g) { return g.state; });
   }
-  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends at
-  // `tokens` tokens and a transfer that ends at `transfer`?
+  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends
+  // at `tokens` tokens and a transfer that ends at `transfer`?
   bool exists(size_t g, uint64_t j, uint64_t tokens, uint64_t transfer) const {
     if (!config_.groups[g].state || tokens == 0) return true;
     return j * B >= (tokens - 1) / B * B || (transfer && j == (transfer - 1) / B);

@@ -128,7 +128,7 @@ struct Hit {
   Table table;
   uint64_t reached = 0;   // before the tail was dropped
   uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
-};                       // blocks: positions; entries not needed are -1
+};                        // blocks: positions; entries not needed are -1
 struct Copy {
   int source, destination;
 };
