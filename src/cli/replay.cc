@@ -79,6 +79,7 @@ class Replay {
   }
   bool fits(uint64_t tokens) const;
   uint32_t next_chunk(const Live& request);
+  bool has_room();
   size_t num_groups() const { return std::max<size_t>(options_.groups.size(), 1); }
   kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, manager_.get()); }
   std::span<const int32_t> export_table(uint64_t request, uint64_t max_tokens);
@@ -220,6 +221,7 @@ bool Replay::admit(Waiting& waiting) {
   if (create || oracle_) make_tokens(trace_, waiting.index, waiting.produced, tokens_);
   const uint32_t length = request.input_length + waiting.produced;
 
+  if (has_states_ && !live_.empty() && !has_room()) return false;
   auto config = make<kvc_request_config>();
   config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
   // With states a step ends where a state is worth keeping, which is known after the admission.
@@ -255,6 +257,19 @@ bool Replay::admit(Waiting& waiting) {
   }
   if (oracle_) oracle_->admit(waiting.index, tokens_, cached, export_table(waiting.id, length));
   return true;
+}
+
+/// Whether the pools have blocks for the first chunk of a prompt, beyond the one slot of its admission.
+bool Replay::has_room() {
+  std::vector<uint64_t> room;
+  for (uint32_t p = 0; p < pool_blocks_.size(); ++p) {
+    const auto info = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), p);
+    room.push_back(info.free + info.cached);
+  }
+  std::vector<uint64_t> needed(room.size());
+  for (const kvc_group_config& group : options_.groups)
+    needed[group.pool] += group.kind == KVC_GROUP_STATE ? 3 : blocks_of(options_.chunk) + 1;
+  return std::ranges::equal(needed, room, std::less_equal<>());
 }
 
 /// Prompt tokens of the request's next step.

@@ -479,25 +479,28 @@ class MemoryEstimate(NamedTuple):
     max_sequences: Largest num_sequences of `tokens` tokens that fits the budget; may be 0.
     num_full_layers: Layers of the full group.
     num_window_layers: Layers of the window group.
-    residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers, and of the open block of cross-attention. Else 0.
+    residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers, and of the open block of cross-attention. Else
+        0.
     budget_bytes: The budget: that of the query, or memory_fraction of the free memory.
-    pool_blocks: Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the pool of the first group. A manager gets as
-        many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own, and they divide the budget
-        as a sequence of `tokens` tokens does: blocks * block bytes of their groups; the first pool has the rest. So `tokens` and checkpoint_tokens
-        decide how many states there are, and with them how many requests run at once. 0 = the budget is below one block of each pool.
+    pool_blocks: Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the pool of the first group. A manager gets
+        as many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own, and they divide the
+        budget as a sequence of `tokens` tokens does: blocks * block bytes of their groups; the first pool has the rest. So `tokens` and
+        checkpoint_tokens decide how many states there are, and with them how many requests run at once. 0 = the budget is below one block of each
+        pool.
     window_pool_blocks: Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first.
-    state_block_bytes: The state of all state layers after some number of tokens.
-    cross_block_bytes: One block of encoder tokens in all layers that read them.
+    state_block_bytes: The state of all state layers after some number of tokens. Since 0.3.
+    cross_block_bytes: One block of encoder tokens in all layers that read them. Since 0.3.
     state_blocks: Most blocks of a sequence in the state group: 2, or 1 if `tokens` are one block, and a checkpoint for every checkpoint_tokens.
-    cross_blocks: ceil(cross_tokens / block_size).
-    state_pool_blocks: As window_pool_blocks, of the state group.
-    cross_pool_blocks: As window_pool_blocks, of the cross group.
-    num_state_layers: Layers of the state group.
-    num_cross_layers: Layers of the cross group.
-    num_pools: Pools that the groups take from, whatever the budget.
-    window_pool: Pool of the window group; the first group's is 0.
-    state_pool: Pool of the state group.
-    cross_pool: Pool of the cross group.
+        Since 0.3.
+    cross_blocks: ceil(cross_tokens / block_size). Since 0.3.
+    state_pool_blocks: As window_pool_blocks, of the state and the cross group. Since 0.3.
+    cross_pool_blocks: Since 0.3.
+    num_state_layers: Layers of the state group. Since 0.3.
+    num_cross_layers: Layers of the cross group. Since 0.3.
+    num_pools: Pools that the groups take from, whatever the budget. Since 0.3.
+    window_pool: Pool of the window group; the first group's is 0. Since 0.3.
+    state_pool: Pool of the state group. Since 0.3.
+    cross_pool: Pool of the cross group. Since 0.3.
     """
 
     bytes_per_token: int
@@ -534,9 +537,10 @@ class MemoryEstimate(NamedTuple):
         return cls(filled.bytes_per_token, filled.full_block_bytes, filled.window_block_bytes, filled.full_blocks,
                    filled.window_blocks, filled.sequence_bytes, filled.total_bytes, filled.max_tokens,
                    filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes,
-                   filled.budget_bytes, filled.pool_blocks, filled.window_pool_blocks, filled.state_block_bytes, filled.cross_block_bytes,
-                   filled.state_blocks, filled.cross_blocks, filled.state_pool_blocks, filled.cross_pool_blocks, filled.num_state_layers,
-                   filled.num_cross_layers, filled.num_pools, filled.window_pool, filled.state_pool, filled.cross_pool)
+                   filled.budget_bytes, filled.pool_blocks, filled.window_pool_blocks, filled.state_block_bytes,
+                   filled.cross_block_bytes, filled.state_blocks, filled.cross_blocks, filled.state_pool_blocks,
+                   filled.cross_pool_blocks, filled.num_state_layers, filled.num_cross_layers, filled.num_pools,
+                   filled.window_pool, filled.state_pool, filled.cross_pool)
 
 
 @described
