@@ -96,7 +96,7 @@ def _models(args: argparse.Namespace) -> None:
     print(f"{_COLUMNS[0][1]:<22}" + "".join(f"{title:>{len(title) + 3}}" for _, title in _COLUMNS[1:]))
     for row in rows:
         print(f"{row['name']:<22}" + "".join(f"{row[key] or '-':>{len(title) + 3}}" for key, title in _COLUMNS[1:]))
-    print("\nStates: layers with a state instead of keys and values. Encoder: tokens that cross-attention reads.\nBytes of one token in all layers in fp16 or bf16.")
+    print("\nBytes of one token in all layers in fp16 or bf16; states: layers with a state instead of these; encoder: tokens of cross-attention.")
 
 
 def _estimate(args: argparse.Namespace) -> None:

@@ -37,8 +37,6 @@ def test_states_and_encoders_are_said():
     names = ("num_layers", "num_kv_heads", "head_dim", "max_context", "conv_elements", "recurrent_elements")
     copy = kvcache.Model(state_layers=jamba.state_layers, **{name: getattr(jamba, name) for name in names})
     assert copy.estimate() == jamba.estimate()
-    again = jamba.register("tests/jamba")
-    assert again.state_layers == jamba.state_layers and again.estimate() == jamba.estimate()
     whisper = kvcache.find_model("whisper-small")
     assert (whisper.cross_tokens, whisper.num_cross_layers, whisper.cross_kv_heads, whisper.cross_head_dim) == (1500, 12, 12, 64)
     assert whisper.estimate().cross_blocks == 94 and whisper.estimate().cross_pool == 0
@@ -108,6 +106,9 @@ own = gemma.register("own/gemma")
 assert own.name == "own/gemma" and gemma.name == "gemma-3-1b" and [m.name for m in kvcache.models()][-1] == "own/gemma"
 found = kvcache.find_model("OWN/Gemma")
 assert found.estimate() == gemma.estimate() and found.window_layers == gemma.window_layers and found.rope()[0].tolist() == gemma.rope()[0].tolist()
+jamba = kvcache.find_model("jamba-1.5-mini")
+again = jamba.register("own/gemma")
+assert again.state_layers == jamba.state_layers and again.estimate() == jamba.estimate() and len(again.state_layers) == 28
 kvcache.Model(name="own/gemma", num_layers=1, num_kv_heads=1, head_dim=64, max_context=100).register()
 assert kvcache.find_model("own/gemma").num_layers == 1 and sum(m.name == "own/gemma" for m in kvcache.models()) == 1
 for wrong, text in ((lambda: gemma.register(), "means the preset gemma-3-1b"), (lambda: gemma.register("google/gemma-3-1b-it"), "another name"),
