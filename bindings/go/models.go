@@ -25,7 +25,7 @@ type Model struct {
 	RopeScaling, RopeFlags                              uint32 // KVC_ROPE_*, KVC_MODEL_ROPE_*.
 	RopeLowRotations, RopeHighRotations                 float64
 	RopeAttentionFactor                                 float64
-	WindowKind                                          uint32 // What WindowTokens is: 0 or 1 = a sliding window, 2 = chunks.
+	WindowKind                                          uint32   // What WindowTokens is: 0 or 1 = a sliding window, 2 = chunks.
 	StateLayers                                         []uint32 // Layers with a recurrent state in place of keys and values.
 	ConvElements, RecurrentElements                     uint64   // Elements of the state of one of them.
 	CrossTokens                                         uint64   // Encoder tokens that NumCrossLayers layers read.
