@@ -178,6 +178,9 @@ void add_estimate(CLI::App& app, Arguments& args) {
              "Most tokens of a sequence that a step writes; layers with a window hold so many more",
              kMaxTokens)
       ->capture_default_str();
+  add_number(*estimate, "--checkpoint", args.estimate.checkpoint,
+             "Layers with a state: tokens between copies of it, a multiple of --block-size [no copies]",
+             kMaxTokens);
   add_number(*estimate, "--scale-group", args.estimate.scale_group,
              "Elements that share a scale [int8, int4: a head; fp8: no scales in blocks]", 65536);
   estimate->add_flag("--asymmetric", args.estimate.asymmetric, "Each scale has an offset");
