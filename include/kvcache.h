@@ -105,7 +105,8 @@ enum {
   KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
   KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
   KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
-  KVC_FEATURE_FILLS = 9          /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_FILLS = 9,         /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_CROSS_GROUPS = 12  /**< KVC_GROUP_CROSS. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -127,7 +128,11 @@ enum {
   KVC_GROUP_SLIDING_WINDOW = 1,
   /** Chunked local attention: a query reads the earlier tokens of its own chunk of chunk_tokens tokens, and
    *  itself. Since 0.3. */
-  KVC_GROUP_CHUNKED_LOCAL = 2
+  KVC_GROUP_CHUNKED_LOCAL = 2,
+  /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
+   *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
+   *  Since 0.3. */
+  KVC_GROUP_CROSS = 4
 };
 
 /** kvc_manager_config.policy. */
@@ -505,6 +510,17 @@ typedef struct kvc_request_config {
    *  KVC_MANAGER_RESERVE. Since 0.3. */
   uint32_t reserve;
   uint32_t reserved; /**< 0 */
+  /** Tokens of the request's encoder, at most max_request_tokens; 0 = none. Each KVC_GROUP_CROSS has
+   *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. Needs such a group. Since
+   *  0.3. */
+  uint64_t cross_tokens;
+  /** Digest of the encoder's input, by a party that the engine trusts. Requests of a namespace with equal
+   *  digests and cross_tokens share the encoder's blocks, and the prefixes that the decoder computed with
+   *  them: it is as if the first token had an extra key, of which the SHA-256 of these 32 bytes and
+   *  cross_tokens (8 bytes, little-endian) is the digest. A key of the prompt over that token is
+   *  KVC_ERROR_UNSUPPORTED, unless it is this one. All zero = private: the request neither uses nor publishes
+   *  anything, in any group. Since 0.3. */
+  uint8_t cross_digest[32];
 } kvc_request_config;
 
 /** State of a request. */
@@ -523,8 +539,12 @@ typedef struct kvc_request_info {
    *  restore every greater length too; with them it may refuse lengths between the sinks and the present
    *  window. */
   uint64_t min_truncate_tokens;
-  uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
-  uint32_t flags;    /**< KVC_REQUEST_* as configured. */
+  uint32_t admitted;     /**< 1 = holds blocks, 0 = waiting. */
+  uint32_t flags;        /**< KVC_REQUEST_* as configured. */
+  uint64_t cross_tokens; /**< As configured. Since 0.3. */
+  /** cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need
+   *  not run; else 0. Of a fork: whether they are written. Since 0.3. */
+  uint64_t num_cross_cached;
 } kvc_request_info;
 
 /** Creates a waiting request. Its tokens are copied and hashed; it gets no block.
