@@ -7,22 +7,24 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_H_
 
-#include "property/model_fills.h"
+#include "property/model_cross.h"
 
 namespace model {
 
-class Model : public FillRules {
+class Model : public CrossRules {
  public:
-  using FillRules::FillRules;
+  using CrossRules::CrossRules;
 
   // ---- requests
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
     if (text.tokens.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (!epochs.count(o.ns)) return KVC_ERROR_NOT_FOUND;
+    if (o.cross && o.cross_digest && starts_with_key(text)) return KVC_ERROR_UNSUPPORTED;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     if (!valid(text.tokens)) return KVC_ERROR_INVALID_ARGUMENT;
     Request& r = requests[*id = ++last_id_];
     r.options = o, r.text = text, r.prompt = text.tokens.size();
+    r.text.origin = origin_of(o, last_id_);
     return changed();
   }
   kvc_status admit(uint64_t id, uint64_t* cached) {
@@ -34,34 +36,45 @@ class Model : public FillRules {
                    ahead = std::min(n + o.lookahead, std::max(n, config_.max_tokens));
     uint64_t limit = n ? (n - 1) / B : 0;
     if (o.max_cached) limit = std::min(limit, o.max_cached / B);
-    if (o.flags & KVC_REQUEST_NO_READ) limit = 0;
+    if ((o.flags & KVC_REQUEST_NO_READ) || (o.cross && !o.cross_digest)) limit = 0;
     const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
     if (kvc_status status = wait(*r, hit, limit)) return status;
     uint64_t capacity = o.slots ? std::min(n, hit.blocks * B + o.external + o.slots) : n;
     if (capacity == n) capacity = ahead;
     const uint64_t counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
-    Table table = hit.table;
+    Table table = hit.table, cross;
+    const bool found = o.cross && find_cross(o, cross);
     const auto ns = int64_t(o.ns);
     std::vector<uint64_t> need(pools.size());
     for (const Group& g : config_.groups) need[g.pool] += up(counted) - hit.blocks;
+    for (const size_t p : config_.cross) need[p] += found ? 0 : up(o.cross);
+    Table hits = table;
+    hits.insert(hits.end(), cross.begin(), cross.end());
     if (const uint64_t rest = expected(o.reserve, n - r->prompt)) {
       const uint64_t more = std::min(n + rest + o.lookahead, config_.max_tokens);
       std::vector<uint64_t> wanted = need;
       for (const Group& g : config_.groups) wanted[g.pool] += up(std::max(more, counted)) - up(counted);
-      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, table, 0) == KVC_OK))
+      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, hits, 0) == KVC_OK))
         need = wanted, capacity = more;
     }
-    if (kvc_status status = fits(ns, need, table, any_admitted(ns) ? config_.watermark : 0))
+    if (kvc_status status = fits(ns, need, hits, any_admitted(ns) ? config_.watermark : 0))
       return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
-    hold(table, &Block::requests);
+    hold(hits, &Block::requests);
     for (const auto& row : table)
       for (const Cell& cell : row) stats.filling_hits += cell.block >= 0 && blocks_[cell.block].filling;
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     recall(o.ns, r->text, 0, hit.blocks);
+    for (uint64_t j = 1; found && j <= up(o.cross); ++j) policies_.use(positions, cross_key(o, j));
     for (size_t g = 0; g < table.size(); ++g)
       while (table[g].size() < up(capacity))
         table[g].push_back({take(g, int64_t(o.ns)), true}), ++blocks_[table[g].back().block].requests;
+    cross.resize(o.cross ? config_.cross.size() : 0);
+    for (size_t i = 0; i < cross.size(); ++i)
+      while (cross[i].size() < up(o.cross))
+        cross[i].push_back({take(table.size() + i, int64_t(o.ns)), true}),
+            ++blocks_[cross[i].back().block].requests;
+    r->cross = cross, r->cross_cached = found, r->cross_pending = o.cross && !found;
     if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
           stats.block_hits += hit.blocks;
@@ -128,7 +141,7 @@ class Model : public FillRules {
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !fills(*r, j))
           blocks_[b].written = true;
-    const uint64_t published = r->published;
+    const uint64_t published = r->published, committed = r->committed;
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
@@ -148,6 +161,7 @@ class Model : public FillRules {
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
           drop(b, &Block::requests), b = -1;
         }
+    if (r->cross_pending && c > committed && computed) write_cross(*r);
     return KVC_OK;
   }
   kvc_status truncate(uint64_t id, uint64_t n) {
@@ -193,7 +207,8 @@ class Model : public FillRules {
       row.resize(up(c.committed));
       for (Cell& cell : row) cell.own = false;
     }
-    hold(c.table, &Block::requests);
+    hold(c.table, &Block::requests), hold(c.cross, &Block::requests);
+    c.cross_cached = c.options.cross && !c.cross_pending;
     requests[*child = ++last_id_] = c;
     return changed();
   }
@@ -370,7 +385,7 @@ class Model : public FillRules {
   // ---- external blocks
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
-    need[config_.groups[group].pool] = n;
+    need[pool_of(group)] = n;
     if (kvc_status status = fits(kExternal, need, {}, 0)) return status;
     for (uint64_t i = 0; i < n; ++i)
       out.push_back(take(group, kExternal)), ++blocks_[out.back()].external, changed();
