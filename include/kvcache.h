@@ -277,10 +277,10 @@ typedef struct kvc_properties {
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
-  double policy_weight;    /**< As in kvc_manager_config. Since 0.3. */
-  uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
-  uint32_t max_quotas;     /**< As in kvc_manager_config. Since 0.3. */
-  uint32_t reserved;       /**< 0 */
+  double policy_weight;      /**< As in kvc_manager_config. Since 0.3. */
+  uint64_t policy_history;   /**< As in kvc_manager_config. Since 0.3. */
+  uint32_t max_quotas;       /**< As in kvc_manager_config. Since 0.3. */
+  uint32_t num_cross_groups; /**< Groups of the kind KVC_GROUP_CROSS, the last ones. Since 0.3. */
   /** Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs.
    *  Since 0.3. */
   uint64_t max_blocks;

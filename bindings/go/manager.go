@@ -31,6 +31,7 @@ type Group struct {
 	WindowTokens, RetentionTokens uint64
 	NumSinkTokens, Pool           uint32
 	ChunkTokens                   uint64
+	Cross                         bool
 }
 
 // Config is the shape of a manager: kvc_manager_config. Only the blocks have no default: set NumBlocks, Pools, or Model and Memory.
@@ -160,7 +161,9 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 			to.window_tokens, to.retention_tokens = C.uint64_t(group.WindowTokens), C.uint64_t(group.RetentionTokens)
 			to.num_sink_tokens = C.uint32_t(group.NumSinkTokens)
 			to.chunk_tokens = C.uint64_t(group.ChunkTokens)
-			if group.WindowTokens > 0 {
+			if group.Cross {
+				to.kind = C.KVC_GROUP_CROSS
+			} else if group.WindowTokens > 0 {
 				to.kind = C.KVC_GROUP_SLIDING_WINDOW
 			} else if group.ChunkTokens > 0 {
 				to.kind = C.KVC_GROUP_CHUNKED_LOCAL

@@ -38,6 +38,7 @@ class Group(NamedTuple):
         block_size; 0 = only before the ends of the prompt and the request.
     pool: index of the pool that the group takes its blocks from.
     chunk_tokens: chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself.
+    cross: cross-attention: a query reads the tokens of the request's encoder. Such groups are the last ones, behind another one.
     """
 
     window_tokens: int = 0
@@ -45,6 +46,7 @@ class Group(NamedTuple):
     retention_tokens: int = 0
     pool: int = 0
     chunk_tokens: int = 0
+    cross: bool = False
 
 
 @described
@@ -242,7 +244,7 @@ class Manager:
 
     def allocate(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                  slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-                 flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none") -> Request:
+                 flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
@@ -255,17 +257,23 @@ class Manager:
         reserve: take room for the tokens that the request will probably get, as many as of the ended requests 50 % ("minimal"), 75 %
         ("balanced") or 95 % ("aggressive") got; appends within it never lack a block. Needs Manager(reserves=True).
 
+        cross_tokens: tokens of the request's encoder, for which each cross group gets blocks. cross_digest: digest of the encoder's input (32
+        bytes): requests with equal ones share its blocks (Request.info.num_cross_cached), and what the decoder computed with them; empty =
+        private, which shares nothing. Needs a Group with cross=True.
+
         Raises NoSpaceError, AgainError, FillingError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+                                cross_tokens, cross_digest)
         return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def create(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-               flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none") -> Request:
+               flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+                                cross_tokens, cross_digest)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def request(self, id: int) -> Request:
@@ -421,11 +429,12 @@ class Manager:
 
     def acquire_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
                        max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0,
-                       wait_until_ns: int = 0, reserve: str = "none") -> Request:
+                       wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates and admits a request with a registered prompt, followed by tokens (int32 [n]). Other parameters as for allocate(). Raises
         NotFoundError if there is no such name, and what allocate() raises; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+                                cross_tokens, cross_digest)
         return Request(self, *_native.kvc_manager_acquire_prompt(self._m, name, tokens, config))
 
     def unregister_prompt(self, name: str) -> None:
@@ -587,7 +596,7 @@ def _group_config(index: int, group: Group) -> _native.kvc_group_config:
         raise TypeError(f"groups[{index}] is {group!r:.100}; it must be a kvcache.Group")
     config = _native.kvc_group_config()
     config.kind = (
-        _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_CHUNKED_LOCAL if group.chunk_tokens else _native.KVC_GROUP_FULL
+        _native.KVC_GROUP_CROSS if group.cross else _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_CHUNKED_LOCAL if group.chunk_tokens else _native.KVC_GROUP_FULL
     )
     config.chunk_tokens = group.chunk_tokens
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens

@@ -37,8 +37,9 @@ public final class Config {
    * @param retentionTokens with a window or chunks: also keep what a hit needs that ends at a multiple of this many tokens
    * @param pool index of its pool
    * @param chunkTokens chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself; 0 = no chunks
+   * @param isCross cross-attention: a query reads the tokens of the request's encoder
    */
-  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
+  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens, boolean isCross) {
     /** Refuses negative numbers. */
     public Group {
       Sizes.count("windowTokens", windowTokens);
@@ -46,6 +47,16 @@ public final class Config {
       Sizes.count("retentionTokens", retentionTokens);
       Sizes.count("pool", pool);
       Sizes.count("chunkTokens", chunkTokens);
+    }
+
+    /** Full attention, a sliding window, or chunks. */
+    public Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
+      this(windowTokens, numSinkTokens, retentionTokens, pool, chunkTokens, false);
+    }
+
+    /** Cross-attention, in a pool. Such groups are the last ones, behind another one. */
+    public static Group cross(int pool) {
+      return new Group(0, 0, 0, pool, 0, true);
     }
 
     /** Full attention, or a sliding window. */
@@ -300,7 +311,7 @@ public final class Config {
       Group from = groups.get(i);
       kvc_group_config group = new kvc_group_config();
       group.setKind(
-          from.windowTokens() != 0 ? Native.KVC_GROUP_SLIDING_WINDOW : from.chunkTokens() != 0 ? Native.KVC_GROUP_CHUNKED_LOCAL : Native.KVC_GROUP_FULL);
+          from.isCross() ? Native.KVC_GROUP_CROSS : from.windowTokens() != 0 ? Native.KVC_GROUP_SLIDING_WINDOW : from.chunkTokens() != 0 ? Native.KVC_GROUP_CHUNKED_LOCAL : Native.KVC_GROUP_FULL);
       group.setChunk_tokens(from.chunkTokens());
       group.setWindow_tokens(from.windowTokens());
       group.setNum_sink_tokens(from.numSinkTokens());

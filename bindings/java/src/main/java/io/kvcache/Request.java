@@ -117,19 +117,22 @@ public final class Request implements AutoCloseable {
     kvc_request_info info = new kvc_request_info();
     try {
       manager.call(m -> Native.kvc_manager_request_info(m, id, info));
-      return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0);
+      return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0,
+          info.getCross_tokens(), info.getNum_cross_cached());
     } finally {
       info.delete();
     }
   }
 
   /** State of a request: kvc_request_info. */
-  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted) {}
+  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long crossTokens, long numCrossCached) {}
 
   /** Returns the block table of a group: block ids, -1 for entries that left a window. */
   public int[] blockTable(int group) throws KvCacheException {
     int size = manager.blockSize();
-    int[] table = new int[(int) ((info().capacity() + size - 1) / size)];
+    Info info = info();
+    long tokens = !info.admitted() ? 0 : manager.isCross(group) ? info.crossTokens() : info.capacity();
+    int[] table = new int[(int) ((tokens + size - 1) / size)];
     IntBuffer room = Buffers.ints(table.length);
     LongBuffer one = Buffers.longs(1).put(0, id);
     manager.exportTables(one, group, -1, room);
