@@ -216,11 +216,14 @@ kvc_status Manager::check_idle() const {
 }
 
 kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
-  if ((old.shape_.window_groups | shape_.window_groups) != 0 || old.shape_.has_cross() ||
-      shape_.has_cross()) {
+  if (old.shape_.window_groups != 0 || shape_.window_groups != 0) {
     return fail(KVC_ERROR_UNSUPPORTED,
-                "a group has a window or is a cross group; only groups with full attention can be rebuilt: "
-                "create a new manager");
+                "a group has a window; only groups with full attention can be rebuilt: create a new manager");
+  }
+  if (old.shape_.has_cross() || shape_.has_cross()) {
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "a group holds encoders; only groups with full attention can be rebuilt: create a new manager");
   }
   if (old.shape_.num_groups != shape_.num_groups || old.shape_.num_pools != shape_.num_pools) {
     return invalid("config has %u groups in %u pools, the old manager %u in %u; they must be equal",

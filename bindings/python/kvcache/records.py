@@ -264,7 +264,7 @@ class Properties(NamedTuple):
     policy_weight: As configured. Since 0.3.
     policy_history: As configured. Since 0.3.
     max_quotas: As configured. Since 0.3.
-    num_cross_groups: Groups with cross=True, the last ones. Since 0.3.
+    num_cross_groups: Groups of the kind KVC_GROUP_CROSS, the last ones. Since 0.3.
     max_blocks: Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs. Since 0.3.
     record_bytes: As configured. Since 0.3.
     """
@@ -314,8 +314,8 @@ class RequestInfo(NamedTuple):
     admitted: True = holds blocks, False = waiting.
     flags: RequestFlags as configured.
     cross_tokens: As configured. Since 0.3.
-    num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0.
-        Of a fork: whether they are written. Since 0.3.
+    num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0. Of
+        a fork: whether they are written. Since 0.3.
     """
 
     namespace_id: int
