@@ -151,7 +151,7 @@ kvc_status Requests::commit_cross(Request& request, uint32_t committed) {
   request.end_cross_pending();
   if (!publishes) return KVC_OK;
   const size_t published = blocks_.publish_cross(
-      {cross.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0},
+      {cross.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
       positions);
   counters_.unpublished_blocks += positions - published;
   return KVC_OK;
@@ -159,7 +159,7 @@ kvc_status Requests::commit_cross(Request& request, uint32_t committed) {
 
 // A fork may have published blocks that it shares with the request.
 size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
-  const auto& [keys, tokens, extras, groups, ns, epoch, filled_by] = publication;
+  const auto& [keys, tokens, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
   NodeId node = root_of(ns);
   for (size_t j = 0; j < positions; ++j) {
     const NodeId parent = node;

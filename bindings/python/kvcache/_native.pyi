@@ -113,11 +113,11 @@ KVC_FEATURE_FRAGMENTATION: int
 KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
 KVC_FEATURE_FILLS: int
-KVC_FEATURE_CROSS_GROUPS: int
+KVC_FEATURE_STATE_GROUPS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_GROUP_CHUNKED_LOCAL: int
-KVC_GROUP_CROSS: int
+KVC_GROUP_STATE: int
 KVC_POLICY_LRU: int
 KVC_POLICY_FREQUENCY: int
 KVC_POLICY_FRAGMENTATION: int
@@ -195,6 +195,7 @@ class kvc_group_config:
     retention_tokens: int
     pool: int
     chunk_tokens: int
+    max_checkpoints: int
 
 class kvc_manager_config:
     num_blocks: int
@@ -263,8 +264,7 @@ class kvc_request_info:
     min_truncate_tokens: int
     admitted: int
     flags: int
-    cross_tokens: int
-    num_cross_cached: int
+    next_checkpoint: int
 
 class kvc_probe_info:
     num_cached: int

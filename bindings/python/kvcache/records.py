@@ -313,6 +313,9 @@ class RequestInfo(NamedTuple):
         too; with them it may refuse lengths between the sinks and the present window.
     admitted: True = holds blocks, False = waiting.
     flags: RequestFlags as configured.
+    next_checkpoint: State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the prompt's full
+        blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there, and commit it. 0 = none, or no
+        state group. Since 0.3.
     cross_tokens: As configured. Since 0.3.
     num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0. Of
         a fork: whether they are written. Since 0.3.
@@ -329,6 +332,7 @@ class RequestInfo(NamedTuple):
     min_truncate_tokens: int
     admitted: bool
     flags: int
+    next_checkpoint: int
     cross_tokens: int
     num_cross_cached: int
 
@@ -337,7 +341,7 @@ class RequestInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.namespace_id, filled.user_data, filled.num_tokens, filled.num_committed, filled.num_cached,
                    filled.capacity, filled.num_blocks, filled.lost_reuse_tokens, filled.min_truncate_tokens,
-                   bool(filled.admitted), filled.flags, filled.cross_tokens, filled.num_cross_cached)
+                   bool(filled.admitted), filled.flags, filled.next_checkpoint, filled.cross_tokens, filled.num_cross_cached)
 
 
 @described

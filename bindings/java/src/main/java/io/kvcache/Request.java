@@ -118,14 +118,22 @@ public final class Request implements AutoCloseable {
     try {
       manager.call(m -> Native.kvc_manager_request_info(m, id, info));
       return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0,
-          info.getCross_tokens(), info.getNum_cross_cached());
+          info.getNext_checkpoint(), info.getCross_tokens(), info.getNum_cross_cached());
     } finally {
       info.delete();
     }
   }
 
-  /** State of a request: kvc_request_info. */
-  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long crossTokens, long numCrossCached) {}
+  /**
+   * State of a request: kvc_request_info.
+   *
+   * @param nextCheckpoint state groups: the next number of tokens above numCommitted whose state is worth keeping: end a step there, and
+   *     commit it; 0 = none
+   * @param crossTokens tokens of the request's encoder
+   * @param numCrossCached as many if the last admission found their KV, else 0
+   */
+  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long nextCheckpoint,
+      long crossTokens, long numCrossCached) {}
 
   /** Returns the block table of a group: block ids, -1 for entries that left a window. */
   public int[] blockTable(int group) throws KvCacheException {
