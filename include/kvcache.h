@@ -526,8 +526,9 @@ typedef struct kvc_request_config {
   uint32_t reserve;
   uint32_t reserved; /**< 0 */
   /** Tokens of the request's encoder, at most max_request_tokens; 0 = none. Each KVC_GROUP_CROSS has
-   *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. Needs such a group. Since
-   *  0.3. */
+   *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. The first commit of a
+   *  token that was computed after the admission says that they are written: write them first. Needs such a
+   *  group. Since 0.3. */
   uint64_t cross_tokens;
   /** Digest of the encoder's input, by a party that the engine trusts. Requests of a namespace with equal
    *  digests and cross_tokens share the encoder's blocks, and the prefixes that the decoder computed with
@@ -664,11 +665,11 @@ KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* req
                                              size_t row_stride);
 
 /** Writes the slots of tokens [first_token, first_token + num_tokens) of a request in one group; -1 for
- *  tokens that left the window.
+ *  tokens that left the window. In a cross group they are the encoder's tokens.
  *  @param[out] slots        [num_tokens] integers of element_size bytes.
  *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
  *  @return KVC_OK; NOT_FOUND; BUSY (tokens of a waiting request, which has no slots); INVALID_ARGUMENT
- * (tokens past the capacity). Since 0.1. */
+ * (tokens past the capacity, or past those of the encoder). Since 0.1. */
 KVC_API kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group,
                                             uint64_t first_token, uint64_t num_tokens, void* slots,
                                             size_t element_size);
@@ -831,10 +832,10 @@ typedef struct kvc_step {
    *  fill_id to its end. To use other memory than in the last step, such as two sets in turn, set
    *  KVC_STEP_WHOLE_ROWS. May be NULL. */
   int32_t* block_tables;
-  /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items. Only
-   *  extensions have slots here. Those of an admission, for its tokens from `cached` on, follow from its row
-   *  of block_tables: row[t / block_size] * block_size + t % block_size; kvc_manager_export_slots writes
-   *  them too. May be NULL. */
+  /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items and in
+   *  cross groups. Only extensions have slots here. Those of an admission, for its tokens from `cached` on,
+   * follow from its row of block_tables: row[t / block_size] * block_size + t % block_size;
+   * kvc_manager_export_slots writes them too. May be NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
    *  (by a fork), pinned, held externally or published (after a truncation). May be NULL if none can be. */

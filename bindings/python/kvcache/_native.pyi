@@ -114,10 +114,12 @@ KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
 KVC_FEATURE_FILLS: int
 KVC_FEATURE_STATE_GROUPS: int
+KVC_FEATURE_CROSS_GROUPS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_GROUP_CHUNKED_LOCAL: int
 KVC_GROUP_STATE: int
+KVC_GROUP_CROSS: int
 KVC_POLICY_LRU: int
 KVC_POLICY_FREQUENCY: int
 KVC_POLICY_FRAGMENTATION: int
@@ -265,6 +267,8 @@ class kvc_request_info:
     admitted: int
     flags: int
     next_checkpoint: int
+    cross_tokens: int
+    num_cross_cached: int
 
 class kvc_probe_info:
     num_cached: int

@@ -341,7 +341,8 @@ class RequestInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.namespace_id, filled.user_data, filled.num_tokens, filled.num_committed, filled.num_cached,
                    filled.capacity, filled.num_blocks, filled.lost_reuse_tokens, filled.min_truncate_tokens,
-                   bool(filled.admitted), filled.flags, filled.next_checkpoint, filled.cross_tokens, filled.num_cross_cached)
+                   bool(filled.admitted), filled.flags, filled.next_checkpoint, filled.cross_tokens,
+                   filled.num_cross_cached)
 
 
 @described
