@@ -57,6 +57,11 @@ public final class Config {
       Sizes.count("maxCheckpoints", maxCheckpoints);
     }
 
+    /** Without cross-attention. */
+    public Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens, boolean state, long maxCheckpoints) {
+      this(windowTokens, numSinkTokens, retentionTokens, pool, chunkTokens, state, maxCheckpoints, false);
+    }
+
     /** Without a state. */
     public Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
       this(windowTokens, numSinkTokens, retentionTokens, pool, chunkTokens, false, 0, false);
