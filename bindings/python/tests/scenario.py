@@ -223,7 +223,7 @@ class Runner:
         return self.request(name).block_table(group)
 
     def line_checkpoint(self, name):
-        return [self.request(name).info().next_checkpoint]
+        return [self.request(name).info.next_checkpoint]
 
     def line_slots(self, name, group, first, count):
         return self.request(name).slots(first, count, group)
