@@ -77,6 +77,7 @@ const (
 	FeatureFills         Feature = C.KVC_FEATURE_FILLS
 	FeaturePartialReuse  Feature = C.KVC_FEATURE_PARTIAL_REUSE
 	FeatureStateGroups   Feature = C.KVC_FEATURE_STATE_GROUPS
+	FeatureCrossGroups   Feature = C.KVC_FEATURE_CROSS_GROUPS
 )
 
 // Supports asks whether this build has a feature.

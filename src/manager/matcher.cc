@@ -100,7 +100,7 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
 kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, uint64_t behind, Match* found) {
   if (!path_.reserve(arena_, limit, 0) || !residents_.reserve(arena_, limit, 0))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks", limit);
-  found->length = match(prompt, limit, shape_.all_groups(), drop, behind, path_.data, residents_.data,
+  found->length = match(prompt, limit, shape_.token_groups(), drop, behind, path_.data, residents_.data,
                         &found->lost, found);
   found->path = path_.data;
   return KVC_OK;
@@ -120,7 +120,7 @@ uint32_t Matcher::idle_groups(NodeId node) const {
 // known.
 size_t Matcher::hit_of(const TokenSpan& tokens, LookupScratch& scratch, size_t* known) const {
   while (*known != 0 && scratch.residents()[*known - 1] == 0) --*known;
-  return longest_common(*known, scratch.residents(), tokens, shape_.all_groups());
+  return longest_common(*known, scratch.residents(), tokens, shape_.token_groups());
 }
 
 // Positions that died do not count: each new one reclaims a dead one. Those without a block count.
@@ -144,7 +144,8 @@ Matcher::Head Matcher::find_head(const Prompt& prompt, NodeId parent, size_t len
     uint32_t common = 0;
     while (common < most && row[common] == tokens[common]) ++common;
     common = static_cast<uint32_t>(keys.common_head(node.extra, common));
-    if (common > best.tokens && blocks_.readable(id, blocks_.retired()) == shape_.all_groups())
+    const uint32_t missing = shape_.token_groups() & ~blocks_.readable(id, blocks_.retired());
+    if (common > best.tokens && missing == 0)
       best = {id, common};
   }
   return best;
@@ -157,7 +158,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   KVC_TRY(scratch.status());
   constexpr size_t kSlice = 256;
   const PrefixTree& tree = blocks_.tree();
-  const uint32_t groups = shape_.all_groups();
+  const uint32_t groups = shape_.token_groups();
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
   const size_t limit =
       shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
@@ -206,7 +207,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   const auto ask = [&] {
     Demand demand(shape_.num_pools);
     info->num_cached = length * shape_.block_size + head.tokens;
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       uint64_t& blocks = demand.blocks[shape_.groups[g].pool];
       blocks += shape_.num_taken(g, length, shape_.positions_of(tokens.num_tokens), tokens.num_tokens, 0);
       for (size_t j = 0; j < length; ++j)

@@ -13,7 +13,7 @@ namespace kvc::test {
 class Abuser : private BadArguments {
  public:
   // Shapes of the manager's groups.
-  static constexpr int kShapes = 8;
+  static constexpr int kShapes = 9;
   explicit Abuser(uint64_t seed, int shape = 0) : BadArguments(seed) {
     kvc_group_config full = {}, window = {};
     full.struct_size = window.struct_size = sizeof full;
@@ -26,6 +26,7 @@ class Abuser : private BadArguments {
       window.window_tokens = 0, window.chunk_tokens = shape == 5 ? 8 : 5;
     }
     if (shape == 7) window.kind = KVC_GROUP_STATE, window.window_tokens = 0, window.retention_tokens = 8;
+    if (shape == 8) window = {}, window.struct_size = sizeof window, full.kind = KVC_GROUP_CROSS;
     const kvc_group_config groups[] = {window, full};  // calls of external blocks mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
@@ -42,9 +43,12 @@ class Abuser : private BadArguments {
     for (int i = 0; i < 3; ++i) {  // ids of another manager
       uint64_t id = 0, pinned = 0;
       const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, i};
+      kvc_request_config options = {};
+      options.struct_size = sizeof options;
+      options.slots = 8;  // a state group has a state at their end
       expect_ok(
-          kvc_manager_allocate_request(other_, PROMPT(0, tokens, 9, nullptr, 0), nullptr, &id, nullptr));
-      expect_ok(kvc_manager_commit_tokens(other_, id, 9));
+          kvc_manager_allocate_request(other_, PROMPT(0, tokens, 9, nullptr, 0), &options, &id, nullptr));
+      expect_ok(kvc_manager_commit_tokens(other_, id, 8));
       known_.push_back(id);
       expect_ok(kvc_manager_pin_prefix(other_, PROMPT(0, tokens, 8, nullptr, 0), &id, &pinned));
       known_.push_back(id);

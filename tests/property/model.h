@@ -19,10 +19,12 @@ class Model : public PartialRules {
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
     if (text.tokens.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (!epochs.count(o.ns)) return KVC_ERROR_NOT_FOUND;
+    if (o.cross && o.cross_digest && starts_with_key(text)) return KVC_ERROR_UNSUPPORTED;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     if (!valid(text.tokens)) return KVC_ERROR_INVALID_ARGUMENT;
     Request& r = requests[*id = ++last_id_];
     r.options = o, r.text = text, r.prompt = text.tokens.size();
+    r.text.origin = origin_of(o, last_id_);
     return changed();
   }
   kvc_status admit(uint64_t id, uint64_t* cached, std::vector<Copy>& copies) {
@@ -34,7 +36,7 @@ class Model : public PartialRules {
                    ahead = std::min(n + o.lookahead, std::max(n, config_.max_tokens));
     uint64_t most = n ? n - 1 : 0;
     if (o.max_cached) most = std::min(most, o.max_cached);
-    if (o.flags & KVC_REQUEST_NO_READ) most = 0;
+    if ((o.flags & KVC_REQUEST_NO_READ) || (o.cross && !o.cross_digest)) most = 0;
     const uint64_t limit = most / B;
     const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
     if (kvc_status status = wait(*r, hit, limit)) return status;
@@ -43,7 +45,8 @@ class Model : public PartialRules {
     Head head;
     uint64_t tokens, capacity, counted, step_end, transfer;
     std::vector<uint64_t> need;
-    Table table, held;
+    Table table, held, cross;
+    const bool found = o.cross && find_cross(o, cross);
     const auto plan = [&](const Head& with) {
       head = with, tokens = hit.blocks * B + head.tokens;
       capacity = o.slots ? std::min(n, tokens + o.external + o.slots) : n;
@@ -54,7 +57,9 @@ class Model : public PartialRules {
       for (size_t g = 0; g < config_.groups.size(); ++g)
         need[config_.groups[g].pool] += std::max(count_new(g, hit.blocks, up(capacity), step_end, transfer),
                                                  count_new(g, hit.blocks, up(counted), n, 0));
+      for (const size_t p : config_.cross) need[p] += found ? 0 : up(o.cross);
       table = needed_for(hit.table, tokens), held = with_sources(table, head);
+      held.insert(held.end(), cross.begin(), cross.end());
     };
     plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
     if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
@@ -72,6 +77,7 @@ class Model : public PartialRules {
       for (const Cell& cell : row) stats.filling_hits += cell.block >= 0 && blocks_[cell.block].filling;
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     recall(o.ns, r->text, 0, hit.blocks);
+    for (uint64_t j = 1; found && j <= up(o.cross); ++j) policies_.use(positions, cross_key(o, j));
     for (size_t g = 0; g < table.size(); ++g) {
       if (head.tokens) {
         const int copy = take(g, ns, true);
@@ -80,6 +86,12 @@ class Model : public PartialRules {
       }
       lengthen(table, g, up(capacity), o.ns, step_end, transfer);
     }
+    cross.resize(o.cross ? config_.cross.size() : 0);
+    for (size_t i = 0; i < cross.size(); ++i)
+      while (cross[i].size() < up(o.cross))
+        cross[i].push_back({take(table.size() + i, int64_t(o.ns)), true}),
+            ++blocks_[cross[i].back().block].requests;
+    r->cross = cross, r->cross_cached = found, r->cross_pending = o.cross && !found;
     const uint64_t lost = hit.lost - std::min(hit.lost, head.tokens);
     if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += tokens,
@@ -165,7 +177,7 @@ class Model : public PartialRules {
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !fills(*r, j))
           blocks_[b].written = true;
-    const uint64_t published = r->published;
+    const uint64_t published = r->published, committed = r->committed;
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
@@ -186,6 +198,7 @@ class Model : public PartialRules {
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
           drop(b, &Block::requests), b = -1;
         }
+    if (r->cross_pending && c > committed && computed) write_cross(*r);
     return KVC_OK;
   }
   kvc_status truncate(uint64_t id, uint64_t n) {
@@ -238,7 +251,8 @@ class Model : public PartialRules {
       for (Cell& cell : row) cell.own = false;
     }
     c.junction = c.junction > c.committed ? 0 : c.junction;
-    hold(c.table, &Block::requests);
+    hold(c.table, &Block::requests), hold(c.cross, &Block::requests);
+    c.cross_cached = c.options.cross && !c.cross_pending;
     for (size_t g = 0; g < c.table.size(); ++g) {  // the next step overwrites the state
       if (!config_.groups[g].state || c.committed % B == 0) continue;
       Cell& cell = c.table[g].back();
@@ -430,7 +444,7 @@ class Model : public PartialRules {
   // ---- external blocks
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
-    need[config_.groups[group].pool] = n;
+    need[pool_of(group)] = n;
     if (kvc_status status = fits(kExternal, need, {}, 0)) return status;
     for (uint64_t i = 0; i < n; ++i)
       out.push_back(take(group, kExternal)), ++blocks_[out.back()].external, changed();

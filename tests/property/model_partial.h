@@ -3,13 +3,13 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_PARTIAL_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_PARTIAL_H_
 
-#include "property/model_fills.h"
+#include "property/model_cross.h"
 
 namespace model {
 
-class PartialRules : public FillRules {
+class PartialRules : public CrossRules {
  public:
-  using FillRules::FillRules;
+  using CrossRules::CrossRules;
 
  protected:
   // The best head for a text whose hit has so many blocks, up to `limit` tokens in all.
