@@ -825,7 +825,7 @@ class Admitted:
     def commit(self, tokens: Sequence[int], count: int) -> None: ...
 
 class SlotAllocator:
-    def __init__(self, live: dict[str, Admitted], empty: Any, blocks_type: Any, max_model_len: int, windows: Sequence[int],
+    def __init__(self, live: dict[str, Admitted], empty: Any, blocks_type: Any, max_model_len: int, edges: Sequence[tuple[int, int]],
                  caching: bool, simple: bool) -> None: ...
     def allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = ..., new_computed_blocks: Any = ...,
                        num_lookahead_tokens: int = ..., num_external_computed_tokens: int = ..., delay_cache_blocks: bool = ...,

@@ -8,11 +8,11 @@ import pytest
 
 from kvcache import BlockState, UnsupportedError, _native
 from kvcache.integrations.vllm import KVCacheManager
-from vllm_doubles import CountedTokens, Request, config, decode, run
+from vllm_doubles import CountedTokens, Request, config, decode, first_read, run
 
 
-def make(num_blocks=33, max_model_len=64, block_size=4, windows=(0,), **options):
-    return KVCacheManager(config(num_blocks, block_size, windows), max_model_len, block_size, block_size, **options)
+def make(num_blocks=33, max_model_len=64, block_size=4, kinds=(0,), **options):
+    return KVCacheManager(config(num_blocks, block_size, kinds), max_model_len, block_size, block_size, **options)
 
 
 def test_a_prompt_is_found_again_while_and_after_its_request_runs():
@@ -290,7 +290,7 @@ def test_popped_blocks_come_free_with_the_last_of_them():
 
 
 def test_windows_return_blocks_when_their_readers_are_done():
-    m = make(windows=(0, 8))
+    m = make(kinds=(0, 8))
     a = Request("a", range(20))
     assert run(m, a, chunk=4) == 0
     full, window = m.get_block_ids("a")
@@ -305,8 +305,26 @@ def test_windows_return_blocks_when_their_readers_are_done():
     m.manager.check()
 
 
+def test_chunks_return_blocks_when_a_request_has_passed_them():
+    m = make(kinds=(0, ("chunk", 8)))
+    a = Request("a", range(20))
+    assert run(m, a, chunk=4) == 0
+    full, chunks = m.get_block_ids("a")
+    assert 0 not in full and chunks[:4] == [0] * 4 and len(chunks) == 5 and chunks[4]  # 16 tokens are computed for sure: the third chunk begins
+    for i in range(9):
+        assert decode(m, a, i) is not None
+    assert m.get_block_ids("a")[1][:6] == [0] * 6 and m.usage == (8 + 2) / 32
+    m.free(a)
+    assert m.usage == 0
+    for length, hit in (29, 28), (25, 24), (22, 20), (8, 4):
+        blocks, found, _ = m.get_computed_blocks(Request("b", [*range(20), *range(9)][:length]))
+        chunk = blocks.get_block_ids()[1]
+        assert found == hit and [id != 0 for id in chunk] == [4 * i >= hit // 8 * 8 for i in range(hit // 4)]
+    m.manager.check()
+
+
 def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
-    m = make(windows=(8,))
+    m = make(kinds=(8,))
     a = Request("a", range(12))
     run(m, a)
     assert m.get_computed_blocks(Request("b", range(12)))[1] == 0
@@ -315,12 +333,12 @@ def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-@pytest.mark.parametrize("windows", [(0,), (6,), (0, 6)])
-def test_random_schedules_always_read_what_was_written(windows, depth):
+@pytest.mark.parametrize("kinds", [(0,), (6,), (0, 6), (0, ("chunk", 8)), (("chunk", 10),), (0, 6, ("chunk", 10))])
+def test_random_schedules_always_read_what_was_written(kinds, depth):
     """Steps of admissions, chunks and decoding. `depth` steps later their kernels write all new tokens, then read what each query sees; tokens
     that are sampled are known only then."""
-    rng = random.Random(repr((windows, depth)))
-    m = make(num_blocks=20 if windows == (6,) else 50, windows=windows)
+    rng = random.Random(repr((kinds, depth)))
+    m = make(num_blocks=20 if len(kinds) == 1 and kinds != (0,) else 25 * max(2, len(kinds)), kinds=kinds)
     written, live, flying, counts = {}, [], deque(), {"hits": 0, "refused": 0, "reads": 0, "ahead": 0}
 
     def plan_of(request, new):
@@ -333,8 +351,8 @@ def test_random_schedules_always_read_what_was_written(windows, depth):
                     written[ids[position // 4], position % 4] = tuple(request.all_token_ids[: position + 1])
         for request, first, new, table in plan:
             for query in range(first, first + new):
-                for window, ids in zip(windows, table):
-                    for position in range(max(0, query - window + 1) if window else 0, query + 1):
+                for kind, ids in zip(kinds, table):
+                    for position in range(first_read(kind, query), query + 1):
                         assert ids[position // 4] != 0
                         assert written[ids[position // 4], position % 4] == tuple(request.all_token_ids[: position + 1])
                         counts["reads"] += 1
@@ -390,12 +408,12 @@ def test_random_schedules_always_read_what_was_written(windows, depth):
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-@pytest.mark.parametrize("windows", [(0,), (0, 8)])
+@pytest.mark.parametrize("kinds", [(0,), (0, 8), (0, ("chunk", 6))])
 @pytest.mark.parametrize("drafts", [0, 3])
-def test_decoding_reads_each_token_once(windows, depth, drafts):
+def test_decoding_reads_each_token_once(kinds, depth, drafts):
     """Whatever the context, a step may read the tokens that are new, not those before them."""
     context, steps = 4000, 300
-    m = make(num_blocks=3000, max_model_len=8000, windows=windows)
+    m = make(num_blocks=3000, max_model_len=8000, kinds=kinds)
     a = Request("a", range(context))
     run(m, a)
     a.all_token_ids = tokens = CountedTokens(a.all_token_ids)
@@ -449,8 +467,8 @@ def test_blocks_to_clear_are_reported_once():
 
 def test_what_is_not_supported_is_refused():
     with pytest.raises(UnsupportedError, match="MambaSpec"):
-        KVCacheManager(config(8, kind="MambaSpec"), 64, 4, 4)
-    mixed = config(8, windows=(0, 8))
+        KVCacheManager(config(8, kinds=["MambaSpec"]), 64, 4, 4)
+    mixed = config(8, kinds=(0, 8))
     mixed.kv_cache_groups[1].kv_cache_spec.block_size = 8
     with pytest.raises(UnsupportedError, match=r"\[4, 8\]"):
         KVCacheManager(mixed, 64, 4, 4)
@@ -489,9 +507,9 @@ def test_blocks_add_and_are_cut():
     assert [block.is_null for block in one.blocks[0]] == [False] * 3
 
 
-@pytest.mark.parametrize("windows", [(0,), (0, 8)])
-def test_a_request_that_waits_is_hashed_three_times_at_most_and_admitted_when_there_is_room(windows, monkeypatch):
-    m = make(num_blocks=1 + 24 * len(windows), windows=windows)
+@pytest.mark.parametrize("kinds", [(0,), (0, 8), (0, ("chunk", 8))])
+def test_a_request_that_waits_is_hashed_three_times_at_most_and_admitted_when_there_is_room(kinds, monkeypatch):
+    m = make(num_blocks=1 + 24 * len(kinds), kinds=kinds)
     running, waiting, other = Request("a", range(100, 164)), Request("w", range(12, 60)), Request("o", range(40))
     waiting.resumable = other.resumable = False
     seen = Request("s", range(12, 21))
@@ -502,7 +520,7 @@ def test_a_request_that_waits_is_hashed_three_times_at_most_and_admitted_when_th
         monkeypatch.setattr(f"kvcache._native.{name}", lambda *arguments, call=getattr(_native, name): (calls.append(len(arguments[2])), call(*arguments))[1])
     for _ in range(20):
         assert run(m, waiting, full_sequence_must_fit=True) is None
-    most = 3 if windows == (0,) else 22  # a window's blocks that a hit needs are known by trying
+    most = 3 if kinds == (0,) else 22  # a window's blocks that a hit needs are known by trying
     assert calls.count(48) <= most and m.manager.stats.waiting_requests == 1
     assert run(m, other, full_sequence_must_fit=True) is None and run(m, other, full_sequence_must_fit=True) is None
     assert m.manager.stats.waiting_requests == 1  # the last one that was tried twice

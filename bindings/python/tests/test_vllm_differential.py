@@ -34,10 +34,10 @@ def test_every_public_method_has_vllms_signature():
 class Stream:
     """Random scheduling of one stream of requests by both managers, with every answer compared. Ids are compared, too, if `exact`."""
 
-    def __init__(self, num_blocks, seed, exact, windows=(0,), **options):
+    def __init__(self, num_blocks, seed, exact, kinds=(0,), **options):
         self.rng, self.hasher = random.Random(seed), hasher(BLOCK)
-        self.theirs, self.ours = self.both = managers(num_blocks, BLOCK, 64, windows, **options)
-        self.exact, self.windows, self.live = exact, any(windows), []
+        self.theirs, self.ours = self.both = managers(num_blocks, BLOCK, 64, kinds, **options)
+        self.exact, self.windows, self.live = exact, any(kinds), []
         self.hits = self.refused = self.ended = self.unique = self.asked = 0
 
     def allocate(self, request, new, hit=0, found=(None, None), **options):
@@ -61,6 +61,8 @@ class Stream:
         assert found[0][1:] == found[1][1:]
         if self.exact:
             assert found[0][0].get_block_ids() == found[1][0].get_block_ids() or not found[0][1]
+        null = [[[id == 0 for id in group] for group in f[0].get_block_ids()] for f in found]
+        assert null[0] == null[1] or not found[0][1]
         hit = found[0][1]
         self.ask(request, request.num_tokens, hit, [f[0].blocks for f in found])
         new = min(chunk or request.num_tokens, request.num_tokens - hit)
@@ -162,10 +164,10 @@ def test_with_copies_and_chunks_hits_and_counts_are_those_of_vllm(seed):
     assert s.ours.manager.stats.duplicates > 30 and s.hits > 100
 
 
-@pytest.mark.parametrize("windows", [(8,), (0, 8), (0, 10)])
-def test_with_windows_every_hit_is_that_of_vllm(windows):
+@pytest.mark.parametrize("kinds", [(8,), (0, 8), (0, 10), (0, ("chunk", 8)), (0, ("chunk", 12)), (0, ("chunk", 4)), (0, 10, ("chunk", 16))])
+def test_with_windows_and_chunks_every_hit_is_that_of_vllm(kinds):
     """One request after another, as ours publishes a step later; prompts continue parts of earlier ones."""
-    s, prompts = Stream(4000, 0, exact=False, windows=windows), []
+    s, prompts = Stream(4000, 0, exact=False, kinds=kinds), []
     for _ in range(300):
         shared = s.rng.choice(prompts)[: s.rng.randint(1, 40)] if prompts and s.rng.random() < 0.7 else []
         prompts.append((shared + [s.rng.randrange(50) for _ in range(s.rng.randint(1, 20))])[:50])

@@ -45,12 +45,12 @@ def kind(request, tmp_path):
 class Engine:
     """A scheduler and its queue of steps in flight, with a model that samples the token 200 + number of the request."""
 
-    def __init__(self, kind, manager, monkeypatch, windows=(0,), blocks=BLOCKS, seed=0):
+    def __init__(self, kind, manager, monkeypatch, groups=(0,), blocks=BLOCKS, seed=0):
         self.depth, config = kind
         monkeypatch.setattr(scheduling, "KVCacheManager", manager)
         config.cache_config.num_gpu_blocks = blocks
         scheduler = AsyncScheduler if self.depth else scheduling.Scheduler
-        self.scheduler = scheduler(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, windows), block_size=BLOCK, log_stats=True,
+        self.scheduler = scheduler(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, groups), block_size=BLOCK, log_stats=True,
                                    structured_output_manager=StructuredOutputManager(config))
         self.drafts = config.num_speculative_tokens
         self.rng, self.flying = random.Random(seed), deque()
@@ -127,10 +127,10 @@ def test_every_step_with_asynchronous_loads_of_a_connector_is_the_same(depth, dr
     manager.manager.check()
 
 
-@pytest.mark.parametrize("windows", [(0,), (0, 48)])
-def test_decoding_reads_each_token_once(kind, monkeypatch, windows):
+@pytest.mark.parametrize("groups", [(0,), (0, 48), (0, ("chunk", 64))])
+def test_decoding_reads_each_token_once(kind, monkeypatch, groups):
     """Whatever the context, a step may read the tokens that are new, not those before them."""
-    engine, prompt, requests = Engine(kind, KVCacheManager, monkeypatch, windows, blocks=200), 300, []
+    engine, prompt, requests = Engine(kind, KVCacheManager, monkeypatch, groups, blocks=200), 300, []
     for number in range(4):
         request = make_request(str(number), [number] * prompt, None)
         request.sampling_params.ignore_eos = True

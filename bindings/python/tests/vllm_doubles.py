@@ -4,14 +4,28 @@
 import collections.abc
 import types
 
-SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")}
+SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec", "MambaSpec")}
 
 
-def config(num_blocks, block_size=4, windows=(0,), kind=None):
-    """A KVCacheConfig with a group per entry of windows; 0 = full attention."""
-    specs = [SPECS[kind or ("SlidingWindowSpec" if window else "FullAttentionSpec")](block_size=block_size, sliding_window=window or None)
-             for window in windows]
-    return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec) for spec in specs])
+def spec(kind, block_size):
+    """The specification of a group: 0 is full attention, a number a window of so many tokens, ("chunk", n) chunked local attention, or the name of
+    a class."""
+    if isinstance(kind, tuple):
+        return SPECS["ChunkedLocalAttentionSpec"](block_size=block_size, attention_chunk_size=kind[1])
+    name = kind if isinstance(kind, str) else "SlidingWindowSpec" if kind else "FullAttentionSpec"
+    return SPECS[name](block_size=block_size, sliding_window=kind or None)
+
+
+def first_read(kind, query):
+    """The first token that a query reads."""
+    if isinstance(kind, tuple):
+        return query // kind[1] * kind[1]
+    return max(0, query - kind + 1) if kind else 0
+
+
+def config(num_blocks, block_size=4, kinds=(0,)):
+    """A KVCacheConfig with a group per kind."""
+    return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec(kind, block_size)) for kind in kinds])
 
 
 class Request:

@@ -14,6 +14,8 @@ NULL_BLOCK = 0
 
 _FULL = {"FullAttentionSpec", "MLAAttentionSpec"}
 _WINDOW = {"SlidingWindowSpec", "SlidingWindowMLASpec"}
+_CHUNK = {"ChunkedLocalAttentionSpec"}
+_KNOWN = _FULL | _WINDOW | _CHUNK
 
 
 def groups_of(kv_cache_config: Any) -> tuple[list[Group], int]:
@@ -23,16 +25,35 @@ def groups_of(kv_cache_config: Any) -> tuple[list[Group], int]:
     for entry in kv_cache_config.kv_cache_groups:
         spec = entry.kv_cache_spec
         kind = type(spec).__name__
-        if kind not in _FULL | _WINDOW:
-            known = ", ".join(sorted(_FULL | _WINDOW))
+        if kind not in _KNOWN:
+            known = ", ".join(sorted(_KNOWN))
             raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
         window = spec.sliding_window if kind in _WINDOW else 0
+        chunk = spec.attention_chunk_size if kind in _CHUNK else 0
         # As in vLLM, a prefix can be continued at every block, not only where a prompt or a request has ended.
-        groups.append(Group(window_tokens=window, retention_tokens=spec.block_size if window else 0))
+        groups.append(Group(window_tokens=window, chunk_tokens=chunk, retention_tokens=spec.block_size if window or chunk else 0))
         sizes.add(spec.block_size)
     if len(sizes) != 1:
         raise UnsupportedError(f"groups have block sizes {sorted(sizes)}; they must have one, so give all layers the same")
     return groups, sizes.pop()
+
+
+def edges_of(group: Group, block_size: int) -> Optional[tuple[int, int]]:
+    """Returns (first, period): a request's table of this group loses a block at each first + n * period tokens, n >= 1. None: it loses none."""
+    if group.window_tokens:
+        return group.window_tokens - 1, block_size
+    return (0, group.chunk_tokens) if group.chunk_tokens else None
+
+
+def blocks_behind(group: Group, block_size: int, tokens: int) -> int:
+    """Returns the number of blocks that a table of this group has lost after so many tokens."""
+    if group.window_tokens:
+        return max(0, tokens - group.window_tokens + 1) // block_size
+    return tokens // group.chunk_tokens * group.chunk_tokens // block_size if group.chunk_tokens else 0
+
+
+def text_of(group: Group) -> str:
+    return f"window {group.window_tokens}" if group.window_tokens else f"chunk {group.chunk_tokens}" if group.chunk_tokens else "full"
 
 
 def identity_keys(request: Any) -> list[ExtraKey]:

@@ -6,12 +6,12 @@
     scheduler.KVCacheManager = KVCacheManager
 
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
-blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba, chunked local and cross attention, groups of several
+blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba and cross attention, groups of several
 block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
-a step run in order. With a sliding window, a request is committed when its tokens are computed, because a commit also returns the blocks
-behind the window. One thread calls a manager, as in vLLM.
+a step run in order. With a sliding window or chunks, a request is committed when its tokens are computed, because a commit also returns the
+blocks behind the window. One thread calls a manager, as in vLLM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .. import __version__, _native
 from ..errors import NoSpaceError, UnsupportedError
 from ..manager import Manager
 from ..request import pack_keys
-from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, groups_of, identity_keys
+from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, blocks_behind, edges_of, groups_of, identity_keys, text_of
 from ._vllm_events import EventLog, told_apart
 from .block_space import AllocStatus, BlockSpaceManager
 
@@ -95,7 +95,8 @@ class KVCacheManager(_native.SlotAllocator):
         self.block_pool = _BlockPool(self.manager)
         self.coordinator = _Coordinator(self, max_in_flight_tokens or max_model_len)
         self.prefix_cache_stats = _new_stats() if log_stats else None
-        self._windows = any(group.window_tokens for group in groups)
+        edges = [edge for group in groups for edge in [edges_of(group, self.block_size)] if edge is not None]
+        self._lossy = bool(edges)  # some table loses blocks
         self._live: dict[str, _native.Admitted] = {}
         self._prompts: dict[str, _Prompt] = {}
         self._waiting: Optional[_Prompt] = None  # the one whose prompt the library keeps
@@ -105,8 +106,8 @@ class KVCacheManager(_native.SlotAllocator):
         self._events = EventLog(self.manager, kv_cache_config, self.block_size) if enable_kv_cache_events else None
         # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
         super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len,
-                         [group.window_tokens for group in groups if group.window_tokens], enable_caching, not self._zeroing)
-        kinds = ", ".join(f"window {group.window_tokens}" if group.window_tokens else "full" for group in groups)
+                         edges, enable_caching, not self._zeroing)
+        kinds = ", ".join(map(text_of, groups))
         _log.info("kvcache %s: its KVCacheManager runs in place of vLLM's: %d blocks of %d tokens, groups: %s", __version__, blocks, self.block_size, kinds)
 
     # ---- finding and allocating
@@ -164,7 +165,7 @@ class KVCacheManager(_native.SlotAllocator):
             if self._zeroing:
                 self._record_for_zeroing(live, num_new_computed_tokens // self.block_size, first, skip_zeroing_group_ids)
         else:
-            if self._windows:
+            if self._lossy:
                 self._commit(live, request, self._processed(request))
             if (full_sequence_must_fit or reserved_blocks) and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
                 return None
@@ -175,7 +176,7 @@ class KVCacheManager(_native.SlotAllocator):
                 new = KVCacheBlocks(ids)
                 if self._zeroing:
                     self._new_ids += itertools.chain.from_iterable(ids)
-        if not self._windows and not delay_cache_blocks:
+        if not self._lossy and not delay_cache_blocks:
             self._commit(live, request, end)
         return new
 
@@ -211,9 +212,9 @@ class KVCacheManager(_native.SlotAllocator):
     def _peek(self, prompt: _Prompt, cached: int) -> list[list[int]]:
         ids = []
         for group in range(len(self.groups)):
-            held = self.manager.acquire_prefix(prompt.tokens, prompt.keys, group=group)
+            held = self.manager.acquire_prefix(prompt.tokens[:cached], [key for key in prompt.keys if key.first_token < cached], group=group)
             self.manager.release_blocks(held)
-            ids.append([NULL_BLOCK if id < 0 else id for id in held[: cached // self.block_size].tolist()])
+            ids.append([NULL_BLOCK if id < 0 else id for id in held.tolist()])
         return ids
 
     def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> Optional[_native.Admitted]:
@@ -225,7 +226,7 @@ class KVCacheManager(_native.SlotAllocator):
             self._prompts[request.request_id] = prompt
         known = len(prompt.tokens)
         space, prompt.space = prompt.space, None
-        if space is not None and prompt.refused is not None and not self._windows and self._live and prompt.refused.holds(needed, hit, whole, space):
+        if space is not None and prompt.refused is not None and not self._lossy and self._live and prompt.refused.holds(needed, hit, whole, space):
             return None
         if reserved:
             self._probe(prompt, None)
@@ -274,16 +275,16 @@ class KVCacheManager(_native.SlotAllocator):
         return processed
 
     def _tables(self, live: _native.Admitted) -> list[list[int]]:
-        if self._windows:
+        if self._lossy:
             live.refresh()
         return live.ids()
 
     # ---- publishing and freeing
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
-        """Frees the blocks behind the window."""
+        """Frees the blocks behind a window or a chunk."""
         live = self._live.get(request_id)
-        if self._windows and live is not None and live.committed < min(processed_computed_tokens, live.known):
+        if self._lossy and live is not None and live.committed < min(processed_computed_tokens, live.known):
             live.commit((), min(processed_computed_tokens, live.known))  # no token is new
 
     def free(self, request: Any) -> None:
@@ -306,7 +307,7 @@ class KVCacheManager(_native.SlotAllocator):
     def _pop(self, request: Any) -> Optional[_native.Admitted]:
         self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
-        if live is not None and self._windows:
+        if live is not None and self._lossy:
             self._commit(live, request, self._processed(request))
         return live
 
@@ -325,11 +326,11 @@ class KVCacheManager(_native.SlotAllocator):
     # ---- what requests hold
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
-        """Returns the block table of a request; empty if it holds nothing. Entries that left a window are block 0."""
+        """Returns the block table of a request; empty if it holds nothing. Entries that left a window or a chunk are block 0."""
         live = self._live.get(request_id)
         if live is None:
             return self.empty_kv_cache_blocks
-        return KVCacheBlocks(self._tables(live) if self._windows else functools.partial(live.ids, 0, live.num_blocks))
+        return KVCacheBlocks(self._tables(live) if self._lossy else functools.partial(live.ids, 0, live.num_blocks))
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         live = self._live.get(request_id)
@@ -439,7 +440,7 @@ class _Coordinator:
 
     def __init__(self, owner: KVCacheManager, max_in_flight_tokens: int):
         self._owner = owner
-        self._most = [_most_blocks(entry.kv_cache_spec, max_in_flight_tokens, owner.max_model_len) if group.window_tokens else None
+        self._most = [_most_blocks(entry.kv_cache_spec, max_in_flight_tokens, owner.max_model_len) if edges_of(group, owner.block_size) else None
                       for group, entry in zip(owner.groups, owner.kv_cache_config.kv_cache_groups)]
         self.single_type_managers = [
             SimpleNamespace(kv_cache_group_id=i, block_size=owner.block_size, kv_cache_spec=entry.kv_cache_spec, retains_longer_hit=False)
@@ -449,7 +450,7 @@ class _Coordinator:
                                    num_encoder_tokens: int, total_computed_tokens: int, num_local_computed_tokens: int,
                                    num_tokens_main_model: int, apply_admission_cap: bool = False, prefill_end: int = 0) -> int:
         """Returns the blocks that become unavailable when the request gets slots for num_tokens in all, of which new_computed_blocks are its
-        hit. With apply_admission_cap, a window counts with the most blocks that a request ever holds in it."""
+        hit. With apply_admission_cap, a window or a chunk counts with the most blocks that a request ever holds in it."""
         owner, blocks = self._owner, 0
         live = owner._live.get(request_id)
         held = live.num_blocks if live is not None else 0
@@ -457,7 +458,7 @@ class _Coordinator:
             needed = -(-num_tokens // owner.block_size)
             if apply_admission_cap and most is not None:
                 needed = min(needed, most)
-            behind = max(0, total_computed_tokens - group.window_tokens + 1) // owner.block_size if group.window_tokens else 0
+            behind = blocks_behind(group, owner.block_size, total_computed_tokens)
             blocks += max(0, needed - max(behind if live is None else 0, held + len(found)))
             taken = (block.block_id for block in found[max(0, behind - held):] if not block.is_null)
             blocks += sum(owner.manager.block_info(id).requests == 0 for id in taken)  # cached blocks that nobody holds
