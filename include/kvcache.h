@@ -105,7 +105,8 @@ enum {
   KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
   KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
   KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
-  KVC_FEATURE_FILLS = 9          /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_FILLS = 9,         /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_STATE_GROUPS = 11  /**< KVC_GROUP_STATE. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -127,7 +128,18 @@ enum {
   KVC_GROUP_SLIDING_WINDOW = 1,
   /** Chunked local attention: a query reads the earlier tokens of its own chunk of chunk_tokens tokens, and
    *  itself. Since 0.3. */
-  KVC_GROUP_CHUNKED_LOCAL = 2
+  KVC_GROUP_CHUNKED_LOCAL = 2,
+  /** Recurrent state (Mamba, linear attention): a block holds the state of the group's layers after some
+   *  number of tokens. After c tokens it is in the block at position (c - 1) / block_size. A step from c to e
+   *  tokens reads it there and writes the new one at (e - 1) / block_size: if that is another block, the
+   *  kernel does not write to the first one. Only steps' ends have blocks: when slots are given, the
+   *  positions before that of token min(known, capacity) get none, and commits that end there are refused. A
+   *  commit that ends at a multiple of block_size publishes the state there; a hit must end at such a
+   *  checkpoint. To cut a prefill where checkpoints are worth keeping, see
+   *  kvc_request_info.next_checkpoint. Slots mean nothing in this group. (A kernel that writes the states of
+   *  all block ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS and
+   *  KVC_MANAGER_RESERVE. Since 0.3. */
+  KVC_GROUP_STATE = 3
 };
 
 /** kvc_manager_config.policy. */
@@ -192,9 +204,9 @@ typedef struct kvc_group_config {
   /** Sliding window: tokens that a query reads, itself included; at least 1. Others: 0. A window of 1 acts
    *  as 2. */
   uint64_t window_tokens;
-  /** Sliding window, chunked local: also keep what a hit needs that ends at a multiple of this many tokens.
-   *  A multiple of block_size; 0 = only before the ends of the prompt and the request. Values above 2^32 act
-   *  as 0. */
+  /** Sliding window, chunked local, state: also keep what a hit needs that ends at a multiple of this many
+   *  tokens. A multiple of block_size; 0 = only before the ends of the prompt and the request. Values above
+   *  2^32 act as 0. */
   uint64_t retention_tokens;
   uint32_t pool;     /**< Index of the pool of this group's blocks. */
   uint32_t reserved; /**< 0 */
@@ -202,6 +214,9 @@ typedef struct kvc_group_config {
    *  block of the group, else those of the chunk in which it ends. A multiple of block_size is best. Since
    *  0.3. */
   uint64_t chunk_tokens;
+  /** State: cached states at most; when another one becomes cached, the pool's next victim is evicted. The
+   *  group needs a pool of its own. 0 = as many as the pool has room for; others: 0. Since 0.3. */
+  uint64_t max_checkpoints;
 } kvc_group_config;
 
 /** Shape and limits of a manager. Only the number of blocks has no default: set exactly one of num_blocks,
@@ -525,6 +540,10 @@ typedef struct kvc_request_info {
   uint64_t min_truncate_tokens;
   uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;    /**< KVC_REQUEST_* as configured. */
+  /** State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the
+   *  prompt's full blocks, of what the other groups had cached, or a multiple of a group's retention_tokens.
+   *  End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
+  uint64_t next_checkpoint;
 } kvc_request_info;
 
 /** Creates a waiting request. Its tokens are copied and hashed; it gets no block.
@@ -568,23 +587,29 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
- *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity)), NOT_FOUND, BUSY
- *  (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has no
+ *  block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
  *  past them are unpublished, unless others can reach them: a longer prefix is known, or a block of the
  *  position, in any group, has another holder or a copy. The same rule applies to the published block that
  *  is cut. If it stays published, it is copied before the next write.
- *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window needed at that
- *  length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
+ *  state block leaves slots for the committed tokens alone. To go back to a checkpoint, preempt the request,
+ *  truncate it and admit it again.
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed at
+ *  that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
 
 /** Creates a request with the committed tokens of another; they share all blocks (beam search, parallel
  *  sampling). The first to write to a shared partial block gets a copy. @param[out] child Its id. Its
- *  known, committed tokens and capacity are the parent's committed tokens.
- *  @return KVC_OK; NOT_FOUND, BUSY (waiting), LIMIT, OUT_OF_MEMORY. Since 0.1. */
+ *  known, committed tokens and capacity are the parent's committed tokens. State groups: the child gets a
+ *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no step
+ *  that computes more of the parent may be in flight.
+ *  @return KVC_OK; NOT_FOUND, BUSY (waiting), LIMIT, OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN,
+ *  OVER_QUOTA. Since 0.1. */
 KVC_API kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child);
 
 /** Returns all blocks of an admitted request, which then waits. It keeps its tokens. What it published can

@@ -25,12 +25,17 @@ import (
 )
 
 // Group is a group of layers with one block table per request. With WindowTokens a query reads the last WindowTokens tokens, itself
-// included, and the first NumSinkTokens; with ChunkTokens the earlier tokens of its chunk of so many tokens, and itself. With neither:
-// full attention.
+// included, and the first NumSinkTokens; with ChunkTokens the earlier tokens of its chunk of so many tokens, and itself. With State a block
+// holds the recurrent state (Mamba, linear attention) after some number of tokens: after c tokens the one at position (c - 1) / BlockSize of
+// the table; a step from c to e tokens reads it there and writes the new one at (e - 1) / BlockSize; only steps' ends have blocks; a commit
+// that ends at a multiple of BlockSize publishes the state there, and hits end at such checkpoints (RequestInfo.NextCheckpoint). With none of
+// them: full attention.
 type Group struct {
 	WindowTokens, RetentionTokens uint64
 	NumSinkTokens, Pool           uint32
 	ChunkTokens                   uint64
+	State                         bool
+	MaxCheckpoints                uint64 // With State: cached states at most; the group needs a pool of its own. 0 = as many as fit.
 }
 
 // Config is the shape of a manager: kvc_manager_config. Only the blocks have no default: set NumBlocks, Pools, or Model and Memory.
@@ -159,8 +164,10 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 			to.struct_size, to.pool = C.sizeof_kvc_group_config, C.uint32_t(group.Pool)
 			to.window_tokens, to.retention_tokens = C.uint64_t(group.WindowTokens), C.uint64_t(group.RetentionTokens)
 			to.num_sink_tokens = C.uint32_t(group.NumSinkTokens)
-			to.chunk_tokens = C.uint64_t(group.ChunkTokens)
-			if group.WindowTokens > 0 {
+			to.chunk_tokens, to.max_checkpoints = C.uint64_t(group.ChunkTokens), C.uint64_t(group.MaxCheckpoints)
+			if group.State {
+				to.kind = C.KVC_GROUP_STATE
+			} else if group.WindowTokens > 0 {
 				to.kind = C.KVC_GROUP_SLIDING_WINDOW
 			} else if group.ChunkTokens > 0 {
 				to.kind = C.KVC_GROUP_CHUNKED_LOCAL

@@ -92,11 +92,12 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
 
 kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   GroupShape& out = shape->groups[g];
-  const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW, chunks = group.kind == KVC_GROUP_CHUNKED_LOCAL;
-  if (group.kind != KVC_GROUP_FULL && !window && !chunks) {
+  const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW, chunks = group.kind == KVC_GROUP_CHUNKED_LOCAL,
+             state = group.kind == KVC_GROUP_STATE;
+  if (group.kind != KVC_GROUP_FULL && !window && !chunks && !state) {
     return fail(KVC_ERROR_UNSUPPORTED,
-                "group %zu is of kind %u; full attention (0), sliding window (1) and chunked local attention "
-                "(2) are supported",
+                "group %zu is of kind %u; full attention (0), sliding window (1), chunked local attention "
+                "(2) and recurrent state (3) are supported",
                 g, group.kind);
   }
   if (group.reserved != 0)
@@ -115,7 +116,11 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
     return invalid("group %zu: chunk_tokens is %llu; only chunked local attention has chunks: set 0", g,
                    ull(group.chunk_tokens));
   }
-  if (!window && !chunks && group.retention_tokens != 0) {
+  if (!state && group.max_checkpoints != 0) {
+    return invalid("group %zu: max_checkpoints is %llu; only recurrent state has checkpoints: set 0", g,
+                   ull(group.max_checkpoints));
+  }
+  if (group.kind == KVC_GROUP_FULL && group.retention_tokens != 0) {
     return invalid("group %zu: retention_tokens is %llu; full attention keeps all blocks: set 0", g,
                    ull(group.retention_tokens));
   }
@@ -133,7 +138,15 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   out.retention = group.retention_tokens > kEndlessTokens ? 0 : group.retention_tokens;
   out.sinks = static_cast<uint32_t>(ceil_div(group.num_sink_tokens, shape->block_size));
   (out.windowed() ? shape->window_groups : shape->full_groups) |= 1u << g;
-  return KVC_OK;
+  if (!state) return KVC_OK;
+  shape->state_groups |= 1u << g;
+  if (group.max_checkpoints != 0) shape->max_cached[group.pool] = group.max_checkpoints;
+  const uint32_t conflict = shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE);
+  if (conflict == 0) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "group %zu is recurrent state, which only commits publish and which has no blocks for later "
+              "tokens; clear manager flags %#x (fills %#x, reserve %#x)",
+              g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE);
 }
 
 kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
@@ -143,18 +156,26 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   if (config.num_groups == 0 && config.groups != nullptr)
     return invalid("groups is set and num_groups is 0; set num_groups, or leave groups NULL");
   shape->num_groups = config.num_groups == 0 ? 1 : static_cast<uint32_t>(config.num_groups);
-  shape->window_groups = shape->full_groups = 0;
-  uint32_t used_pools = 0;
+  shape->window_groups = shape->full_groups = shape->state_groups = 0;
+  std::fill_n(shape->max_cached, kMaxPools, UINT64_MAX);
+  uint32_t used_pools = 0, shared_pools = 0;
   for (size_t g = 0; g < shape->num_groups; ++g) {
     kvc_group_config group = {};
     if (config.num_groups != 0) {
       KVC_TRY(read_element(config.groups, g, &group));
     }
     KVC_TRY(read_group(group, g, shape));
+    shared_pools |= used_pools & 1u << group.pool;
     used_pools |= 1u << group.pool;
   }
   for (uint32_t p = 0; p < shape->num_pools; ++p) {
     if ((used_pools >> p & 1) == 0) return invalid("no group takes from pool %u", p);
+    if ((shared_pools >> p & 1) != 0 && shape->max_cached[p] != UINT64_MAX) {
+      return invalid(
+          "max_checkpoints is %llu for a group that shares pool %u with another one; give it a pool of its "
+          "own, or set 0",
+          ull(shape->max_cached[p]), p);
+    }
   }
   return KVC_OK;
 }

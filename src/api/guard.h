@@ -109,13 +109,13 @@ inline constexpr size_t kFirstSize = 0;
   static_assert(sizeof(type) >= size)
 KVC_FIRST_SIZE(kvc_allocator, 32);
 KVC_FIRST_SIZE(kvc_pool_config, 24);
-KVC_FIRST_SIZE(kvc_group_config, 48);
+KVC_FIRST_SIZE(kvc_group_config, 56);
 KVC_FIRST_SIZE(kvc_manager_config, 184);
 KVC_FIRST_SIZE(kvc_properties, 120);
 KVC_FIRST_SIZE(kvc_namespace_config, 56);
 KVC_FIRST_SIZE(kvc_prompt, 48);
 KVC_FIRST_SIZE(kvc_request_config, 72);
-KVC_FIRST_SIZE(kvc_request_info, 88);
+KVC_FIRST_SIZE(kvc_request_info, 96);
 KVC_FIRST_SIZE(kvc_pending_work, 56);
 KVC_FIRST_SIZE(kvc_probe_info, 56);
 KVC_FIRST_SIZE(kvc_block_info, 48);

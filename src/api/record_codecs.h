@@ -11,7 +11,7 @@
 
 namespace kvc {
 
-static_assert(sizeof(kvc_manager_config) == 184 && sizeof(kvc_group_config) == 48 &&
+static_assert(sizeof(kvc_manager_config) == 184 && sizeof(kvc_group_config) == 56 &&
                   sizeof(kvc_pool_config) == 24,
               "a new field: if it is no pointer, write its size here; else clear it below");
 

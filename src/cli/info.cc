@@ -24,6 +24,7 @@ constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
                                  {"fragmentation", KVC_FEATURE_FRAGMENTATION},
                                  {"hints", KVC_FEATURE_HINTS},
                                  {"fills", KVC_FEATURE_FILLS},
+                                 {"state groups", KVC_FEATURE_STATE_GROUPS},
                                  {"quotas", KVC_FEATURE_QUOTAS}};
 
 constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.

@@ -234,6 +234,8 @@ void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
   ++namespaces_.cached(ns, block.pool);
   if (quotas_.on()) [[unlikely]]
     quotas_.cache_held(id, block.pool);
+  if (pool_.counts(block.pool).lru > shape_.max_cached[block.pool]) [[unlikely]]
+    free_evicted(victim(block.pool));
 }
 
 void Blocks::settle_fenced(uint64_t step_id) {

@@ -182,6 +182,7 @@ class Blocks {
     uint32_t ns;
     uint64_t epoch;
     uint64_t filled_by;  // a step in flight that will write the blocks; 0 = they are written
+    size_t checkpoint;   // the only position whose state may be found
   };
   // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
   // not published: before `end` if all nodes are in use.

@@ -143,12 +143,14 @@ class Checker {
       for (size_t j = r.positions; j-- > 0;) {
         const BlockId id = table.blocks.data[j];
         const bool dropped = shape.windowed() && j >= shape.sinks && j < table.dropped;
-        KVC_CHECK(is_block(id) != dropped,
+        const bool hole = (shape_.state_groups >> g & 1) != 0 && j + 1 != r.positions &&
+                          (r.committed == 0 || j != (r.committed - 1) / shape_.block_size);
+        KVC_CHECK(is_block(id) != dropped || (hole && !is_block(id)),
                   "request %zu, group %u, position %zu: block %d, returned positions end at %u", i, g, j,
                   raw(id), table.dropped);
         const NodeId here = j < r.published ? node : kNoNode;
         if (j < r.published) node = tree_[node].parent;
-        if (dropped) continue;
+        if (!is_block(id)) continue;
         KVC_CHECK(pool_.exists(raw(id)) && pool_[id].pool == shape.pool && pool_[id].group == g,
                   "request %zu, group %u, position %zu: block %d is not of this group", i, g, j, raw(id));
         KVC_CHECK(j >= r.published || pool_[id].node == here || !is_node(pool_[id].node),

@@ -118,7 +118,7 @@ void Requests::enqueue(Request& request, uint64_t step_id) {
   const uint32_t enqueued = fill.enqueued < fill.end ? fill.enqueued : fill.end;
   if (enqueued < request.next_full) return;
   // Without memory for it the commit publishes.
-  static_cast<void>(publish_full(request, shape_.by_block.divide(enqueued), step_id));
+  static_cast<void>(publish_full(request, shape_.by_block.divide(enqueued), false, step_id, true));
 }
 
 bool Requests::is_filling(const Request& request, size_t position) const {

@@ -16,7 +16,7 @@ uint32_t Requests::shared_groups(const Request& request, size_t position) const 
   return groups;
 }
 
-kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, CopyList* copies) {
+kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t known, CopyList* copies) {
   if (capacity > shape_.max_request_tokens) {
     return fail(KVC_ERROR_LIMIT, "a capacity of %llu tokens is more than max_request_tokens, %llu",
                 ull(capacity), ull(shape_.max_request_tokens));
@@ -26,9 +26,11 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, CopyList
   const uint32_t copied = has_partial ? shared_groups(request, partial) : 0;
   const size_t positions = shape_.positions_of(capacity);
   const size_t added = positions - request.positions;
+  const uint64_t step_end = known < capacity ? known : capacity;
   Demand demand(shape_.num_pools);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    demand.blocks[shape_.groups[g].pool] += added + (copied >> g & 1);
+    demand.blocks[shape_.groups[g].pool] +=
+        positions - shape_.first_taken(g, request.positions, positions, step_end) + (copied >> g & 1);
   }
   if (const kvc_status status = blocks_.check_room(demand, request.ns, 0, "the extension");
       status != KVC_OK) {
@@ -55,7 +57,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, CopyList
       ++counters_.copies;
       table.replace(partial, destination);
     }
-    if (added != 0) blocks_.take(g, request.ns, added, table.blocks.data + request.positions);
+    if (added != 0) take_blocks(request, g, request.positions, positions, step_end, 0);
   }
   if (has_partial) request.own(partial);
   request.grow(positions, capacity);
@@ -107,7 +109,8 @@ kvc_status Requests::append(Request& request, const int32_t* tokens, size_t num_
     KVC_TRY(check_tokens(tokens, num_tokens, shape_.vocab_size));
   }
   KVC_TRY(reserve_known(request, num_tokens));
-  if (request.admitted) KVC_TRY(extend(request, capacity_for(request, request.known + num_tokens), copies));
+  const uint64_t known = request.known + num_tokens;
+  if (request.admitted) KVC_TRY(extend(request, capacity_for(request, known), known, copies));
   add_known(request, tokens, num_tokens);
   return KVC_OK;
 }
@@ -127,10 +130,13 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
         ull(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
+  if (shape_.state_groups != 0) [[unlikely]]
+    KVC_TRY(check_states(request, committed));
   if (committed >= request.next_full) {
     // What a transfer has written says nothing of the steps that write the hit.
     const bool computed = !shape_.has_fills() || committed > request.num_cached + request.external_tokens;
-    KVC_TRY(publish_full(request, shape_.by_block.divide(committed), 0, computed));
+    const uint32_t full = shape_.by_block.divide(committed);
+    KVC_TRY(publish_full(request, full, full * shape_.block_size == committed, 0, computed));
   }
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
@@ -168,7 +174,9 @@ void Requests::mark_written(Request& request, size_t positions) {
 }
 
 // Publishes positions [request.published, full), which are written, or which step `filled_by` will write.
-kvc_status Requests::publish_full(Request& request, size_t full, uint64_t filled_by, bool computed) {
+// `ends_there`: the committed tokens end there, and so the state is that of the last of them.
+kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there, uint64_t filled_by,
+                                  bool computed) {
   if (stale(request)) {  // reset since its admission
     stop_publishing(request, false);
     return KVC_OK;
@@ -181,6 +189,7 @@ kvc_status Requests::publish_full(Request& request, size_t full, uint64_t filled
   }
   constexpr size_t kPiece = 64;  // positions that are hashed here, then published together
   NodeId cursor = request.cursor;
+  const size_t checkpoint = ends_there ? full - 1 : SIZE_MAX;
   size_t done = request.published, end = done;
   while (done == end && end < full) {
     uint64_t chains[kPiece];
@@ -197,15 +206,15 @@ kvc_status Requests::publish_full(Request& request, size_t full, uint64_t filled
     }
     const size_t first = done;
     do {
-      done = blocks_.publish(&cursor,
+      done = blocks_.publish(shape_.only_states() ? &request.cursor : &cursor,
                              {keys + (done - first), request.token(done * shape_.block_size), extras,
-                              request.groups, request.ns, request.epoch, filled_by},
+                              request.groups, request.ns, request.epoch, filled_by, checkpoint},
                              done, end);
     } while (done < end && shape_.has_hints() && blocks_.evict_for_node(request.ns));
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);
   }
-  blocks_.move_cursor(&request.cursor, cursor);
+  if (!shape_.only_states()) blocks_.move_cursor(&request.cursor, cursor);
   const size_t before = request.published;
   if (filled_by == 0 && computed) {
     if (request.marked < request.published_tokens()) mark_written(request, before);
@@ -243,8 +252,9 @@ void Requests::drop_window(Request& request, uint32_t group, size_t end) {
   if (j < shape_.groups[group].sinks) j = shape_.groups[group].sinks;
   for (; j < end; ++j) {
     const BlockId block = table.blocks.data[j];
+    if (!is_block(block)) continue;
     table.blocks.data[j] = kNoBlock;
-    blocks_.release(block, shape_.serves_boundary(group, request.prompt_len, j), request.ns, of_old_epoch);
+    blocks_.release(block, serves_later(request, group, j), request.ns, of_old_epoch);
   }
   table.dropped = static_cast<uint32_t>(end);
 }
@@ -258,14 +268,17 @@ void Requests::open_lane(Request& request) {
   }
   const uint32_t position = shape_.by_block.divide(request.known - 1);
   if (position >= request.positions || request.marked < request.committed) return;
+  if (!is_block(request.groups[0].blocks.data[position])) return;
   if (shape_.has_fills() && fills_[table_.index_of(request)].listed)
     return;  // a step may publish what it fills
   uint64_t commit_limit = request.next_full - 1;
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
     // The count that would return a block.
-    const uint64_t dropping =
-        shape_.groups[g].window_passes(uint64_t{request.groups[g].dropped} + 1, shape_.block_size);
+    const uint32_t dropped = request.groups[g].dropped;
+    if ((shape_.state_groups >> g & 1) != 0 && !is_block(request.groups[g].blocks.data[dropped]))
+      return;  // no commit can end there
+    const uint64_t dropping = shape_.groups[g].window_passes(uint64_t{dropped} + 1, shape_.block_size);
     if (commit_limit >= dropping) commit_limit = dropping - 1;
   }
   uint64_t append_limit = uint64_t{position + 1} * shape_.block_size;

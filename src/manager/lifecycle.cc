@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creating requests and admitting them: match and hold in every group, then take blocks, atomically.
+#include <algorithm>
+
 #include "manager/requests.h"
 
 namespace kvc {
@@ -133,7 +135,8 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
                       request.num_keys,  request.ns,          admission->epoch};
   const uint64_t behind = fills_behind(request, step_id);
   KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, behind, &admission->hit));
-  const auto [path, length, reached, known, lost] = admission->hit;
+  const NodeId* const path = admission->hit.path;
+  const size_t length = admission->hit.length;
   const BlockPool& pool = blocks_.pool();
   const uint64_t cached = length * shape_.block_size;
   admission->capacity = admitted_capacity(request, cached, false);
@@ -141,10 +144,16 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
   const bool must_fit = (request.flags & KVC_REQUEST_FULL_MUST_FIT) != 0;
   const size_t counted =
       must_fit ? shape_.positions_of(admitted_capacity(request, cached, true)) : admission->positions;
+  admission->transfer_end =
+      request.external_tokens == 0 ? 0 : std::min<uint64_t>(cached + request.external_tokens, request.known);
+  admission->step_end = std::min<uint64_t>(admission->capacity, request.known);
   Demand& demand = admission->demand;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     const uint32_t p = shape_.groups[g].pool;
-    demand.blocks[p] += counted - length;
+    const size_t now =
+        shape_.num_taken(g, length, admission->positions, admission->step_end, admission->transfer_end);
+    demand.blocks[p] +=
+        must_fit ? std::max(now, shape_.num_taken(g, length, counted, request.known, 0)) : now;
     for (size_t j = 0; j < length; ++j) {
       if (!matcher_.needs_position(g, j, length)) continue;
       const Block& block = pool[blocks_.tree().block_of(path[j], g)];
@@ -205,11 +214,12 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   }
   blocks_.use(path, length);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    blocks_.take(g, request.ns, positions - length, request.groups[g].blocks.data + length);
+    take_blocks(request, g, length, positions, admission.step_end, admission.transfer_end);
   }
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
   request.begin_admission({length, positions, admission.capacity, admission.epoch,
-                           admission.hit.lost * shape_.block_size, publishes});
+                           admission.hit.lost * shape_.block_size,
+                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes});
   if (shape_.has_fills()) [[unlikely]]
     begin_fill(request, length, step_id);
   if (shape_.has_hints()) [[unlikely]]

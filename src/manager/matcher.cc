@@ -83,7 +83,13 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
       *lost = lost_positions(end, longest_common(end, residents, TokenSpan{}, groups), residents, groups);
     }
   }
-  if (found != nullptr) found->reached = length, found->known = known;
+  if (found != nullptr) {
+    found->reached = length, found->known = known, found->junction = 0;
+    if (const uint32_t states = shape_.state_groups; states != 0 && states != groups) [[unlikely]] {
+      const size_t junction = longest_common(known, residents, keys, groups & ~states);
+      if (junction > length) found->junction = junction;
+    }
+  }
   if (drop == 0) return length;
   length = length < drop ? 0 : length - drop;
   return one_full_group ? cut(keys, length) : longest_common(length, residents, keys, groups);
@@ -152,7 +158,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   Demand demand(shape_.num_pools);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     uint64_t& blocks = demand.blocks[shape_.groups[g].pool];
-    blocks += shape_.positions_of(tokens.num_tokens) - length;
+    blocks += shape_.num_taken(g, length, shape_.positions_of(tokens.num_tokens), tokens.num_tokens, 0);
     for (size_t j = 0; j < length; ++j)
       blocks += needs_position(g, j, length) && (scratch.idle()[j] >> g & 1) != 0;
   }

@@ -42,6 +42,7 @@ class Matcher {
     size_t length;
     size_t reached;  // before the last positions were dropped
     size_t known;    // positions of the path that are known
+    size_t junction;  // with state groups: what all others could serve, if that is more; else 0
     uint32_t lost;
   };
   kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, uint64_t behind, Match* found);

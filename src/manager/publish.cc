@@ -6,13 +6,13 @@ namespace kvc {
 
 size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end) {
   constexpr size_t kAhead = 8;
-  const auto& [first_key, first_token, extras, groups, ns, epoch, filled_by] = publication;
+  const auto& [first_key, first_token, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
   const PrefixTree::Bulk bulk(tree_, end - begin);
   size_t i = begin;
   while (i < end) {
     const uint64_t* keys = first_key + (i - begin);
     const int32_t* tokens = first_token + (i - begin) * shape_.block_size;
-    if (extras.empty() && filled_by == 0) {
+    if (extras.empty() && filled_by == 0 && shape_.state_groups == 0) {
       const size_t made =
           tree_.publish_chain(*cursor, keys, tokens, groups[0].blocks.data + i, end - i, ns, epoch);
       i += made;
@@ -24,9 +24,14 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
     }
     const NodeId node = tree_.publish_position(*cursor, *keys, tokens, extras, i, ns, epoch);
     if (!is_node(node)) break;
-    *cursor = node;
+    if (shape_.only_states()) {
+      move_cursor(cursor, node);  // it may get no block
+    } else {
+      *cursor = node;
+    }
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const BlockId block = groups[g].blocks.data[i];
+      if (i != checkpoint && (shape_.state_groups >> g & 1) != 0) continue;
       if (filled_by != 0) {
         pool_.begin_filling(block, filled_by);
       } else {

@@ -19,14 +19,19 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   info->num_cached = request->num_cached;
   info->capacity = request->capacity;
   info->num_blocks = 0;
-  for (size_t g = 0; g < shape.num_groups && request->admitted; ++g)
-    info->num_blocks += request->positions - request->groups[g].num_dropped(shape.groups[g].sinks);
+  for (size_t g = 0; g < shape.num_groups && request->admitted; ++g) {
+    const GroupTable& table = request->groups[g];
+    info->num_blocks += request->positions - table.num_dropped(shape.groups[g].sinks);
+    for (size_t j = table.dropped; (shape.state_groups >> g & 1) != 0 && j < request->positions; ++j)
+      info->num_blocks -= !is_block(table.blocks.data[j]);
+  }
   info->lost_reuse_tokens = request->lost;
   info->min_truncate_tokens = request->known == 0 ? 0
                               : request->admitted ? requests.restorable(*request, 1).higher
                                                   : 1;
   info->admitted = request->admitted;
   info->flags = request->flags;
+  info->next_checkpoint = requests.next_checkpoint(*request);
   return KVC_OK;
 }
 

@@ -3,8 +3,8 @@
 // changes state. All but fill() are used under the manager's lock.
 //
 // lifecycle.cc creates and admits, reserves.cc says what admissions reserve, growth.cc extends and commits,
-// shrink.cc releases, truncates and forks, fills.cc follows who computes what, hints.cc keeps what the engine
-// says of their future.
+// shrink.cc releases, truncates and forks, states.cc places recurrent states, fills.cc follows who computes
+// what, hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/blocks.h"
 #include "manager/curves.h"
@@ -87,8 +87,13 @@ class Requests {
   // Gives the request slots for `capacity` tokens. `copies` is the list of a step, or nullptr in a single
   // call.
   kvc_status extend(Request& request, uint64_t capacity, CopyList* copies) {
+    return extend(request, capacity, request.known, copies);
+  }
+  // The same when `known` tokens will be known then.
+  kvc_status extend(Request& request, uint64_t capacity, uint64_t known, CopyList* copies) {
     if (capacity <= request.capacity) return KVC_OK;
-    if (capacity > request.room || request.tail_shared) return extend_blocks(request, capacity, copies);
+    if (capacity > request.room || request.tail_shared)
+      return extend_blocks(request, capacity, known, copies);
     request.set_capacity(capacity);
     return KVC_OK;
   }
@@ -138,6 +143,8 @@ class Requests {
     uint64_t lower, higher;
   };
   Restorable restorable(const Request& request, uint64_t tokens) const;
+  // The next number of tokens whose state is worth keeping; 0 = none.
+  uint64_t next_checkpoint(const Request& request) const;
 
   size_t num_copies() const { return copies_.count; }
   // Hands out the pending copies and forgets them.
@@ -153,6 +160,7 @@ class Requests {
     Matcher::Match hit;  // positions
     size_t positions;
     uint64_t capacity, epoch;
+    uint64_t step_end, transfer_end;  // tokens; 0 = there is no transfer
     Demand demand;
   };
   kvc_status plan(const Request& request, size_t max_positions, uint64_t step_id, AdmissionPlan* admission);
@@ -173,15 +181,25 @@ class Requests {
   kvc_status reserve_known(Request& request, size_t num_tokens);
   void add_known(Request& request, const int32_t* tokens, size_t num_tokens);
   bool reserve_copies(size_t added);
-  kvc_status extend_blocks(Request& request, uint64_t capacity, CopyList* copies);
+  kvc_status extend_blocks(Request& request, uint64_t capacity, uint64_t known, CopyList* copies);
   uint32_t shared_groups(const Request& request, size_t position) const;
   uint64_t next_chain(const Request& request) const;
   void hash_known(Request& request);
-  kvc_status publish_full(Request& request, size_t full, uint64_t filled_by, bool computed = true);
+  kvc_status publish_full(Request& request, size_t full, bool ends_there, uint64_t filled_by, bool computed);
   void stop_publishing(Request& request, bool warns);
   void drop_window(Request& request, uint32_t group, size_t end);
   void mark_committed(Request& request);
   void mark_written(Request& request, size_t positions);
+
+  // states.cc
+  void take_blocks(Request& request, uint32_t group, size_t begin, size_t end, uint64_t step_end,
+                   uint64_t transfer_end);
+  kvc_status check_states(const Request& request, uint32_t committed) const;
+  bool serves_later(const Request& request, uint32_t group, size_t position) const;
+  uint32_t slots_left(const Request& request, uint32_t tokens) const;
+  uint32_t states_inside(const Request& request) const;
+  kvc_status check_fork_states(const Request& parent);
+  void copy_state(const Request& parent, Request& child, uint32_t group);
 
   // shrink.cc
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }

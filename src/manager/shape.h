@@ -3,6 +3,8 @@
 #pragma once
 #include <kvcache.h>
 
+#include <optional>
+
 #include "base/checked.h"
 #include "pool/policy.h"
 
@@ -57,9 +59,11 @@ struct Shape {
   uint32_t num_groups, num_pools;
   uint32_t window_groups;  // bit per group
   uint32_t full_groups;
+  uint32_t state_groups;  // windows too, of the last token
   GroupShape groups[kMaxGroups];
   uint64_t pool_blocks[kMaxPools];  // at first, null block included
   uint64_t pool_room[kMaxPools];    // at most
+  uint64_t max_cached[kMaxPools];   // checkpoints; UINT64_MAX = any number
   uint64_t num_blocks, num_ids;     // sums of them
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, seed, watermark;
   uint32_t policy_number;  // KVC_POLICY_*
@@ -90,11 +94,31 @@ struct Shape {
     return shape.retention != 0 &&
            serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
   }
+  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens` tokens
+  // gets slots.
+  size_t first_taken(uint32_t group, size_t begin, size_t end, uint64_t tokens) const {
+    if ((state_groups >> group & 1) == 0 || begin == end || tokens == 0) return begin;
+    const size_t last = by_block.divide(static_cast<uint32_t>(tokens - 1));
+    return last < begin ? begin : last;
+  }
+  // How many of the positions get one, beside the one for the state at the end of a transfer.
+  size_t num_taken(uint32_t group, size_t begin, size_t end, uint64_t step_end, uint64_t transfer_end) const {
+    const size_t first = first_taken(group, begin, end, step_end);
+    return end - first + transfer_position(begin, first, transfer_end).has_value();
+  }
+  // The position of a transfer's end in [begin, end), if it is there.
+  std::optional<size_t> transfer_position(size_t begin, size_t end, uint64_t transfer_end) const {
+    if (transfer_end == 0) return {};
+    const size_t position = by_block.divide(static_cast<uint32_t>(transfer_end - 1));
+    return position >= begin && position < end ? std::optional(position) : std::nullopt;
+  }
   // First position that a group still needs once there are `tokens` tokens, its sinks excepted.
   uint32_t dropped_below(uint32_t group, uint64_t tokens) const {
     return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))
                                     : 0;
   }
+  // Whether positions may be published without a block.
+  bool only_states() const { return state_groups == all_groups(); }
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
   bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }

@@ -33,8 +33,7 @@ void Requests::release_windows(Request& request, size_t begin, size_t end, bool 
       if (!is_block(block)) continue;
       const bool serves_end =
           j < request.published && j >= shape_.groups[g].window_start(published, shape_.block_size);
-      blocks_.release(block, serves_end || shape_.serves_boundary(g, request.prompt_len, j), request.ns,
-                      of_old_epoch);
+      blocks_.release(block, serves_end || serves_later(request, g, j), request.ns, of_old_epoch);
     }
   }
 }
@@ -145,6 +144,12 @@ Requests::Restorable Requests::restorable(const Request& request, uint64_t token
     again = false;
     for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+      if ((shape_.state_groups >> g & 1) != 0) {  // there is only the present state
+        if (near.lower != 0 && near.lower < request.committed) near.lower = 0, again = true;
+        if (near.higher != 0 && near.higher < request.committed)
+          near.higher = request.committed, again = true;
+        continue;
+      }
       const GroupShape& shape = shape_.groups[g];
       const uint64_t dropped = request.groups[g].dropped;
       if (dropped <= shape.sinks) continue;
@@ -176,11 +181,12 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   if (const auto [lower, higher] = restorable(request, tokens); lower != tokens) {
     return fail(
         KVC_ERROR_UNSUPPORTED,
-        "cannot keep %u tokens: a window or a chunk has returned blocks that they need; the next lower "
-        "length that can be kept is %llu, the next higher one %llu",
+        "cannot keep %u tokens: a window, a chunk or a state has left the blocks that they need; the next "
+        "lower length that can be kept is %llu, the next higher one %llu",
         tokens, ull(lower), ull(higher));
   }
-  const size_t full = tokens / block_size, needed = shape_.positions_of(tokens);
+  const uint32_t slots = slots_left(request, tokens);
+  const size_t full = tokens / block_size, needed = shape_.positions_of(slots);
   const size_t published = full < request.published ? full : request.published;
   const size_t kept = needed < request.positions ? needed : request.positions;
   if (!gather_tokens(request, published)) {
@@ -194,7 +200,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
       blocks_.is_alone(request.groups, published)) {
     blocks_.make_private(request.groups, published);
   }
-  request.cut(tokens, kept, published,
+  request.cut(tokens, slots, kept, published,
               is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
   if (shape_.has_fills()) [[unlikely]] {
     Fills::Of& fill = fills_[table_.index_of(request)];
@@ -244,6 +250,10 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
     discard(child);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
   }
+  if (const kvc_status status = check_fork_states(parent); status != KVC_OK) {
+    discard(child);
+    return status;
+  }
 
   if (unpublished != 0) std::memcpy(child.tail.data, parent.token(first), unpublished * sizeof(int32_t));
   if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(kvc_extra_key));
@@ -260,9 +270,12 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   blocks_.move_cursor(&child.cursor, cursor_at(parent, published));
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);
+  const uint32_t copied = states_inside(parent);
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     child.groups[g].dropped = parent.groups[g].dropped;
-    for (size_t j = 0; j < positions; ++j) {
+    const size_t shared = positions - (copied >> g & 1);
+    if (shared != positions) copy_state(parent, child, g);
+    for (size_t j = 0; j < shared; ++j) {
       const BlockId block = parent.groups[g].blocks.data[j];
       child.groups[g].blocks.data[j] = block;
       if (is_block(block)) blocks_.share(block);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "request/request.h"
 
+#include <algorithm>
+
 namespace kvc {
 
 void Request::configure(const kvc_request_config& config, uint64_t root) {
   chain = root;
   flags = config.flags;
   user_data = config.user_data;
-  max_cached_tokens = config.max_cached_tokens;
+  max_cached_tokens = static_cast<uint32_t>(std::min<uint64_t>(config.max_cached_tokens, UINT32_MAX));
   external_tokens = config.external_tokens;
   slots = config.slots;
   lookahead = static_cast<uint32_t>(config.lookahead);
@@ -29,18 +31,20 @@ void Request::begin_admission(const Admission& admission) {
   next_full = admission.publishes ? committed + block_size : UINT32_MAX;
   epoch = admission.epoch;
   lost = admission.lost;
+  junction = admission.junction;
   admitted = true;
 }
 
 void Request::end_admission() {
   admitted = false;
-  positions = room = capacity = committed = marked = published = hashed = num_hashes = 0;
+  positions = room = capacity = committed = marked = published = hashed = num_hashes = junction = 0;
   next_full = UINT32_MAX;
 }
 
 void Request::fork_from(Request& parent, size_t shared_positions, size_t num_published,
                         uint32_t num_extra_keys) {
   known = committed = capacity = prompt_len = num_cached = parent.committed;
+  junction = parent.junction <= committed ? parent.junction : 0;
   set_positions(shared_positions);
   own_from = positions;
   marked = parent.marked < room ? parent.marked : room;
@@ -66,7 +70,8 @@ void Request::set_published(size_t count, bool written) {
   next_full = (published + 1) * block_size;
 }
 
-void Request::cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain) {
+void Request::cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_published,
+                  uint64_t cursor_chain) {
   const bool cuts_published = tokens < published_tokens();
   set_positions(kept);
   published = static_cast<uint32_t>(num_published);
@@ -81,8 +86,9 @@ void Request::cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t c
   known = tokens;
   if (prompt_len > tokens) prompt_len = tokens;
   if (committed > tokens) committed = tokens;
+  if (junction > tokens) junction = 0;
   if (marked > room) marked = room;
-  if (capacity > tokens) capacity = tokens;
+  if (capacity > most_slots) capacity = most_slots;
   tail_shared = true;  // the next write looks whether it is
 }
 

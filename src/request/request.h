@@ -98,7 +98,9 @@ struct alignas(64) Request {
   uint32_t generation;
   int32_t next_free;  // list of unused entries
   uint8_t reserve;    // KVC_RESERVE_*
-  uint64_t max_cached_tokens, external_tokens, slots;
+  uint32_t max_cached_tokens;
+  uint32_t junction;  // tokens whose state is worth keeping, since others had them; 0 = none
+  uint64_t external_tokens, slots;
   uint64_t user_data;
 
   // The methods below keep the invariants. Everyone reads the fields; only the methods set them, apart from
@@ -120,7 +122,7 @@ struct alignas(64) Request {
   struct Admission {
     size_t num_hits, positions;
     uint64_t capacity, epoch;
-    uint32_t lost;  // tokens
+    uint32_t lost, junction;  // tokens
     bool publishes;
   };
   void begin_admission(const Admission& admission);
@@ -168,9 +170,10 @@ struct alignas(64) Request {
   // Positions below `count` are published, and written or filling; the cursor is at the last of them.
   void set_published(size_t count, bool written);
   void stop_publishing() { next_full = UINT32_MAX; }
-  // Keeps the first `tokens` tokens in `kept` positions, of which `num_published` are published. The chain
-  // goes back to `cursor_chain`, the key of the cursor, where no kept hash is nearer.
-  void cut(uint32_t tokens, size_t kept, size_t num_published, uint64_t cursor_chain);
+  // Keeps the first `tokens` tokens, of which `most_slots` keep their slots, in `kept` positions, of which
+  // `num_published` are published. The chain goes back to `cursor_chain`, the key of the cursor, where no kept
+  // hash is nearer.
+  void cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_published, uint64_t cursor_chain);
   void cut_waiting(uint32_t tokens, uint64_t root);
 
   // The lane (see above). What it allows, and what it does then.

@@ -15,7 +15,7 @@ AT(kvc_pool_config, struct_size, 0);
 AT(kvc_pool_config, num_blocks, 8);
 AT(kvc_pool_config, max_blocks, 16);
 
-SIZE(kvc_group_config, 48);
+SIZE(kvc_group_config, 56);
 AT(kvc_group_config, struct_size, 0);
 AT(kvc_group_config, kind, 8);
 AT(kvc_group_config, num_sink_tokens, 12);
@@ -24,6 +24,7 @@ AT(kvc_group_config, retention_tokens, 24);
 AT(kvc_group_config, pool, 32);
 AT(kvc_group_config, reserved, 36);
 AT(kvc_group_config, chunk_tokens, 40);
+AT(kvc_group_config, max_checkpoints, 48);
 
 SIZE(kvc_manager_config, 184);
 AT(kvc_manager_config, struct_size, 0);
@@ -127,7 +128,7 @@ AT(kvc_extra_key, first_token, 0);
 AT(kvc_extra_key, num_tokens, 8);
 AT(kvc_extra_key, digest, 16);
 
-SIZE(kvc_request_info, 88);
+SIZE(kvc_request_info, 96);
 AT(kvc_request_info, struct_size, 0);
 AT(kvc_request_info, namespace_id, 8);
 AT(kvc_request_info, user_data, 16);
@@ -140,6 +141,7 @@ AT(kvc_request_info, lost_reuse_tokens, 64);
 AT(kvc_request_info, min_truncate_tokens, 72);
 AT(kvc_request_info, admitted, 80);
 AT(kvc_request_info, flags, 84);
+AT(kvc_request_info, next_checkpoint, 88);
 
 SIZE(kvc_probe_info, 56);
 AT(kvc_probe_info, struct_size, 0);

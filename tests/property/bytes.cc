@@ -74,7 +74,9 @@ void Bytes::put_published(int id) {
   uint64_t chain = mix(mix(1, key.ns), key.epoch);
   for (size_t t = 0; t < key.prefix.size(); ++t) {
     chain = extend(chain, key.prefix[t]);
-    if (t + block_size_ >= key.prefix.size())
+    if (t + 1 == key.prefix.size() && is_state(static_cast<uint64_t>(block.group)))
+      put(chain, static_cast<uint64_t>(block.group), id, 0);
+    else if (t + block_size_ >= key.prefix.size() && !is_state(static_cast<uint64_t>(block.group)))
       put(chain, static_cast<uint64_t>(block.group), id, t % block_size_);
   }
 }
@@ -101,12 +103,13 @@ void Bytes::write(const model::Request& request, uint64_t count, const std::vect
   model::Text text = request.text;
   text.tokens.insert(text.tokens.end(), learned.begin(), learned.end());
   if (!request.admitted || count > text.tokens.size() || count > request.capacity) return;  // will be refused
+  if (!model_.accepts(request, count, text.tokens)) return;
   copy_pending();
   const std::vector<uint64_t> chain = chains(request.options.ns, request.epoch, text, count);
   for (size_t g = 0; g < request.table.size(); ++g)
-    for (uint64_t t = request.committed; t < count; ++t)
+    for (uint64_t t = is_state(g) && count > request.committed ? count - 1 : request.committed; t < count; ++t)
       if (const int block = request.table[g][t / block_size_].block; block >= 0) {
-        put(chain[t], g, block, t % block_size_);
+        put(chain[t], g, block, is_state(g) ? 0 : t % block_size_);
         author_[block] = static_cast<int64_t>(request.options.ns);
       }
   flush();
@@ -121,7 +124,9 @@ void Bytes::write_external(const std::vector<int>& blocks, uint64_t ns, uint64_t
     const int id = blocks[j];
     if (!model_.usable(id) || model_.findable(id)) continue;
     if (model_.block(id).external == 0 || model_.block(id).requests > 0) continue;  // will be refused
-    for (size_t i = 0; i < block_size_; ++i) put(chain[j * block_size_ + i], group, id, i);
+    for (size_t i = 0; i < block_size_ && !is_state(group); ++i)
+      put(chain[j * block_size_ + i], group, id, i);
+    if (is_state(group)) put(chain[(j + 1) * block_size_ - 1], group, id, 0);
     author_[id] = static_cast<int64_t>(ns);
   }
   flush();
@@ -207,9 +212,9 @@ std::string Bytes::check() {
     const std::vector<uint64_t> chain =
         chains(request.options.ns, request.epoch, request.text, request.committed);
     for (size_t g = 0; g < request.table.size(); ++g)
-      for (uint64_t t = 0; t < request.committed; ++t)
+      for (uint64_t t = is_state(g) && request.committed ? request.committed - 1 : 0; t < request.committed; ++t)
         if (const int block = request.table[g][t / block_size_].block; block >= 0 && !unfinished.count(block))
-          put(chain[t], g, block, t % block_size_);
+          put(chain[t], g, block, is_state(g) ? 0 : t % block_size_);
   }
   for (size_t id = 0; id < model_.num_blocks(); ++id) {
     if (model_.usable(static_cast<int>(id)) && model_.findable(static_cast<int>(id)))

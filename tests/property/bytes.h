@@ -21,7 +21,8 @@ class Bytes {
   Bytes(const Bytes&) = delete;
   Bytes& operator=(const Bytes&) = delete;
 
-  // The keys and values of tokens [committed, count) of an admitted request, `learned` following its own.
+  // The keys and values of tokens [committed, count) of an admitted request, `learned` following its own; of
+  // state groups the state after all of them, in the place of what the block held.
   void write(const model::Request& request, uint64_t count, const std::vector<int32_t>& learned);
   // External blocks that are not published yet, entry j to be published as position j of a text.
   void write_external(const std::vector<int>& blocks, uint64_t ns, uint64_t group, const model::Text& text);
@@ -53,6 +54,7 @@ class Bytes {
   std::vector<uint64_t> chains(uint64_t ns, uint64_t epoch, const model::Text& text, uint64_t count) const;
   void put(uint64_t chain, uint64_t group, int block, uint64_t offset);
   void put_published(int block);
+  bool is_state(uint64_t group) const { return model_.config().groups[group].state; }
   kvc_rows at_slots(std::vector<Row>& of) const;
   void flush();
 

@@ -15,6 +15,13 @@ model::Group chunks(Random& random, uint64_t B) {
   return g;
 }
 
+model::Group states(Random& random, uint64_t B) {
+  model::Group g;
+  g.window = g.state = true;
+  if (random.chance(60)) g.retention = B * random.between(1, 4);
+  return g;
+}
+
 model::Group window(Random& random, uint64_t B, bool sinks) {
   model::Group g;
   g.window = true;
@@ -48,8 +55,8 @@ Setup random_setup(Random& random) {
   Setup setup;
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
-  uint64_t low = 4;
-  switch (random.below(14)) {
+  uint64_t low = 4, high = random.chance(75) ? 13 : 30;
+  switch (random.below(18)) {
     case 0:
     case 1:
     case 8:
@@ -84,10 +91,24 @@ Setup random_setup(Random& random) {
     case 12:
       c.groups = {chunks(random, B), model::Group{}, window(random, B, true), chunks(random, B)}, low = 12;
       break;
+    case 14:
+    case 15:
+      c.groups = {model::Group{}, states(random, B)}, c.groups[1].pool = random.chance(70), low = 6;
+      break;
+    case 16:
+      c.groups = {states(random, B)}, low = 3, high = 9;
+      break;
+    case 17:
+      c.groups = {states(random, B), model::Group{}, window(random, B, true), states(random, B)}, low = 12;
+      break;
   }
-  const uint64_t high = random.chance(60) ? 16 : 34;
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
+  for (model::Group& g : c.groups) {
+    if (g.state && g.pool == 1 && c.pools.size() == 2 && random.chance(80)) c.pools[1] = random.between(4, 7);
+    const bool alone = c.groups.size() == 1 || (c.pools.size() == 2 && g.pool == 1);
+    if (g.state && alone && random.chance(40)) g.max_checkpoints = random.between(1, 6);
+  }
   c.null_block = random.chance(20);
   c.no_cache = random.chance(2);
   c.zero_always = random.chance(20), c.zero_cross_namespace = random.chance(40);
@@ -102,8 +123,10 @@ Setup random_setup(Random& random) {
   random_policy(random, c);
   if (random.chance(15)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
   c.hints = random.chance(60);
-  c.fills = random.chance(50);
-  c.reserves = random.chance(50);
+  const bool has_states =
+      std::any_of(c.groups.begin(), c.groups.end(), [](const model::Group& g) { return g.state; });
+  c.fills = random.chance(50) && !has_states;
+  c.reserves = random.chance(50) && !has_states;
   if (random.chance(60))
     for (const uint64_t count : c.pools) c.rooms.push_back(count + random.below(count / 2 + 1));
   return setup;
@@ -211,6 +234,8 @@ uint64_t Generator::commit_length(const World& world, uint64_t tag, uint64_t mor
   const uint64_t most = std::min<uint64_t>(r.text.tokens.size() + more_known, r.capacity);
   if (random_.chance(3)) return most + 1;
   if (random_.chance(2) && r.committed > 0) return r.committed - 1;
+  if (const uint64_t next = world.model().next_checkpoint(r); next && next <= most && random_.chance(50))
+    return next;
   return random_.chance(70) || most < r.committed ? most : random_.between(r.committed, most);
 }
 
@@ -369,7 +394,7 @@ Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 46,
                                        128, 48, 28,  56,  62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  60, 55,  220, 28, 34,  28, 34,  54, 26,  34,  26, 66};
+                                       36,  60, 55,  220, 30, 36,  32, 36,  54, 34,  34,  26, 66};
   learn(world);
   Op op;
   op.tag = ++last_tag_;

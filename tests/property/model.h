@@ -43,7 +43,11 @@ class Model : public FillRules {
     Table table = hit.table;
     const auto ns = int64_t(o.ns);
     std::vector<uint64_t> need(pools.size());
-    for (const Group& g : config_.groups) need[g.pool] += up(counted) - hit.blocks;
+    const uint64_t step_end = std::min(capacity, n);
+    const uint64_t transfer = o.external ? std::min(n, hit.blocks * B + o.external) : 0;
+    for (size_t g = 0; g < config_.groups.size(); ++g)
+      need[config_.groups[g].pool] += std::max(count_new(g, hit.blocks, up(capacity), step_end, transfer),
+                                               count_new(g, hit.blocks, up(counted), n, 0));
     if (const uint64_t rest = expected(o.reserve, n - r->prompt)) {
       const uint64_t more = std::min(n + rest + o.lookahead, config_.max_tokens);
       std::vector<uint64_t> wanted = need;
@@ -59,9 +63,7 @@ class Model : public FillRules {
       for (const Cell& cell : row) stats.filling_hits += cell.block >= 0 && blocks_[cell.block].filling;
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     recall(o.ns, r->text, 0, hit.blocks);
-    for (size_t g = 0; g < table.size(); ++g)
-      while (table[g].size() < up(capacity))
-        table[g].push_back({take(g, int64_t(o.ns)), true}), ++blocks_[table[g].back().block].requests;
+    for (size_t g = 0; g < table.size(); ++g) lengthen(table, g, up(capacity), o.ns, step_end, transfer);
     if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
           stats.block_hits += hit.blocks;
@@ -71,7 +73,7 @@ class Model : public FillRules {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->lost = hit.lost, r->published = hit.blocks, r->table = table,
+    r->epoch = epochs[o.ns], r->lost = hit.lost, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
     r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
@@ -100,7 +102,7 @@ class Model : public FillRules {
     if (!r) return KVC_ERROR_NOT_FOUND;
     if (!r->admitted) return KVC_ERROR_BUSY;
     if (capacity > config_.max_tokens) return KVC_ERROR_LIMIT;
-    return extend(*r, capacity, copies);
+    return extend(*r, capacity, r->text.tokens.size(), copies);
   }
   kvc_status append(uint64_t id, const std::vector<int32_t>& tokens, std::vector<Copy>& copies) {
     Request* r = find(id);
@@ -109,10 +111,23 @@ class Model : public FillRules {
     const uint64_t known = r->text.tokens.size() + tokens.size();
     if (known > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (r->admitted)
-      if (kvc_status status = extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), copies))
+      if (kvc_status status = extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), known, copies))
         return status;
     r->text.tokens.insert(r->text.tokens.end(), tokens.begin(), tokens.end());
     return tokens.empty() ? KVC_OK : changed();
+  }
+  uint64_t next_checkpoint(const Request& r) const {
+    if (!has_states() || !r.admitted || !publishes(r)) return 0;
+    std::set<uint64_t> ends{r.junction, r.prompt ? (r.prompt - 1) / B * B : 0};
+    for (const Group& g : config_.groups)
+      if (g.state && g.retention) ends.insert((r.committed / g.retention + 1) * g.retention);
+    const auto next = ends.upper_bound(r.committed);
+    return next == ends.end() || *next > config_.max_tokens ? 0 : *next;
+  }
+  // Would a commit of c of these tokens succeed, as far as it depends on them?
+  bool accepts(const Request& r, uint64_t c, const std::vector<int32_t>& tokens) const {
+    return valid(tokens) && tokens.size() <= config_.max_tokens && c >= r.committed &&
+           (c == r.committed || state_at(r, c));
   }
   kvc_status commit(uint64_t id, uint64_t c, const std::vector<int32_t>& learned = {}) {
     Request* r = find(id);
@@ -122,6 +137,7 @@ class Model : public FillRules {
     if (r->text.tokens.size() + learned.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (c < r->committed || c > std::min<uint64_t>(r->text.tokens.size() + learned.size(), r->capacity))
       return KVC_ERROR_INVALID_ARGUMENT;
+    if (c > r->committed && !state_at(*r, c)) return KVC_ERROR_INVALID_ARGUMENT;
     if (c > r->committed || !learned.empty()) changed();
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
     for (uint64_t j = r->committed / B; j < up(c); ++j)
@@ -132,7 +148,8 @@ class Model : public FillRules {
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (r->table[g][j].block >= 0) stats.duplicates += attach(r->table[g][j].block, g, k);
+        if (r->table[g][j].block >= 0 && (!config_.groups[g].state || (j + 1) * B == c))
+          stats.duplicates += attach(r->table[g][j].block, g, k);
       policies_.use(positions, k), recall(r->options.ns, r->text, j, j + 1);
     }
     apply(*r, published, r->published);
@@ -156,7 +173,8 @@ class Model : public FillRules {
     if (n > r->text.tokens.size()) return KVC_ERROR_INVALID_ARGUMENT;
     if (n && !restorable(*r, n)) return KVC_ERROR_UNSUPPORTED;
     if (n < r->text.tokens.size() || n < r->capacity) changed();
-    for (uint64_t j = r->table.empty() ? 0 : r->table[0].size(); j-- > up(n);) {
+    const uint64_t slots = state_at(*r, n) ? n : r->committed;
+    for (uint64_t j = r->table.empty() ? 0 : r->table[0].size(); j-- > up(slots);) {
       const bool drops = reached_alone(*r, j);
       for (auto& row : r->table) {
         if (const Cell cell = row[j]; cell.block >= 0) {
@@ -171,7 +189,8 @@ class Model : public FillRules {
         if (const int b = row[n / B].block; b >= 0) detach(b);
     r->text.tokens.resize(n);
     std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });
-    r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, n),
+    r->junction = r->junction > n ? 0 : r->junction;
+    r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, slots),
     r->prompt = std::min(r->prompt, n);
     r->published = std::min(r->published, n / B), r->prefill = std::min(r->prefill, n),
     r->enqueued = std::min(r->enqueued, n);
@@ -182,6 +201,10 @@ class Model : public FillRules {
     if (!r) return KVC_ERROR_NOT_FOUND;
     if (!r->admitted) return KVC_ERROR_BUSY;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
+    std::vector<uint64_t> need(pools.size());
+    for (const Group& g : config_.groups) need[g.pool] += g.state && r->committed % B;
+    const auto ns = int64_t(r->options.ns);
+    if (kvc_status status = fits(ns, need, {}, 0)) return refused(ns, status);
     Request c = *r;
     c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
     c.options.external = 0;
@@ -193,7 +216,15 @@ class Model : public FillRules {
       row.resize(up(c.committed));
       for (Cell& cell : row) cell.own = false;
     }
+    c.junction = c.junction > c.committed ? 0 : c.junction;
     hold(c.table, &Block::requests);
+    for (size_t g = 0; g < c.table.size(); ++g) {  // the next step overwrites the state
+      if (!config_.groups[g].state || c.committed % B == 0) continue;
+      Cell& cell = c.table[g].back();
+      const Copy copy{cell.block, take(g, ns, true)};  // the hold goes over to the copy
+      pending.push_back(copy), ++stats.copies, cell.block = copy.destination;
+      blocks_[copy.destination].written = true, blocks_[copy.destination].requests = 1;
+    }
     requests[*child = ++last_id_] = c;
     return changed();
   }
@@ -231,10 +262,11 @@ class Model : public FillRules {
   }
   bool restorable(const Request& r,
                   uint64_t n) const {  // has no window group returned a block that length n > 0 needs?
+    if (has_states() && n < r.committed) return false;  // nor the state
     for (size_t g = 0; g < r.table.size(); ++g)
       for (uint64_t j = lo(g, n);
            config_.groups[g].window && j < std::min<uint64_t>(up(n), r.table[g].size()); ++j)
-        if (j >= sinks(g) && r.table[g][j].block < 0) return false;
+        if (j >= sinks(g) && !config_.groups[g].state && r.table[g][j].block < 0) return false;
     return true;
   }
 
@@ -251,7 +283,7 @@ class Model : public FillRules {
       const uint64_t room = this->room(int64_t(ns), p);
       for (size_t g = 0; g < table.size(); ++g) {
         if (config_.groups[g].pool != p) continue;
-        need += up(n) - hit.blocks;
+        need += count_new(g, hit.blocks, up(n), n, 0);
         for (const Cell& cell : table[g]) need += cell.block >= 0 && in(pools[p].lru, cell.block);
       }
       if (need && need + (any ? config_.watermark : 0) > room) info->fits = 0;

@@ -100,7 +100,30 @@ class Rules {
     const auto window_of = [&](uint64_t b) { return lo(g, b) <= j && j < b / B; };
     const uint64_t R = config_.groups[g].retention;
     return j < sinks(g) || (r.prompt && window_of((r.prompt - 1) / B * B)) ||
-           (R && window_of((j * B / R + 1) * R)) || (released && window_of(r.published * B));
+           (R && window_of((j * B / R + 1) * R)) || (released && window_of(r.published * B)) ||
+           (config_.groups[g].state && (j + 1) * B == r.junction);
+  }
+  bool has_states() const {
+    return std::any_of(config_.groups.begin(), config_.groups.end(), [](const Group& g) { return g.state; });
+  }
+  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends at
+  // `tokens` tokens and a transfer that ends at `transfer`?
+  bool exists(size_t g, uint64_t j, uint64_t tokens, uint64_t transfer) const {
+    if (!config_.groups[g].state || tokens == 0) return true;
+    return j * B >= (tokens - 1) / B * B || (transfer && j == (transfer - 1) / B);
+  }
+  uint64_t count_new(size_t g, uint64_t from, uint64_t to, uint64_t tokens, uint64_t transfer) const {
+    uint64_t count = 0;
+    for (uint64_t j = from; j < to; ++j)  // a position that exists already may be where the step ends
+      count += exists(g, j, tokens, transfer);
+    return count;
+  }
+  // Can a request go on from n tokens with the states that it holds?
+  bool state_at(const Request& r, uint64_t n) const {
+    for (size_t g = 0; g < r.table.size(); ++g)
+      if (config_.groups[g].state && n && up(n) <= r.table[g].size() && r.table[g][up(n) - 1].block < 0)
+        return false;
+    return true;
   }
   Key key(uint64_t ns, const Text& text, uint64_t blocks) const {
     Key k{ns, epochs.count(ns) ? epochs.at(ns) : 0, std::vector<Letter>(blocks * B)};
@@ -180,6 +203,11 @@ class Rules {
     for (size_t g : groups) alone = std::max(alone, longest(known, {g}, false));
     Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
             Table(config_.groups.size()), best};
+    std::vector<size_t> others;
+    for (size_t g : groups)
+      if (!config_.groups[g].state) others.push_back(g);
+    if (!others.empty() && others.size() != groups.size())
+      if (const uint64_t most = longest(known, others, true); most > best) hit.junction = most * B;
     for (size_t g : groups)
       for (uint64_t j = 0; j < hit.blocks; ++j)
         hit.table[g].push_back({needed(g, j, hit.blocks) ? copy_at(at[j], g) : -1, false});
@@ -355,6 +383,12 @@ class Rules {
       remove(copies, id), copies.insert(copies.begin() + 1, id);
     }
     come(pool, keep);
+    for (const Group& g : config_.groups)
+      if (g.max_checkpoints && &pools[g.pool] == &pool && pool.lru.size() > g.max_checkpoints) {
+        const int gone = victim(pool);
+        stats.evictions += findable(gone);
+        remove(pool.lru, gone), pool.free.push_back(gone), detach(gone);
+      }
   }
   void come(Pool& pool, int id) {  // to the end of its list
     Block& b = blocks_[id];
@@ -434,11 +468,14 @@ class Rules {
     const int b = r.table[g][r.capacity / B].block;
     return blocks_[b].published || holds(b) > 1;
   }
-  kvc_status extend(Request& r, uint64_t capacity, std::vector<Copy>& copies) {
+  // With `known` tokens known then.
+  kvc_status extend(Request& r, uint64_t capacity, uint64_t known, std::vector<Copy>& copies) {
     if (capacity <= r.capacity) return KVC_OK;
+    const uint64_t step_end = std::min(known, capacity);
     std::vector<uint64_t> need(pools.size());
     for (size_t g = 0; g < config_.groups.size(); ++g)
-      need[config_.groups[g].pool] += up(capacity) - r.table[g].size() + shared(r, g);
+      need[config_.groups[g].pool] +=
+          count_new(g, r.table[g].size(), up(capacity), step_end, 0) + shared(r, g);
     if (kvc_status status = fits(int64_t(r.options.ns), need, {}, 0))
       return refused(int64_t(r.options.ns), status);
     for (size_t g = 0; g < config_.groups.size(); ++g) {
@@ -451,12 +488,18 @@ class Rules {
         blocks_[copy.destination].written = r.committed > r.capacity / B * B;
         blocks_[copy.destination].filling = blocks_[copy.source].filling;
       }
-      while (r.table[g].size() < up(capacity))
-        r.table[g].push_back({take(g, int64_t(r.options.ns)), true}),
-            ++blocks_[r.table[g].back().block].requests;
+      lengthen(r.table, g, up(capacity), r.options.ns, step_end, 0);
     }
     r.capacity = capacity;
     return changed();
+  }
+  void lengthen(Table& table, size_t g, uint64_t to, uint64_t ns, uint64_t step_end, uint64_t transfer) {
+    for (uint64_t j = table[g].size(); j < to; ++j) {
+      table[g].push_back({-1, true});
+      if (!exists(g, j, step_end, transfer)) continue;
+      table[g].back().block = take(g, int64_t(ns));
+      ++blocks_[table[g].back().block].requests;
+    }
   }
   void release(Request& r) {
     std::set<uint64_t> cuts{0, r.published};  // segments begin at these positions

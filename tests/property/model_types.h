@@ -17,8 +17,9 @@
 namespace model {
 
 struct Group {
-  bool window = false;  // or chunks, if chunk_tokens is set
-  uint64_t window_tokens = 0, sink_tokens = 0, retention = 0, chunk_tokens = 0;
+  bool window = false;  // or chunks, if chunk_tokens is set, or a state
+  bool state = false;   // acts as a window of the last token
+  uint64_t window_tokens = 0, sink_tokens = 0, retention = 0, chunk_tokens = 0, max_checkpoints = 0;
   size_t pool = 0;
 };
 struct Config {
@@ -111,6 +112,7 @@ struct Request {
   uint64_t prefill = 0;           // tokens known at its admission
   uint64_t enqueued = 0;          // tokens up to which steps gave slots, without a gap
   uint64_t order = 0;             // of admissions and forks
+  uint64_t junction = 0;          // tokens whose state is worth keeping, since others had them
 };
 struct Prompt {  // registered
   uint64_t ns = 0, epoch = 0;
@@ -124,7 +126,8 @@ struct Pin {
 struct Hit {
   uint64_t blocks = 0, lost = 0;
   Table table;
-  uint64_t reached = 0;  // before the tail was dropped
+  uint64_t reached = 0;   // before the tail was dropped
+  uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
 };                       // blocks: positions; entries not needed are -1
 struct Copy {
   int source, destination;

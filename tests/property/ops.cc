@@ -123,7 +123,9 @@ std::string to_text(const Setup& setup) {
       << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
     out << "  group: pool " << g.pool;
-    if (g.chunk_tokens)
+    if (g.state)
+      out << ", states, retention " << g.retention << ", max_checkpoints " << g.max_checkpoints;
+    else if (g.chunk_tokens)
       out << ", chunks " << g.chunk_tokens << ", retention " << g.retention;
     else if (g.window)
       out << ", window " << g.window_tokens << ", sinks " << g.sink_tokens << ", retention " << g.retention;

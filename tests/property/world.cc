@@ -50,10 +50,12 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   for (const model::Group& g : c.groups) {
     kvc_group_config group{};
     group.struct_size = sizeof group;
-    group.kind = g.chunk_tokens ? KVC_GROUP_CHUNKED_LOCAL
-                 : g.window     ? KVC_GROUP_SLIDING_WINDOW
-                                : KVC_GROUP_FULL;
+    group.kind = g.state          ? KVC_GROUP_STATE
+                 : g.chunk_tokens ? KVC_GROUP_CHUNKED_LOCAL
+                 : g.window       ? KVC_GROUP_SLIDING_WINDOW
+                                  : KVC_GROUP_FULL;
     group.chunk_tokens = g.chunk_tokens;
+    group.max_checkpoints = g.max_checkpoints;
     group.num_sink_tokens = static_cast<uint32_t>(g.sink_tokens);
     group.window_tokens = g.window_tokens;
     group.retention_tokens = g.retention;

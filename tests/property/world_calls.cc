@@ -49,8 +49,10 @@ void World::write_bytes(const Op& op) {
       break;
     case Kind::kStep:
       bytes_.spoil_fenced();  // the step may retire others
-      for (const model::StepRequest& item : op.step.in.requests)
-        if (const model::Request* r = model_.find(model_id(item.id)); r && op.step.commits)
+      if (to_model(op.step).retired > model_.issued || (op.step.in.now && op.step.in.now < model_.now())) break;
+      for (std::set<uint64_t> named; const model::StepRequest& item : op.step.in.requests)
+        if (const model::Request* r = model_.find(model_id(item.id));
+            r && op.step.commits && named.insert(item.id).second)
           bytes_.write(*r, item.committed, item.learned);
       break;
     case Kind::kRetire:

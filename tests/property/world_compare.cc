@@ -180,6 +180,7 @@ std::string World::compare_requests(Side& side, int index) {
     diff.check(name + "num_blocks", info.num_blocks, held);
     diff.check(name + "lost_reuse_tokens", info.lost_reuse_tokens, want.lost);
     if (!want.text.tokens.empty()) diff.check(name + "min_truncate_tokens", info.min_truncate_tokens, least);
+    diff.check(name + "next_checkpoint", info.next_checkpoint, model_.next_checkpoint(want));
     diff.check(name + "admitted", info.admitted, want.admitted);
     diff.check(name + "flags", info.flags, want.options.flags);
     for (size_t g = 0; want.admitted && g < want.table.size(); ++g) {

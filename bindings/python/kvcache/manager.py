@@ -32,12 +32,17 @@ if TYPE_CHECKING:
 class Group(NamedTuple):
     """A group of layers with one block table per request.
 
-    window_tokens: a query reads the last window_tokens tokens, itself included; 0 = full attention, or chunks.
+    window_tokens: a query reads the last window_tokens tokens, itself included; 0 = full attention, chunks, or a state.
     num_sink_tokens: with a window, the first tokens that a query reads besides.
-    retention_tokens: with a window or chunks, also keep what a hit needs that ends at a multiple of this many tokens, itself a multiple of
-        block_size; 0 = only before the ends of the prompt and the request.
+    retention_tokens: with a window, chunks or a state, also keep what a hit needs that ends at a multiple of this many tokens, itself a
+        multiple of block_size; 0 = only before the ends of the prompt and the request.
     pool: index of the pool that the group takes its blocks from.
     chunk_tokens: chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself.
+    state: recurrent state (Mamba, linear attention). A block holds the state of the group's layers after some number of tokens: after c
+        tokens the one at position (c - 1) // block_size of the table. A step from c to e tokens reads it there and writes the new one at
+        (e - 1) // block_size. Only steps' ends have blocks: the others are the fill id. A commit that ends at a multiple of block_size
+        publishes the state there, and hits end at such checkpoints: see RequestInfo.next_checkpoint.
+    max_checkpoints: with a state, cached states at most; the group needs a pool of its own. 0 = as many as the pool has room for.
     """
 
     window_tokens: int = 0
@@ -45,6 +50,8 @@ class Group(NamedTuple):
     retention_tokens: int = 0
     pool: int = 0
     chunk_tokens: int = 0
+    state: bool = False
+    max_checkpoints: int = 0
 
 
 @described
@@ -586,10 +593,13 @@ def _group_config(index: int, group: Group) -> _native.kvc_group_config:
     if not isinstance(group, Group):
         raise TypeError(f"groups[{index}] is {group!r:.100}; it must be a kvcache.Group")
     config = _native.kvc_group_config()
-    config.kind = (
-        _native.KVC_GROUP_SLIDING_WINDOW if group.window_tokens else _native.KVC_GROUP_CHUNKED_LOCAL if group.chunk_tokens else _native.KVC_GROUP_FULL
-    )
-    config.chunk_tokens = group.chunk_tokens
+    if group.state:
+        config.kind = _native.KVC_GROUP_STATE
+    elif group.window_tokens:
+        config.kind = _native.KVC_GROUP_SLIDING_WINDOW
+    else:
+        config.kind = _native.KVC_GROUP_CHUNKED_LOCAL if group.chunk_tokens else _native.KVC_GROUP_FULL
+    config.chunk_tokens, config.max_checkpoints = group.chunk_tokens, group.max_checkpoints
     config.window_tokens, config.num_sink_tokens = group.window_tokens, group.num_sink_tokens
     config.retention_tokens, config.pool = group.retention_tokens, group.pool
     return config

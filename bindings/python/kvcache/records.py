@@ -311,6 +311,8 @@ class RequestInfo(NamedTuple):
         too; with them it may refuse lengths between the sinks and the present window.
     admitted: True = holds blocks, False = waiting.
     flags: RequestFlags as configured.
+    next_checkpoint: State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the prompt's full
+        blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there, and commit it. 0 = none.
     """
 
     namespace_id: int
@@ -324,13 +326,14 @@ class RequestInfo(NamedTuple):
     min_truncate_tokens: int
     admitted: bool
     flags: int
+    next_checkpoint: int
 
     @classmethod
     def read(cls, filled: _native.kvc_request_info) -> RequestInfo:
         """Reads the struct of the native layer."""
         return cls(filled.namespace_id, filled.user_data, filled.num_tokens, filled.num_committed, filled.num_cached,
                    filled.capacity, filled.num_blocks, filled.lost_reuse_tokens, filled.min_truncate_tokens,
-                   bool(filled.admitted), filled.flags)
+                   bool(filled.admitted), filled.flags, filled.next_checkpoint)
 
 
 @described

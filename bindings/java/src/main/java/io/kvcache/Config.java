@@ -37,8 +37,14 @@ public final class Config {
    * @param retentionTokens with a window or chunks: also keep what a hit needs that ends at a multiple of this many tokens
    * @param pool index of its pool
    * @param chunkTokens chunked local attention: a query reads the earlier tokens of its chunk of so many tokens, and itself; 0 = no chunks
+   * @param state recurrent state (Mamba, linear attention): a block holds the state after some number of tokens, after c tokens the one at
+   *     position (c - 1) / blockSize of the table. A step from c to e tokens reads it there and writes the new one at (e - 1) / blockSize.
+   *     Only steps' ends have blocks. A commit that ends at a multiple of blockSize publishes the state there, and hits end at such
+   *     checkpoints: see {@link RequestInfo#nextCheckpoint}
+   * @param maxCheckpoints with a state: cached states at most; the group needs a pool of its own; 0 = as many as the pool has room for
    */
-  public record Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
+  public record Group(
+      long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens, boolean state, long maxCheckpoints) {
     /** Refuses negative numbers. */
     public Group {
       Sizes.count("windowTokens", windowTokens);
@@ -46,6 +52,17 @@ public final class Config {
       Sizes.count("retentionTokens", retentionTokens);
       Sizes.count("pool", pool);
       Sizes.count("chunkTokens", chunkTokens);
+      Sizes.count("maxCheckpoints", maxCheckpoints);
+    }
+
+    /** Without a state. */
+    public Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
+      this(windowTokens, numSinkTokens, retentionTokens, pool, chunkTokens, false, 0);
+    }
+
+    /** A recurrent state in a pool. */
+    public static Group state(int pool, long retentionTokens, long maxCheckpoints) {
+      return new Group(0, 0, retentionTokens, pool, 0, true, maxCheckpoints);
     }
 
     /** Full attention, or a sliding window. */
@@ -300,7 +317,11 @@ public final class Config {
       Group from = groups.get(i);
       kvc_group_config group = new kvc_group_config();
       group.setKind(
-          from.windowTokens() != 0 ? Native.KVC_GROUP_SLIDING_WINDOW : from.chunkTokens() != 0 ? Native.KVC_GROUP_CHUNKED_LOCAL : Native.KVC_GROUP_FULL);
+          from.state() ? Native.KVC_GROUP_STATE
+              : from.windowTokens() != 0 ? Native.KVC_GROUP_SLIDING_WINDOW
+              : from.chunkTokens() != 0 ? Native.KVC_GROUP_CHUNKED_LOCAL
+              : Native.KVC_GROUP_FULL);
+      group.setMax_checkpoints(from.maxCheckpoints());
       group.setChunk_tokens(from.chunkTokens());
       group.setWindow_tokens(from.windowTokens());
       group.setNum_sink_tokens(from.numSinkTokens());

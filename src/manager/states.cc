@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent states: which positions of a table have a block, which of them are worth keeping, and forks, which
+// need a state of their own. docs/SEMANTICS.md, "State groups".
+#include <algorithm>
+
+#include "manager/requests.h"
+
+namespace kvc {
+
+// Takes the blocks of positions [begin, end) of a table. In a state group only those where a step that ends at
+// `step_end` tokens, or a transfer that ends at `transfer_end`, leaves its state.
+void Requests::take_blocks(Request& request, uint32_t group, size_t begin, size_t end, uint64_t step_end,
+                           uint64_t transfer_end) {
+  BlockId* const blocks = request.groups[group].blocks.data;
+  const size_t first = shape_.first_taken(group, begin, end, step_end);
+  for (size_t j = begin; j < first; ++j) blocks[j] = kNoBlock;
+  if (const auto position = shape_.transfer_position(begin, first, transfer_end)) [[unlikely]]
+    blocks_.take(group, request.ns, 1, blocks + *position);
+  blocks_.take(group, request.ns, end - first, blocks + first);
+}
+
+// Whether the state after `committed` tokens has a block in each state group.
+kvc_status Requests::check_states(const Request& request, uint32_t committed) const {
+  if (committed == request.committed) return KVC_OK;
+  for (uint32_t states = shape_.state_groups; states != 0; states &= states - 1) {
+    const auto g = static_cast<uint32_t>(__builtin_ctz(states));
+    const BlockId* const blocks = request.groups[g].blocks.data;
+    const size_t position = shape_.by_block.divide(committed - 1);
+    if (is_block(blocks[position])) continue;
+    size_t next = position;  // the last position has a block
+    while (!is_block(blocks[next])) ++next;
+    const uint64_t first = next * shape_.block_size + 1;
+    return invalid(
+        "cannot commit %u tokens: state group %u has no block for the state after them; slots were given for "
+        "a step that ends at %llu tokens or behind: commit there, or give slots for shorter steps",
+        committed, g, ull(first));
+  }
+  return KVC_OK;
+}
+
+// Whether a window's block that leaves a table may serve a later hit.
+bool Requests::serves_later(const Request& request, uint32_t group, size_t position) const {
+  if (shape_.serves_boundary(group, request.prompt_len, position)) return true;
+  return (shape_.state_groups >> group & 1) != 0 && (position + 1) * shape_.block_size == request.junction;
+}
+
+uint64_t Requests::next_checkpoint(const Request& request) const {
+  if (shape_.state_groups == 0 || !request.admitted) return 0;
+  if (request.next_full == UINT32_MAX || stale(request)) return 0;  // it publishes nothing
+  uint64_t next = UINT64_MAX;
+  const auto consider = [&](uint64_t tokens) {
+    if (tokens > request.committed && tokens < next) next = tokens;
+  };
+  consider(request.junction);
+  if (request.prompt_len != 0) consider((request.prompt_len - 1) / shape_.block_size * shape_.block_size);
+  for (uint32_t states = shape_.state_groups; states != 0; states &= states - 1) {
+    const uint64_t retention = shape_.groups[__builtin_ctz(states)].retention;
+    if (retention != 0) consider((request.committed / retention + 1) * retention);
+  }
+  return next <= shape_.max_request_tokens ? next : 0;
+}
+
+// Slots that `tokens` tokens keep: if a step that ended there would find no block, those of the committed ones.
+uint32_t Requests::slots_left(const Request& request, uint32_t tokens) const {
+  const size_t positions = shape_.positions_of(tokens);
+  if (tokens == 0 || positions > request.positions) return tokens;
+  for (uint32_t states = shape_.state_groups; states != 0; states &= states - 1) {
+    if (!is_block(request.groups[__builtin_ctz(states)].blocks.data[positions - 1]))
+      return request.committed;
+  }
+  return tokens;
+}
+
+// State groups whose block the request's next step overwrites: all, unless its tokens end with a block.
+uint32_t Requests::states_inside(const Request& request) const {
+  return shape_.by_block.remainder(request.committed) != 0 ? shape_.state_groups : 0;
+}
+
+// Whether a fork gets the states that it needs, and room in the list of copies.
+kvc_status Requests::check_fork_states(const Request& parent) {
+  const uint32_t copied = states_inside(parent);
+  if (copied == 0) return KVC_OK;
+  Demand demand(shape_.num_pools);
+  for (uint32_t states = copied; states != 0; states &= states - 1)
+    ++demand.blocks[shape_.groups[__builtin_ctz(states)].pool];
+  if (const kvc_status status = blocks_.check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK) {
+    count_refusal(parent, status);
+    return status;
+  }
+  if (reserve_copies(static_cast<size_t>(__builtin_popcount(copied)))) return KVC_OK;
+  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the copies of %d states", __builtin_popcount(copied));
+}
+
+void Requests::copy_state(const Request& parent, Request& child, uint32_t group) {
+  const size_t position = shape_.by_block.divide(parent.committed);
+  const BlockId source = parent.groups[group].blocks.data[position];
+  const BlockId destination = blocks_.take_copy(group, parent.ns, true);
+  blocks_.share(source);
+  copies_.out[copies_.count++] = {raw(source), raw(destination)};
+  ++counters_.copies;
+  child.groups[group].blocks.data[position] = destination;
+}
+
+}  // namespace kvc
