@@ -127,7 +127,8 @@ static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* ar
     *answer = self->empty;
     return 1;
   }
-  if (!self->simple) return 0;
+  // A step that may write two states is unusual.
+  if (!self->simple || (self->num_edges && added > live->block_size)) return 0;
   *answer = extend(self, live, args[0], computed, end, needed);
   return 1;
 }

@@ -113,9 +113,11 @@ KVC_FEATURE_FRAGMENTATION: int
 KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
 KVC_FEATURE_FILLS: int
+KVC_FEATURE_STATE_GROUPS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_GROUP_CHUNKED_LOCAL: int
+KVC_GROUP_STATE: int
 KVC_POLICY_LRU: int
 KVC_POLICY_FREQUENCY: int
 KVC_POLICY_FRAGMENTATION: int
@@ -193,6 +195,7 @@ class kvc_group_config:
     retention_tokens: int
     pool: int
     chunk_tokens: int
+    max_checkpoints: int
 
 class kvc_manager_config:
     num_blocks: int
@@ -259,6 +262,7 @@ class kvc_request_info:
     min_truncate_tokens: int
     admitted: int
     flags: int
+    next_checkpoint: int
 
 class kvc_probe_info:
     num_cached: int
@@ -823,6 +827,7 @@ class Admitted:
     def refresh(self) -> None: ...
     def grow(self, tokens: int) -> Optional[list[list[int]]]: ...
     def commit(self, tokens: Sequence[int], count: int) -> None: ...
+    def stop_at(self, tokens: int) -> bool: ...
 
 class SlotAllocator:
     def __init__(self, live: dict[str, Admitted], empty: Any, blocks_type: Any, max_model_len: int, edges: Sequence[tuple[int, int]],

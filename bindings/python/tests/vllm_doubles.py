@@ -4,16 +4,24 @@
 import collections.abc
 import types
 
-SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec", "MambaSpec")}
+SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec", "MambaSpec", "CircularBufferSpec")}
 
 
 def spec(kind, block_size):
-    """The specification of a group: 0 is full attention, a number a window of so many tokens, ("chunk", n) chunked local attention, or the name of
-    a class."""
-    if isinstance(kind, tuple):
-        return SPECS["ChunkedLocalAttentionSpec"](block_size=block_size, attention_chunk_size=kind[1])
-    name = kind if isinstance(kind, str) else "SlidingWindowSpec" if kind else "FullAttentionSpec"
+    """The specification of a group: 0 is full attention, a number a window of so many tokens, ("chunk", n) chunked local attention, ("state", n)
+    Mamba whose kernels write states inside a step at multiples of n tokens (0 = only at its end), or the name of a class."""
+    name, size = kind if isinstance(kind, tuple) else (kind, 0)
+    if name == "chunk":
+        return SPECS["ChunkedLocalAttentionSpec"](block_size=block_size, attention_chunk_size=size)
+    if name == "state":
+        return SPECS["MambaSpec"](block_size=block_size, mamba_cache_mode="align", num_speculative_blocks=0, num_prefill_checkpoint_blocks=int(size > 0),
+                                  prefill_checkpoint_alignment=size or None)
+    name = name if isinstance(name, str) else "SlidingWindowSpec" if kind else "FullAttentionSpec"
     return SPECS[name](block_size=block_size, sliding_window=kind or None)
+
+
+def is_state(kind):
+    return isinstance(kind, tuple) and kind[0] == "state"
 
 
 def first_read(kind, query):
@@ -38,6 +46,7 @@ class Request:
         self.prompt_embeds = None
         self.skip_reading_prefix_cache = skip
         self.num_computed_tokens = self.num_in_flight_tokens = self.num_preemptions = 0
+        self.num_prompt_tokens = len(self.all_token_ids)
 
     @property
     def num_tokens(self):
