@@ -75,6 +75,7 @@ const (
 	FeatureHints         Feature = C.KVC_FEATURE_HINTS
 	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
 	FeatureFills         Feature = C.KVC_FEATURE_FILLS
+	FeatureStateGroups   Feature = C.KVC_FEATURE_STATE_GROUPS
 )
 
 // Supports asks whether this build has a feature.

@@ -21,11 +21,13 @@ type Stats struct {
 	FillingHits, FillingWaits                                                                                                     uint64
 }
 
-// RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits.
+// RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits. NextCheckpoint is, with state groups, the next number
+// of tokens above NumCommitted whose state is worth keeping: end a step there, and commit it; 0 = none.
 type RequestInfo struct {
 	size                                                                                                               uint64
 	NamespaceID, UserData, NumTokens, NumCommitted, NumCached, Capacity, NumBlocks, LostReuseTokens, MinTruncateTokens uint64
 	Admitted, Flags                                                                                                    uint32
+	NextCheckpoint                                                                                                     uint64
 }
 
 // ProbeInfo says what would hit: kvc_probe_info. Fits is 1 if the admission has space.

@@ -82,7 +82,12 @@ static void refuse_group(kvc_group_config group, kvc_status status, const char* 
 static void test_groups_and_pools(void) {
   const uint32_t window = KVC_GROUP_SLIDING_WINDOW;
   const uint32_t chunks = KVC_GROUP_CHUNKED_LOCAL;
-  refuse_group((kvc_group_config){.kind = 3}, KVC_ERROR_UNSUPPORTED, "3", "");
+  refuse_group((kvc_group_config){.kind = 5}, KVC_ERROR_UNSUPPORTED, "5", "");
+  refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .window_tokens = 7}, KVC_ERROR_INVALID_ARGUMENT, "7",
+               "");
+  refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .retention_tokens = 6}, KVC_ERROR_INVALID_ARGUMENT,
+               "6", "4");
+  refuse_group((kvc_group_config){.max_checkpoints = 6}, KVC_ERROR_INVALID_ARGUMENT, "6", "");
   refuse_group((kvc_group_config){.kind = chunks}, KVC_ERROR_INVALID_ARGUMENT, "chunk_tokens is 0", "1");
   refuse_group((kvc_group_config){.chunk_tokens = 5}, KVC_ERROR_INVALID_ARGUMENT, "5", "");
   refuse_group((kvc_group_config){.kind = window, .window_tokens = 8, .chunk_tokens = 5},

@@ -13,7 +13,7 @@ namespace kvc::test {
 class Abuser : private BadArguments {
  public:
   // Shapes of the manager's groups.
-  static constexpr int kShapes = 7;
+  static constexpr int kShapes = 8;
   explicit Abuser(uint64_t seed, int shape = 0) : BadArguments(seed) {
     kvc_group_config full = {}, window = {};
     full.struct_size = window.struct_size = sizeof full;
@@ -25,6 +25,7 @@ class Abuser : private BadArguments {
       window.kind = KVC_GROUP_CHUNKED_LOCAL;
       window.window_tokens = 0, window.chunk_tokens = shape == 5 ? 8 : 5;
     }
+    if (shape == 7) window.kind = KVC_GROUP_STATE, window.window_tokens = 0, window.retention_tokens = 8;
     const kvc_group_config groups[] = {window, full};  // calls of external blocks mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;
@@ -33,6 +34,7 @@ class Abuser : private BadArguments {
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
     config.flags =
         KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS | KVC_MANAGER_RESERVE | KVC_MANAGER_FILLS;
+    if (shape == 7) config.flags &= ~uint32_t{KVC_MANAGER_RESERVE | KVC_MANAGER_FILLS};
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
     expect_ok(kvc_manager_create(&config, &other_));
     config.record_bytes = record_bytes();

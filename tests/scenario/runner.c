@@ -112,7 +112,8 @@ static size_t num_chosen;
 
 static kvc_status choose_group(size_t count) {
   const kvc_group_config group = {.struct_size = sizeof group,
-                                  .kind = a[0] != 0   ? KVC_GROUP_SLIDING_WINDOW
+                                  .kind = a[4] != 0   ? KVC_GROUP_STATE
+                                          : a[0] != 0 ? KVC_GROUP_SLIDING_WINDOW
                                           : a[3] != 0 ? KVC_GROUP_CHUNKED_LOCAL
                                                       : KVC_GROUP_FULL,
                                   .window_tokens = (uint64_t)a[0],
@@ -439,6 +440,12 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("share")) return print_share();
   if (IS("log")) return print_log();
   if (IS("rebuild")) return rebuild();
+  if (IS("checkpoint")) {
+    kvc_request_info info = {.struct_size = sizeof info};
+    status = kvc_manager_request_info(m, requests[a[0]], &info);
+    if (status == KVC_OK) printf(" 0 %" PRIu64, info.next_checkpoint);
+    return status;
+  }
   if (IS("slots")) {
     int64_t slots[kRoom];
     status =

@@ -86,11 +86,20 @@ class Runner {
     step_ = std::make_unique<kvc::Step>(*m_, limits);
   }
 
+  std::string checkpoint(const Numbers& a) {
+    auto info = kvc::make<kvc_request_info>();
+    kvc::check(kvc_manager_request_info(c(), id(a[0]), &info));
+    return said(info.next_checkpoint);
+  }
+
   // Groups of the managers made from now on, instead of those of the manager's line.
   std::string choose_group(const Numbers& a) {
     if (a.empty()) return chosen_.clear(), "";
     auto group = kvc::make<kvc_group_config>();
-    group.kind = a[0] != 0 ? KVC_GROUP_SLIDING_WINDOW : a[3] != 0 ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_FULL;
+    group.kind = a[4] != 0   ? KVC_GROUP_STATE
+                 : a[0] != 0 ? KVC_GROUP_SLIDING_WINDOW
+                 : a[3] != 0 ? KVC_GROUP_CHUNKED_LOCAL
+                             : KVC_GROUP_FULL;
     group.window_tokens = static_cast<uint64_t>(a[0]), group.num_sink_tokens = static_cast<uint32_t>(a[1]);
     group.retention_tokens = static_cast<uint64_t>(a[2]), group.chunk_tokens = static_cast<uint64_t>(a[3]);
     return chosen_.push_back(group), "";
@@ -441,6 +450,7 @@ class Runner {
       {"fork", [this](const Numbers& a) { return done(kvc_manager_fork_request(c(), id(a[0]), &id(a[1]))); }},
       {"copies", [this](const Numbers&) { return copies(); }},
       {"table", [this](const Numbers& a) { return table(a); }},
+      {"checkpoint", [this](const Numbers& a) { return checkpoint(a); }},
       {"slots", [this](const Numbers& a) { return slots(a); }},
       {"probe",
        [this](const Numbers& a) {

@@ -24,8 +24,8 @@ class Runner:
     def line_policy(self, number, percent, history):
         self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
 
-    def line_group(self, window=None, sinks=0, retention=0, chunk=0):
-        self.groups = () if window is None else (*self.groups, kvcache.Group(window, sinks, retention, 0, chunk))
+    def line_group(self, window=None, sinks=0, retention=0, chunk=0, state=0):
+        self.groups = () if window is None else (*self.groups, kvcache.Group(window, sinks, retention, 0, chunk, bool(state)))
 
     def line_manager(self, blocks, block_size, events, max_requests, window=0, sinks=0):
         groups = self.groups or ([kvcache.Group(), kvcache.Group(window, sinks)] if window else [])
@@ -211,6 +211,9 @@ class Runner:
 
     def line_table(self, name, group):
         return self.request(name).block_table(group)
+
+    def line_checkpoint(self, name):
+        return [self.request(name).info().next_checkpoint]
 
     def line_slots(self, name, group, first, count):
         return self.request(name).slots(first, count, group)

@@ -302,7 +302,7 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		if len(a) == 0 {
 			r.groups = nil
 		} else {
-			r.groups = append(r.groups, kvcache.Group{WindowTokens: uint64(a[0]), NumSinkTokens: uint32(a[1]), RetentionTokens: uint64(a[2]), ChunkTokens: uint64(a[3])})
+			r.groups = append(r.groups, kvcache.Group{WindowTokens: uint64(a[0]), NumSinkTokens: uint32(a[1]), RetentionTokens: uint64(a[2]), ChunkTokens: uint64(a[3]), State: a[4] != 0})
 		}
 	case "manager":
 		err = r.manager(a)
@@ -372,6 +372,9 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		return r.copies()
 	case "table":
 		return list(r.m.BlockTable(r.request(a[0]), uint32(a[1])))
+	case "checkpoint":
+		info, failure := r.m.RequestInfo(r.request(a[0]))
+		return said(info.NextCheckpoint, failure)
 	case "slots":
 		slots := make([]int64, a[3])
 		return list(slots, r.m.Slots(r.request(a[0]), uint32(a[1]), a[2], slots))

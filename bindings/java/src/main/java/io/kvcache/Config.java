@@ -40,7 +40,7 @@ public final class Config {
    * @param state recurrent state (Mamba, linear attention): a block holds the state after some number of tokens, after c tokens the one at
    *     position (c - 1) / blockSize of the table. A step from c to e tokens reads it there and writes the new one at (e - 1) / blockSize.
    *     Only steps' ends have blocks. A commit that ends at a multiple of blockSize publishes the state there, and hits end at such
-   *     checkpoints: see {@link RequestInfo#nextCheckpoint}
+   *     checkpoints: see {@link Request.Info#nextCheckpoint}
    * @param maxCheckpoints with a state: cached states at most; the group needs a pool of its own; 0 = as many as the pool has room for
    */
   public record Group(

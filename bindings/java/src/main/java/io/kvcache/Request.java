@@ -117,14 +117,20 @@ public final class Request implements AutoCloseable {
     kvc_request_info info = new kvc_request_info();
     try {
       manager.call(m -> Native.kvc_manager_request_info(m, id, info));
-      return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0);
+      return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0,
+          info.getNext_checkpoint());
     } finally {
       info.delete();
     }
   }
 
-  /** State of a request: kvc_request_info. */
-  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted) {}
+  /**
+   * State of a request: kvc_request_info.
+   *
+   * @param nextCheckpoint state groups: the next number of tokens above numCommitted whose state is worth keeping: end a step there, and
+   *     commit it; 0 = none
+   */
+  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long nextCheckpoint) {}
 
   /** Returns the block table of a group: block ids, -1 for entries that left a window. */
   public int[] blockTable(int group) throws KvCacheException {

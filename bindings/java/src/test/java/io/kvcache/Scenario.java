@@ -232,7 +232,7 @@ final class Scenario {
         if (a.length == 0) {
           groups.clear();
         } else {
-          groups.add(new Config.Group(numbers[0], a[1], numbers[2], 0, numbers[3]));
+          groups.add(new Config.Group(numbers[0], a[1], numbers[2], 0, numbers[3], numbers[4] != 0, 0));
         }
       }
       case "hints" -> hints = a[0] != 0;
@@ -300,6 +300,7 @@ final class Scenario {
       case "resize" -> pairs(m.resize(a[0], a[1]));
       case "expect" -> " " + m.expectedTokens(RequestOptions.Reserve.values()[a[0]], a[1]);
       case "table" -> list(request(a[0]).blockTable(a[1]));
+      case "checkpoint" -> " " + request(a[0]).info().nextCheckpoint();
       case "slots" -> slots(a);
       case "probe" -> " " + m.probe(namespace(a[0]), sequence(a[1], a[2]));
       case "drop" -> " " + m.drop(namespace(a[0]), sequence(a[1], a[2]));
