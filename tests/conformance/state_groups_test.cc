@@ -123,6 +123,20 @@ TEST(StateGroups, WhatOthersHadCachedBecomesACheckpoint) {
   EXPECT_EQ(c.allocate(shared + text(4, 9)).cached, 6u * B);
 }
 
+// A draft head that computes the last block again needs the state before it.
+TEST(StateGroups, ADroppedTailHasACheckpoint) {
+  Cache c(shape(80, B), {full_group(), state_group()});
+  const Tokens tokens = text(1, 6 * B + 2);
+  RequestOptions options = chunks_of(1);
+  options.drop_tail_blocks = 1;
+  const Admitted r = c.allocate(tokens, options);
+  EXPECT_EQ(c.request(r.id).next_checkpoint, 5u * B);
+  prefill(c, r.id, tokens.size());
+  c.free(r.id);
+  EXPECT_EQ(c.allocate(tokens, options).cached, 5u * B);
+  EXPECT_EQ(c.hit(tokens), 6u * B);
+}
+
 TEST(StateGroups, AForkInsideABlockCopiesTheStateAtOnce) {
   Cache c(shape(40, B), {full_group(), state_group()});
   const Admitted r = c.compute(text(1, 3 * B + 2));

@@ -118,7 +118,7 @@ class Model : public FillRules {
   }
   uint64_t next_checkpoint(const Request& r) const {
     if (!has_states() || !r.admitted || !publishes(r)) return 0;
-    std::set<uint64_t> ends{r.junction, r.prompt ? (r.prompt - 1) / B * B : 0};
+    std::set<uint64_t> ends{r.junction, shortened(r), r.prompt ? (r.prompt - 1) / B * B : 0};
     for (const Group& g : config_.groups)
       if (g.state && g.retention) ends.insert((r.committed / g.retention + 1) * g.retention);
     const auto next = ends.upper_bound(r.committed);

@@ -101,7 +101,11 @@ class Rules {
     const uint64_t R = config_.groups[g].retention;
     return j < sinks(g) || (r.prompt && window_of((r.prompt - 1) / B * B)) ||
            (R && window_of((j * B / R + 1) * R)) || (released && window_of(r.published * B)) ||
-           (config_.groups[g].state && (j + 1) * B == r.junction);
+           (config_.groups[g].state && ((j + 1) * B == r.junction || (j + 1) * B == shortened(r)));
+  }
+  uint64_t shortened(const Request& r) const {  // the prompt, less what hits drop
+    const uint64_t blocks = r.prompt ? (r.prompt - 1) / B : 0, drop = r.options.drop_tail;
+    return drop && blocks > drop ? (blocks - drop) * B : 0;
   }
   bool has_states() const {
     return std::any_of(config_.groups.begin(), config_.groups.end(), [](const Group& g) { return g.state; });
