@@ -312,8 +312,8 @@ class RequestInfo(NamedTuple):
     admitted: True = holds blocks, False = waiting.
     flags: RequestFlags as configured.
     next_checkpoint: State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the prompt's full
-        blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there, and commit it. 0 = none, or no
-        state group. Since 0.3.
+        blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there,
+        and commit it. 0 = none, or no state group. Since 0.3.
     """
 
     namespace_id: int
