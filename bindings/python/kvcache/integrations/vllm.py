@@ -6,8 +6,9 @@
     scheduler.KVCacheManager = KVCacheManager
 
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
-blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba without
-prefix caching or with speculative decoding, cross attention, groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
+blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba without prefix caching or with speculative decoding,
+cross attention, groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core
+read.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
 a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
@@ -258,12 +259,11 @@ class KVCacheManager(_native.SlotAllocator):
         config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if prompt.shared else _native.KVC_REQUEST_NO_WRITE)
                         | (_native.KVC_REQUEST_FULL_MUST_FIT if whole else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
         config.max_cached_tokens, config.lookahead = hit, max(0, needed - known)
+        slots = min(-(-needed // self.block_size) * self.block_size, known) - hit  # to the end of the last block
         if self._layout.num_states:
-            config.external_tokens = written = min(written, known - hit)
-        else:
-            written = 0
-        # To the end of the last block. At least 1, because 0 means all tokens.
-        config.slots = max(1, min(-(-needed // self.block_size) * self.block_size, known) - hit - written)
+            config.external_tokens = written = written if written < slots else 0
+            slots -= written
+        config.slots = max(1, slots)  # 0 means all tokens
         m = self.manager._m
         try:
             id, cached = _native.kvc_manager_allocate_request(m, 0, prompt.tokens, pack_keys(prompt.keys), config)
