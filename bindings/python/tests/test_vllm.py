@@ -402,7 +402,8 @@ def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-@pytest.mark.parametrize("kinds", [(0,), (6,), (0, 6), (0, ("chunk", 8)), (("chunk", 10),), (0, 6, ("chunk", 10)), (0, ("state", 0)), (("state", 4), 6, 0, ("state", 4)), (("state", 0),)])
+@pytest.mark.parametrize("kinds", [(0,), (6,), (0, 6), (0, ("chunk", 8)), (("chunk", 10),), (0, 6, ("chunk", 10)), (0, ("state", 0)),
+                                   (("state", 4), 6, 0, ("state", 4)), (("state", 0),)])
 def test_random_schedules_always_read_what_was_written(kinds, depth):
     """Steps of admissions, chunks and decoding. `depth` steps later their kernels write all new tokens, then read what each query sees; tokens
     that are sampled are known only then."""

@@ -85,7 +85,7 @@ class KVCacheManager(_native.SlotAllocator):
                 raise UnsupportedError(f"{name} is not supported by this manager; turn it off, or use vLLM's own (unset KVCACHE_VLLM)")
         layout = self._layout = layout_of(kv_cache_config, hash_block_size)
         if layout.num_states and use_eagle:
-            raise UnsupportedError("use_eagle is not supported with Mamba layers; turn speculative decoding off, or use vLLM's own manager (unset KVCACHE_VLLM)")
+            raise UnsupportedError("use_eagle is not supported with Mamba layers; turn it off, or use vLLM's own manager (unset KVCACHE_VLLM)")
         groups, self.block_size = layout.groups, layout.block_size
         blocks = kv_cache_config.num_blocks
         self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
