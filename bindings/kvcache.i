@@ -267,6 +267,7 @@ KVC_STRUCT(kvc_sizing_decision)
 %ignore kvc_block_choice::block_mask;
 %ignore kvc_memory_query::model;
 %ignore kvc_model::window_layers;
+%ignore kvc_model::state_layers;
 %ignore kvc_view::data;
 %ignore kvc_view::shape;
 %ignore kvc_view::strides;

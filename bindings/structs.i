@@ -29,12 +29,18 @@
   }
 }
 
-// A model's layers with a window, one at a time.
+// A model's layers with a window or a state, one at a time.
 %extend kvc_model {
   int has_window(uint32_t layer) {
     return layer < KVC_MODEL_MAX_LAYERS && ($self->window_layers[layer / 64] >> (layer % 64) & 1);
   }
   void set_window(uint32_t layer) {
     if (layer < KVC_MODEL_MAX_LAYERS) $self->window_layers[layer / 64] |= UINT64_C(1) << (layer % 64);
+  }
+  int has_state(uint32_t layer) {
+    return layer < KVC_MODEL_MAX_LAYERS && ($self->state_layers[layer / 64] >> (layer % 64) & 1);
+  }
+  void set_state(uint32_t layer) {
+    if (layer < KVC_MODEL_MAX_LAYERS) $self->state_layers[layer / 64] |= UINT64_C(1) << (layer % 64);
   }
 }

@@ -124,10 +124,14 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Manager.Resize":         func() error { return first(f.m.Resize(uint32(f.small(2)), f.oneOf(12, 12, 12, 10+f.small(9), 10+f.small(9), f.small(20), f.number()))) },
+		"Manager.Resize": func() error {
+			return first(f.m.Resize(uint32(f.small(2)), f.oneOf(12, 12, 12, 10+f.small(9), 10+f.small(9), f.small(20), f.number())))
+		},
 		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Reserve(f.small(5)), f.number())) },
-		"Storage.DiscardBlocks":  func() error { return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number()))) },
-		"Manager.Compact":     func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
+		"Storage.DiscardBlocks": func() error {
+			return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number())))
+		},
+		"Manager.Compact": func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
 		"Manager.OpenNamespace": func() error {
 			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }
 			n, err := f.m.OpenNamespace(Identity{part(), part(), part()})
@@ -302,8 +306,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return f.s.StoreRotated(first, layers, k, v, slots, rope)
 		},
-		"Storage.Gather":     func() error { return f.s.Gather(f.rows()) },
-		"Storage.Measure":    func() error { _, _, err := f.s.Measure(f.rows()); return err },
+		"Storage.Gather":  func() error { return f.s.Gather(f.rows()) },
+		"Storage.Measure": func() error { _, _, err := f.s.Measure(f.rows()); return err },
 		"Storage.CopyTokens": func() error {
 			from, err := NewStorage(StorageConfig{NumBlocks: 4, NumLayers: 1, NumHeads: 1, HeadDim: 8, BlockSize: 8})
 			must(t, err)
@@ -384,7 +388,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
 			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(),
 				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0,
-				float32(f.small(3)) / 2, []string{"", "cpu", "nowhere"}[f.Intn(3)]}))
+				float32(f.small(3)) / 2, []string{"", "cpu", "nowhere"}[f.Intn(3)], f.number(), DType(f.small(13)), DType(f.small(13))}))
 		},
 		"Model.RopeFrequencies": func() error {
 			m := f.model()

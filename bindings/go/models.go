@@ -25,7 +25,33 @@ type Model struct {
 	RopeScaling, RopeFlags                              uint32 // KVC_ROPE_*, KVC_MODEL_ROPE_*.
 	RopeLowRotations, RopeHighRotations                 float64
 	RopeAttentionFactor                                 float64
-	WindowKind                                          uint32 // What WindowTokens is: 0 or 1 = a sliding window, 2 = chunks.
+	WindowKind                                          uint32   // What WindowTokens is: 0 or 1 = a sliding window, 2 = chunks.
+	StateLayers                                         []uint32 // Layers with a recurrent state in place of keys and values.
+	ConvElements, RecurrentElements                     uint64   // Elements of the state of one of them.
+	CrossTokens                                         uint64   // Encoder tokens that NumCrossLayers layers read.
+	NumCrossLayers, CrossKVHeads, CrossHeadDim          uint32
+}
+
+// layerBits has a bit for each layer.
+type layerBits = [C.KVC_MODEL_MAX_LAYERS / 64]C.uint64_t
+
+func setLayers(field string, layers []uint32, bits *layerBits) error {
+	for _, layer := range layers {
+		if layer >= C.KVC_MODEL_MAX_LAYERS {
+			return invalid("%s has layer %d; a model has at most %d layers", field, layer, C.KVC_MODEL_MAX_LAYERS)
+		}
+		bits[layer/64] |= 1 << (layer % 64)
+	}
+	return nil
+}
+
+func layersOf(bits *layerBits) (layers []uint32) {
+	for layer := uint32(0); layer < C.KVC_MODEL_MAX_LAYERS; layer++ {
+		if bits[layer/64]>>(layer%64)&1 != 0 {
+			layers = append(layers, layer)
+		}
+	}
+	return layers
 }
 
 func newModel() *C.kvc_model { return &C.kvc_model{struct_size: C.sizeof_kvc_model} }
@@ -35,12 +61,14 @@ func (m *Model) c() (*C.kvc_model, error) {
 	c.num_layers, c.num_q_heads, c.num_kv_heads = C.uint32_t(m.NumLayers), C.uint32_t(m.NumQHeads), C.uint32_t(m.NumKVHeads)
 	c.head_dim, c.v_head_dim, c.latent_dim, c.rope_dim = C.uint32_t(m.HeadDim), C.uint32_t(m.VHeadDim), C.uint32_t(m.LatentDim), C.uint32_t(m.RopeDim)
 	c.vocab_size, c.max_context, c.window_tokens = C.uint32_t(m.VocabSize), C.uint64_t(m.MaxContext), C.uint64_t(m.WindowTokens)
-	for _, layer := range m.WindowLayers {
-		if layer >= C.KVC_MODEL_MAX_LAYERS {
-			return nil, invalid("WindowLayers has layer %d; a model has at most %d layers", layer, C.KVC_MODEL_MAX_LAYERS)
-		}
-		c.window_layers[layer/64] |= 1 << (layer % 64)
+	if err := setLayers("WindowLayers", m.WindowLayers, &c.window_layers); err != nil {
+		return nil, err
 	}
+	if err := setLayers("StateLayers", m.StateLayers, &c.state_layers); err != nil {
+		return nil, err
+	}
+	c.conv_elements, c.recurrent_elements, c.cross_tokens = C.uint64_t(m.ConvElements), C.uint64_t(m.RecurrentElements), C.uint64_t(m.CrossTokens)
+	c.num_cross_layers, c.cross_kv_heads, c.cross_head_dim = C.uint32_t(m.NumCrossLayers), C.uint32_t(m.CrossKVHeads), C.uint32_t(m.CrossHeadDim)
 	c.rope_theta, c.rope_local_theta, c.rope_factor = C.double(m.RopeTheta), C.double(m.RopeLocalTheta), C.double(m.RopeFactor)
 	c.rope_original_context, c.rope_scaling, c.rope_flags = C.uint64_t(m.RopeOriginalContext), C.uint32_t(m.RopeScaling), C.uint32_t(m.RopeFlags)
 	c.rope_low_rotations, c.rope_high_rotations = C.double(m.RopeLowRotations), C.double(m.RopeHighRotations)
@@ -54,12 +82,10 @@ func goModel(c *C.kvc_model) *Model {
 		VocabSize: uint32(c.vocab_size), MaxContext: uint64(c.max_context), WindowTokens: uint64(c.window_tokens), RopeTheta: float64(c.rope_theta),
 		RopeLocalTheta: float64(c.rope_local_theta), RopeFactor: float64(c.rope_factor), RopeOriginalContext: uint64(c.rope_original_context),
 		RopeScaling: uint32(c.rope_scaling), RopeFlags: uint32(c.rope_flags), RopeLowRotations: float64(c.rope_low_rotations),
-		RopeHighRotations: float64(c.rope_high_rotations), RopeAttentionFactor: float64(c.rope_attention_factor), WindowKind: uint32(c.window_kind)}
-	for layer := uint32(0); layer < m.NumLayers && layer < C.KVC_MODEL_MAX_LAYERS; layer++ {
-		if c.window_layers[layer/64]>>(layer%64)&1 != 0 {
-			m.WindowLayers = append(m.WindowLayers, layer)
-		}
-	}
+		RopeHighRotations: float64(c.rope_high_rotations), RopeAttentionFactor: float64(c.rope_attention_factor), WindowKind: uint32(c.window_kind),
+		ConvElements: uint64(c.conv_elements), RecurrentElements: uint64(c.recurrent_elements), CrossTokens: uint64(c.cross_tokens),
+		NumCrossLayers: uint32(c.num_cross_layers), CrossKVHeads: uint32(c.cross_kv_heads), CrossHeadDim: uint32(c.cross_head_dim)}
+	m.WindowLayers, m.StateLayers = layersOf(&c.window_layers), layersOf(&c.state_layers)
 	return m
 }
 
@@ -119,6 +145,8 @@ type MemoryQuery struct {
 	BlockSize, ScaleGroup, Asymmetric, TensorScales, ChannelKeys, ChannelTokens uint32
 	MemoryFraction                                                              float32 // Instead of BudgetBytes: this part of the free memory of Device.
 	Device                                                                      string  // "" = "cpu".
+	CheckpointTokens                                                            uint64  // Of models with a state: tokens between copies of it; 0 = no copies.
+	ConvDType, RecurrentDType                                                   DType   // Types of a state; 0 = DType, or BFloat16 if a state has no such type.
 }
 
 // c fills a query in C memory. The model and the text of the device are in C memory too; free releases all of them.
@@ -134,7 +162,8 @@ func (query *MemoryQuery) c(m *Model) (c *C.kvc_memory_query, free func(), err e
 		budget_bytes: C.uint64_t(query.BudgetBytes), chunk_tokens: C.uint64_t(query.ChunkTokens), dtype: C.int32_t(query.DType),
 		block_size: C.uint32_t(query.BlockSize), scale_group: C.uint32_t(query.ScaleGroup), asymmetric: C.uint32_t(query.Asymmetric),
 		tensor_scales: C.uint32_t(query.TensorScales), channel_keys: C.uint32_t(query.ChannelKeys), channel_tokens: C.uint32_t(query.ChannelTokens),
-		memory_fraction: C.float(query.MemoryFraction)}
+		memory_fraction: C.float(query.MemoryFraction), checkpoint_tokens: C.uint64_t(query.CheckpointTokens), conv_dtype: C.int32_t(query.ConvDType),
+		recurrent_dtype: C.int32_t(query.RecurrentDType)}
 	if query.Device != "" {
 		c.device = C.CString(query.Device)
 	}
@@ -152,6 +181,10 @@ type MemoryEstimate struct {
 	SequenceBytes, TotalBytes, MaxTokens, MaxSequences                        uint64
 	NumFullLayers, NumWindowLayers                                            uint32
 	ResidualBytes, BudgetBytes, PoolBlocks, WindowPoolBlocks                  uint64
+	StateBlockBytes, CrossBlockBytes, StateBlocks, CrossBlocks                uint64
+	StatePoolBlocks, CrossPoolBlocks                                          uint64
+	NumStateLayers, NumCrossLayers                                            uint32
+	NumPools, WindowPool, StatePool, CrossPool                                uint32
 }
 
 // EstimateMemory computes the memory of sequences and, with a budget, what fits.

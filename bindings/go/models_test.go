@@ -39,7 +39,9 @@ func TestPresetsAndMemory(t *testing.T) {
 		equal(t, found.NumLayers, model.NumLayers)
 		estimate, err := model.EstimateMemory(MemoryQuery{Tokens: 4096})
 		must(t, err)
-		equal(t, int(estimate.NumFullLayers+estimate.NumWindowLayers), int(model.NumLayers))
+		equal(t, int(estimate.NumFullLayers+estimate.NumWindowLayers+estimate.NumStateLayers), int(model.NumLayers))
+		equal(t, int(estimate.NumStateLayers), len(model.StateLayers))
+		equal(t, estimate.NumCrossLayers, model.NumCrossLayers)
 		windowed := model.WindowTokens != 0 && len(model.WindowLayers) == 0
 		equal(t, windowed || int(estimate.NumWindowLayers) == len(model.WindowLayers), true)
 	}
@@ -54,6 +56,20 @@ func TestPresetsAndMemory(t *testing.T) {
 	estimate, err = own.EstimateMemory(MemoryQuery{DType: Int8})
 	must(t, err)
 	equal(t, estimate.NumWindowLayers, uint32(2))
+	own = &Model{NumLayers: 4, NumKVHeads: 1, HeadDim: 8, MaxContext: 64, StateLayers: []uint32{0, 2}, ConvElements: 30, RecurrentElements: 70,
+		NumCrossLayers: 4, CrossTokens: 100, CrossKVHeads: 2, CrossHeadDim: 8}
+	estimate, err = own.EstimateMemory(MemoryQuery{DType: BFloat16, CheckpointTokens: 16, RecurrentDType: Float32, BudgetBytes: 1 << 20})
+	must(t, err)
+	equal(t, estimate.StateBlockBytes, uint64(2*(30*2+70*4)))
+	equal(t, estimate.StateBlocks, uint64(2+4))
+	equal(t, estimate.CrossBlocks, uint64(7))
+	equal(t, estimate.CrossBlockBytes, uint64(4*2*2*8*2*16))
+	equal(t, estimate.NumPools, uint32(3))
+	equal(t, estimate.StatePool+estimate.CrossPool, uint32(1+2))
+	equal(t, estimate.StatePoolBlocks > 0 && estimate.CrossPoolBlocks > 0, true)
+	if _, err = (&Model{StateLayers: []uint32{512}}).EstimateMemory(MemoryQuery{}); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
 	config := `{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
 		"vocab_size": 128256, "max_position_embeddings": 131072, "_name_or_path": "mine"}`
 	read, err := ModelFromConfig([]byte(config))

@@ -182,7 +182,8 @@ def stubs(interface):
         lines += ["", f"class {struct}:"]
         lines += [f"    {name}: {kind}" for name, kind in interface.fields(struct)]
         if struct == "kvc_model":
-            lines += ["    def has_window(self, layer: int) -> int: ...", "    def set_window(self, layer: int) -> None: ..."]
+            lines += ["    def has_window(self, layer: int) -> int: ...", "    def set_window(self, layer: int) -> None: ...",
+                      "    def has_state(self, layer: int) -> int: ...", "    def set_state(self, layer: int) -> None: ..."]
         if struct == "kvc_manager_config":
             lines.append("    def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...")
     lines.append("")

@@ -44,13 +44,16 @@ enum {
 /** What the KV cache of a model depends on. Use a preset (kvc_model_find), read a config.json
  *  (kvc_model_from_config), or fill it in. */
 typedef struct kvc_model {
-  size_t struct_size;    /**< sizeof(kvc_model) */
-  char name[64];         /**< Name, as kvc_model_find takes it. Zero-terminated. */
-  uint32_t num_layers;   /**< Layers with a KV cache, 1 .. KVC_MODEL_MAX_LAYERS. */
-  uint32_t num_q_heads;  /**< Query heads, a multiple of num_kv_heads; 0 = unknown. */
-  uint32_t num_kv_heads; /**< KV heads per layer, 1 .. 65536. */
-  uint32_t head_dim;     /**< Elements of a key, 1 .. 65536. */
-  uint32_t v_head_dim;   /**< Elements of a value; 0 = head_dim. */
+  size_t struct_size; /**< sizeof(kvc_model) */
+  char name[64];      /**< Name, as kvc_model_find takes it. Zero-terminated. */
+  /** Layers with a KV cache or, in state_layers, with a state: 1 .. KVC_MODEL_MAX_LAYERS. A layer with both
+   *  counts as two. Of an encoder-decoder model, those of the decoder. */
+  uint32_t num_layers;
+  uint32_t num_q_heads; /**< Query heads, a multiple of num_kv_heads; 0 = unknown. */
+  /** KV heads per layer, 1 .. 65536. This and head_dim may be 0 if state_layers has all layers. */
+  uint32_t num_kv_heads;
+  uint32_t head_dim;   /**< Elements of a key, 1 .. 65536. */
+  uint32_t v_head_dim; /**< Elements of a value; 0 = head_dim. */
   /** Multi-head latent attention: elements stored per layer and token instead of keys and values, at most
    *  65536. The values are the first latent_dim - rope_dim of them. num_kv_heads is 1; head_dim and
    *  v_head_dim are those of the query heads. 0 = keys and values are stored. */
@@ -60,10 +63,11 @@ typedef struct kvc_model {
   uint64_t max_context; /**< Tokens of the longest sequence that the model's configuration allows. */
   /** Sliding window as kvc_group_config.window_tokens, or chunk: see window_kind; 0 = no layer has one. */
   uint64_t window_tokens;
-  /** Layer l has the window if bit l % 64 of entry l / 64 is set. All 0 with window_tokens = every layer. */
+  /** Layer l has the window if bit l % 64 of entry l / 64 is set. All 0 with window_tokens = every layer
+   *  without a state. */
   uint64_t window_layers[KVC_MODEL_MAX_LAYERS / 64];
   /** Base of the rotary embedding. This and the doubles below are 1e-30 .. 1e30, or 0 where 0 is
-   *  documented. Only those that the scaling uses are checked. */
+   *  documented. Only those that the scaling uses are checked. 0 = the model has no rotary embedding. */
   double rope_theta;
   double rope_local_theta; /**< Base of the layers with a window; 0 = rope_theta. */
   double rope_factor;      /**< Factor of rope_scaling; 0 without one. */
@@ -84,7 +88,23 @@ typedef struct kvc_model {
   /** What window_tokens is: 0 or KVC_GROUP_SLIDING_WINDOW = tokens of a sliding window,
    *  KVC_GROUP_CHUNKED_LOCAL = tokens of a chunk of chunked local attention. Since 0.3. */
   uint32_t window_kind;
-  uint32_t reserved; /**< 0 */
+  /** Cross-attention: layers that read keys and values of encoder tokens, at most KVC_MODEL_MAX_LAYERS. They
+   *  come on top of num_layers, which counts their self-attention. 0 = none. Since 0.3. */
+  uint32_t num_cross_layers;
+  /** Layer l has a recurrent state in place of keys and values (Mamba, linear attention), by bits as in
+   *  window_layers. Since 0.3. */
+  uint64_t state_layers[KVC_MODEL_MAX_LAYERS / 64];
+  /** Elements that the convolution of one state layer keeps, at most 2^32: its channels times (kernel - 1).
+   *  The channels are those of the inner size (Mamba), of the inner size and 2 * groups * state size
+   *  (Mamba-2), of two times all key heads and all value heads (gated delta net). Since 0.3. */
+  uint64_t conv_elements;
+  /** Elements of the recurrence of one state layer, at most 2^32: inner size * state size (Mamba), heads *
+   *  head size * state size (Mamba-2), value heads * key size * value size (gated delta net). This or
+   *  conv_elements is above 0 with state_layers. Since 0.3. */
+  uint64_t recurrent_elements;
+  uint64_t cross_tokens;   /**< Encoder tokens of a sequence, with num_cross_layers. Since 0.3. */
+  uint32_t cross_kv_heads; /**< KV heads of a layer of cross-attention, at most 65536. Since 0.3. */
+  uint32_t cross_head_dim; /**< Elements of its keys, and of its values, at most 65536. Since 0.3. */
 } kvc_model;
 
 /** Returns the number of models that kvc_model_get knows: presets, and registered ones. It never shrinks.
@@ -119,7 +139,8 @@ KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
 KVC_API kvc_status kvc_model_register(const kvc_model* model);
 
 /** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
- *  Gemma 2, Gemma 3, Llama 4, DeepSeek-V3 and gpt-oss, also within "text_config"; or the config.json that
+ *  Gemma 2, Gemma 3, Llama 4, DeepSeek-V3, gpt-oss, Jamba, Qwen3-Next, Granite 4 hybrids and
+ *  Whisper, also within "text_config"; or the config.json that
  * sharktank exports for Shortfin (with "paged_kv_cache"), which has no query heads, vocabulary and rotary
  * embedding. The name is
  *  "_name_or_path" (Shortfin: "module_name") or else the architecture. The factors of LongRoPE have no field
@@ -157,38 +178,66 @@ typedef struct kvc_memory_query {
   /** Instead of budget_bytes: this part of kvc_device_info.free_bytes, above 0 and at most 1. */
   float memory_fraction;
   const char* device; /**< Device of memory_fraction; NULL = "cpu". */
+  /** State layers: a sequence keeps a copy of their state every so many tokens, a multiple of block_size
+   *  (kvc_group_config.retention_tokens of the state group); 0 = none is planned for. Other models ignore
+   *  this and the two below. Since 0.3. */
+  uint64_t checkpoint_tokens;
+  /** Types of conv_elements and recurrent_elements: KVC_FLOAT32, FLOAT16 or BFLOAT16. 0 = dtype if it is one
+   *  of these or 0, else BFLOAT16. Since 0.3. */
+  int32_t conv_dtype;
+  int32_t recurrent_dtype; /**< Since 0.3. */
 } kvc_memory_query;
 
-/** Answer of kvc_estimate_memory, in bytes and blocks. Layers without a window form the full group, those
- *  with one the window group. A group without layers has zeros. */
+/** Answer of kvc_estimate_memory, in bytes and blocks. Layers with keys and values form the full group, or
+ *  with a window the window group; those with a state the state group; cross-attention the cross group. A
+ *  group without layers has zeros. A manager has those with layers in this order. */
 typedef struct kvc_memory_estimate {
-  size_t struct_size;          /**< sizeof(kvc_memory_estimate) */
-  uint64_t bytes_per_token;    /**< One token in all layers, as if no layer had a window. */
+  size_t struct_size; /**< sizeof(kvc_memory_estimate) */
+  /** Keys and values of one token in the full and the window group, as if no layer had a window. */
+  uint64_t bytes_per_token;
   uint64_t full_block_bytes;   /**< One block of the full group, all its layers. */
   uint64_t window_block_bytes; /**< One block of the window group, all its layers. */
   uint64_t full_blocks;        /**< Blocks of a sequence in the full group: ceil(tokens / block_size). */
   /** Most blocks that a sequence holds at once in the window group while it grows to `tokens`:
    *  min(ceil(tokens / block_size), ceil((window_tokens + chunk_tokens - 2) / block_size) + 1). */
   uint64_t window_blocks;
-  /** full_blocks * full_block_bytes + window_blocks * window_block_bytes + residual_bytes. */
+  /** The sum of blocks * block bytes of all groups, and residual_bytes. */
   uint64_t sequence_bytes;
   uint64_t total_bytes; /**< num_sequences * sequence_bytes. */
   /** Largest `tokens` for which num_sequences sequences fit the budget: a multiple of block_size, possibly
-   *  above max_context. 0 = not one block fits; UINT64_MAX = any length fits (windows only). */
+   *  above max_context. 0 = not one block fits; UINT64_MAX = any length fits (no full group). */
   uint64_t max_tokens;
   uint64_t max_sequences;     /**< Largest num_sequences of `tokens` tokens that fits the budget; may be 0. */
   uint32_t num_full_layers;   /**< Layers of the full group. */
   uint32_t num_window_layers; /**< Layers of the window group. */
-  /** channel_keys: the bfloat16 keys of a sequence's residual block in all layers. Else 0. */
+  /** channel_keys: the bfloat16 keys of a sequence's residual block in all layers, and of the open block of
+   *  cross-attention. Else 0. */
   uint64_t residual_bytes;
   uint64_t budget_bytes; /**< The budget: that of the query, or memory_fraction of the free memory. */
-  /** Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the only pool, or of
-   *  the full group's. A manager gets as many from kvc_manager_config.memory. Groups whose blocks have equal
-   *  sizes share one pool. Otherwise each has its own, and they divide the budget as a sequence of `tokens`
-   *  tokens does: window_blocks * window_block_bytes for the window group, the rest for the full group. 0 =
-   *  the budget is below one block of each group. */
+  /** Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the pool of the
+   *  first group. A manager gets as many from kvc_manager_config.memory. Groups whose blocks have equal sizes
+   *  share one pool. Otherwise each has its own, and they divide the budget as a sequence of `tokens` tokens
+   *  does: blocks * block bytes of their groups; the first pool has the rest. So `tokens` and
+   *  checkpoint_tokens decide how many states there are, and with them how many requests run at once. 0 = the
+   *  budget is below one block of each pool. */
   uint64_t pool_blocks;
-  uint64_t window_pool_blocks; /**< Blocks of the window group's own pool; 0 = there is one pool. */
+  /** Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first. */
+  uint64_t window_pool_blocks;
+  uint64_t state_block_bytes; /**< The state of all state layers after some number of tokens. Since 0.3. */
+  uint64_t cross_block_bytes; /**< One block of encoder tokens in all layers that read them. Since 0.3. */
+  /** Most blocks of a sequence in the state group: 2, or 1 if `tokens` are one block, and a checkpoint for
+   *  every checkpoint_tokens. Since 0.3. */
+  uint64_t state_blocks;
+  uint64_t cross_blocks; /**< ceil(cross_tokens / block_size). Since 0.3. */
+  /** As window_pool_blocks, of the state and the cross group. Since 0.3. */
+  uint64_t state_pool_blocks;
+  uint64_t cross_pool_blocks; /**< Since 0.3. */
+  uint32_t num_state_layers;  /**< Layers of the state group. Since 0.3. */
+  uint32_t num_cross_layers;  /**< Layers of the cross group. Since 0.3. */
+  uint32_t num_pools;         /**< Pools that the groups take from, whatever the budget. Since 0.3. */
+  uint32_t window_pool;       /**< Pool of the window group; the first group's is 0. Since 0.3. */
+  uint32_t state_pool;        /**< Pool of the state group. Since 0.3. */
+  uint32_t cross_pool;        /**< Pool of the cross group. Since 0.3. */
 } kvc_memory_estimate;
 
 /** Computes the memory of sequences and, with a budget, what fits. Exact for blocks that hold only the
@@ -207,7 +256,7 @@ KVC_API kvc_status kvc_estimate_memory(const kvc_memory_query* query, kvc_memory
 /** Computes the angles by which the pairs of a layer's rotary embedding rotate per position (RoPE:
  *  arXiv:2104.09864; YaRN: arXiv:2309.00071; LongRoPE: arXiv:2402.13753), in double precision.
  *  @param[in]  model   Reads rope_*, head_dim, rope_dim, max_context and the windows.
- *  @param[in]  layer   Below num_layers. Layers with a window may have their own base.
+ *  @param[in]  layer   Below num_layers, without a state. Layers with a window may have their own base.
  *  @param[in]  length  DYNAMIC: present tokens of the sequence. Others ignore it.
  *  @param[in]  factors LONGROPE: [rope_dim / 2], each 1e-30 .. 1e30, from config.json: short_factor up to
  *  rope_original_context tokens, long_factor beyond. Others: NULL.

@@ -20,7 +20,7 @@ constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
                                    KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS |
-                                   KVC_MANAGER_RESERVE;
+                                   KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE;
 constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED | kFillFlags;
@@ -141,12 +141,15 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   if (!state) return KVC_OK;
   shape->state_groups |= 1u << g;
   if (group.max_checkpoints != 0) shape->max_cached[group.pool] = group.max_checkpoints;
-  const uint32_t conflict = shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE);
+  const uint32_t conflict =
+      shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE);
   if (conflict == 0) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED,
-              "group %zu is recurrent state, which only commits publish and which has no blocks for later "
-              "tokens; clear manager flags %#x (fills %#x, reserve %#x)",
-              g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE);
+  return fail(
+      KVC_ERROR_UNSUPPORTED,
+      "group %zu is recurrent state, which only commits publish, which has no blocks for later tokens "
+      "and no part for the head of a block; clear manager flags %#x (fills %#x, reserve %#x, partial "
+      "reuse %#x)",
+      g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE, KVC_MANAGER_PARTIAL_REUSE);
 }
 
 kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
@@ -216,9 +219,11 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
 }
 
 // The pools and groups of a model within a budget, and a configuration that names them.
+constexpr size_t kModelGroups = 4;
+constexpr uint32_t kCrossKind = 4;
 struct ModelGroups {
-  kvc_pool_config pools[2];
-  kvc_group_config groups[2];
+  kvc_pool_config pools[kModelGroups];
+  kvc_group_config groups[kModelGroups];
 };
 
 kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
@@ -253,8 +258,19 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
   if (query.block_size == 0) query.block_size = config->block_size;
   kvc_memory_estimate estimate;
   KVC_TRY(estimate_memory(query, model, &estimate));
+  const bool chunks = model.window_kind == KVC_GROUP_CHUNKED_LOCAL;
+  const struct {
+    uint32_t kind, pool;
+    uint64_t block_bytes, own_blocks;  // of no group: 0
+  } parts[kModelGroups] = {
+      {KVC_GROUP_FULL, 0, estimate.full_block_bytes, 0},
+      {chunks ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_SLIDING_WINDOW, estimate.window_pool,
+       estimate.window_block_bytes, estimate.window_pool_blocks},
+      {KVC_GROUP_STATE, estimate.state_pool, estimate.state_block_bytes, estimate.state_pool_blocks},
+      {kCrossKind, estimate.cross_pool, estimate.cross_block_bytes, estimate.cross_pool_blocks}};
   if (estimate.pool_blocks == 0) {
-    const uint64_t group_bytes = estimate.full_block_bytes + estimate.window_block_bytes;
+    uint64_t group_bytes = 0;
+    for (const auto& part : parts) group_bytes += part.block_bytes;
     const uint64_t sequences = std::max<uint64_t>(query.num_sequences, 1);
     const uint64_t residual_bytes = sequences * estimate.residual_bytes;
     return invalid(
@@ -266,17 +282,18 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
   config->block_size = query.block_size;
   config->pools = out->pools;
   config->groups = out->groups;
-  config->num_pools = estimate.window_pool_blocks != 0 ? 2 : 1;
+  config->num_pools = estimate.num_pools;
   out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks, 0};
-  out->pools[1] = {sizeof(kvc_pool_config), estimate.window_pool_blocks, 0};
-  for (const bool window : {false, true}) {
-    if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
+  for (const auto& part : parts) {
+    if (part.block_bytes == 0) continue;
+    if (part.own_blocks != 0) out->pools[part.pool] = {sizeof(kvc_pool_config), part.own_blocks, 0};
     kvc_group_config& group = out->groups[config->num_groups++];
     group.struct_size = sizeof group;
-    const bool chunks = window && model.window_kind == KVC_GROUP_CHUNKED_LOCAL;
-    group.kind = chunks ? KVC_GROUP_CHUNKED_LOCAL : window ? KVC_GROUP_SLIDING_WINDOW : KVC_GROUP_FULL;
-    (chunks ? group.chunk_tokens : group.window_tokens) = window ? model.window_tokens : 0;
-    group.pool = window && config->num_pools == 2;
+    group.kind = part.kind;
+    group.pool = part.pool;
+    if (part.kind == KVC_GROUP_SLIDING_WINDOW) group.window_tokens = model.window_tokens;
+    if (part.kind == KVC_GROUP_CHUNKED_LOCAL) group.chunk_tokens = model.window_tokens;
+    if (part.kind == KVC_GROUP_STATE) group.retention_tokens = query.checkpoint_tokens;
   }
   return KVC_OK;
 }

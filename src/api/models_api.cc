@@ -51,8 +51,10 @@ kvc_status check_name(const kvc_model& model) {
 // Rotary embedding is described if there is a base.
 kvc_status check_embedding(const kvc_model& model) {
   uint32_t unused = 0;
-  for (uint32_t layer = 0; model.rope_theta != 0 && layer < model.num_layers; ++layer)
-    KVC_TRY(check_rope_fields(model, layer, &unused));
+  for (uint32_t layer = 0; model.rope_theta != 0 && layer < model.num_layers; ++layer) {
+    if ((model.state_layers[layer / 64] >> layer % 64 & 1) == 0)
+      KVC_TRY(check_rope_fields(model, layer, &unused));
+  }
   return KVC_OK;
 }
 

@@ -126,19 +126,23 @@ class Budget {
     query.chunk_tokens = chunk;
     query.dtype = dtype_of(options_.dtype);
     query.block_size = block_size;
+    query.checkpoint_tokens = checkpoint_tokens(model_, block_size);
     const kvc_memory_estimate estimate = estimate_of(query);
     if (estimate.pool_blocks == 0) return {{}};
-    std::vector<kvc_group_config> groups = groups_of(model_, estimate);
-    if (estimate.window_pool_blocks == 0) return {{0, groups, {pool_of(estimate.pool_blocks)}}};
-    groups.back().pool = 1;
+    const ModelGroups model = groups_of(model_, query, estimate);
+    if (model.pools.size() == 1) return {{0, model.groups, model.pools}};
     std::vector<Division> found;
     for (const double split : splits_) {
-      const double wanted = std::round(static_cast<double>(estimate.window_pool_blocks) * split);
-      const double most = static_cast<double>(budget_ / estimate.window_block_bytes);
-      const auto windows = static_cast<uint64_t>(std::clamp(wanted, 1.0, most + 1));
-      const uint64_t bytes = windows * estimate.window_block_bytes;
-      const uint64_t full = bytes < budget_ ? (budget_ - bytes) / estimate.full_block_bytes : 0;
-      found.push_back(full == 0 ? Division{} : Division{split, groups, {pool_of(full), pool_of(windows)}});
+      std::vector<kvc_pool_config> pools = model.pools;
+      uint64_t left = budget_;  // for the first pool
+      for (size_t p = 1; p < pools.size(); ++p) {
+        const double wanted = std::round(static_cast<double>(pools[p].num_blocks) * split);
+        const double most = static_cast<double>(left / model.pool_block_bytes[p]);
+        pools[p].num_blocks = static_cast<uint64_t>(std::clamp(wanted, 1.0, most + 1));  // or too many
+        left -= std::min(left, pools[p].num_blocks * model.pool_block_bytes[p]);
+      }
+      pools[0].num_blocks = left / model.pool_block_bytes[0];
+      found.push_back(pools[0].num_blocks == 0 ? Division{} : Division{split, model.groups, pools});
     }
     return found;
   }

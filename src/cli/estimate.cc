@@ -47,8 +47,8 @@ kvc_model read_config(const std::string& path) {
   return model;
 }
 
-/// The rules of kvc_estimate_memory for types and scales, in the words of the command line.
-void check_scales(const EstimateOptions& options, const kvc_model& model) {
+/// The rules of kvc_estimate_memory for types, scales and checkpoints, in the words of the command line.
+void check_storing(const EstimateOptions& options, const kvc_model& model) {
   const std::string& dtype = options.dtype;
   const bool integer = dtype == "int8" || dtype == "int4";
   const auto refuse = [](bool wrong, const std::string& text) {
@@ -78,6 +78,9 @@ void check_scales(const EstimateOptions& options, const kvc_model& model) {
          tokens + "; it is a part of --channel-keys: give both or neither");
   refuse(options.channel_tokens != 0 && options.block_size % options.channel_tokens != 0,
          tokens + "; it must divide --block-size, " + std::to_string(options.block_size));
+  refuse(options.checkpoint % options.block_size != 0,
+         "--checkpoint is " + std::to_string(options.checkpoint) +
+             "; it must be a multiple of --block-size, " + std::to_string(options.block_size));
   refuse(options.asymmetric && !integer && options.scale_group == 0,
          "--asymmetric is given, but fp8 has scales in blocks only with --scale-group; give both or neither");
 }
@@ -127,6 +130,8 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
   json["latent_dim"] = model.latent_dim;
   json["window_tokens"] = model.window_tokens;
   json["max_context"] = model.max_context;
+  json["cross_tokens"] = model.cross_tokens;
+  json["checkpoint"] = query.checkpoint_tokens;
   json["bytes_per_token"] = answer.bytes_per_token;
   json["groups"] = Json::array();
   if (answer.num_full_layers != 0) {
@@ -137,6 +142,14 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["groups"].push_back(
         group_json("window", answer.num_window_layers, answer.window_block_bytes, answer.window_blocks));
   }
+  if (answer.num_state_layers != 0) {
+    json["groups"].push_back(
+        group_json("state", answer.num_state_layers, answer.state_block_bytes, answer.state_blocks));
+  }
+  if (answer.num_cross_layers != 0) {
+    json["groups"].push_back(
+        group_json("cross", answer.num_cross_layers, answer.cross_block_bytes, answer.cross_blocks));
+  }
   json["residual_bytes_per_sequence"] = answer.residual_bytes;
   json["bytes_per_sequence"] = answer.sequence_bytes;
   json["total_bytes"] = answer.total_bytes;
@@ -146,6 +159,8 @@ Json estimate_json(const EstimateOptions& options, const kvc_model& model, const
     json["max_sequences"] = answer.max_sequences;
     json["pool_blocks"] = answer.pool_blocks;
     json["window_pool_blocks"] = answer.window_pool_blocks;
+    json["state_pool_blocks"] = answer.state_pool_blocks;
+    json["cross_pool_blocks"] = answer.cross_pool_blocks;
   }
   return json;
 }
@@ -164,14 +179,24 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
         << (answer.num_full_layers == 0 ? std::string("all") : std::to_string(answer.num_window_layers))
         << " with a window of " << grouped(model.window_tokens) << " tokens";
   }
+  if (answer.num_state_layers != 0) out << ", " << answer.num_state_layers << " with a state instead";
+  if (answer.num_cross_layers != 0) {
+    out << ", " << answer.num_cross_layers << " also read " << grouped(model.cross_tokens)
+        << " encoder tokens";
+  }
   const std::string sequences = counted(query.num_sequences, "sequence");
   out << "\n"
       << options.dtype << ", blocks of " << query.block_size << " tokens, " << sequences << " of "
       << grouped(query.tokens) << " tokens\n\n";
-  row(out, "one token", grouped(answer.bytes_per_token) + " bytes", "in all layers");
+  row(out, "one token", grouped(answer.bytes_per_token) + " bytes",
+      answer.num_state_layers == 0 ? "in all layers" : "in all layers without a state");
   group_row(out, "one sequence, full", answer.num_full_layers, answer.full_block_bytes, answer.full_blocks);
   group_row(out, "one sequence, window", answer.num_window_layers, answer.window_block_bytes,
             answer.window_blocks);
+  group_row(out, "one sequence, state", answer.num_state_layers, answer.state_block_bytes,
+            answer.state_blocks);
+  group_row(out, "one sequence, cross", answer.num_cross_layers, answer.cross_block_bytes,
+            answer.cross_blocks);
   if (answer.residual_bytes != 0)
     row(out, "one sequence, residual", grouped(answer.residual_bytes) + " bytes",
         "keys of its last block in bf16");
@@ -186,9 +211,17 @@ void estimate_table(const EstimateOptions& options, const kvc_model& model, cons
       "of " + sequences +
           (answer.max_tokens > model.max_context ? "; the model ends at " + grouped(model.max_context) : ""));
   row(out, "most sequences", grouped(answer.max_sequences), "of " + grouped(query.tokens) + " tokens");
-  const bool two = answer.window_pool_blocks != 0;
-  row(out, two ? "pool, full" : "pool", grouped(answer.pool_blocks) + " blocks", "for num_blocks");
-  if (two) row(out, "pool, window", grouped(answer.window_pool_blocks) + " blocks", "for num_blocks");
+  const char* first = answer.num_pools == 1           ? "pool"
+                      : answer.num_full_layers != 0   ? "pool, full"
+                      : answer.num_window_layers != 0 ? "pool, window"
+                                                      : "pool, state";
+  const auto pool_row = [&](const char* name, uint64_t blocks) {
+    if (blocks != 0) row(out, name, grouped(blocks) + " blocks", "for num_blocks");
+  };
+  row(out, first, grouped(answer.pool_blocks) + " blocks", "for num_blocks");
+  pool_row("pool, window", answer.window_pool_blocks);
+  pool_row("pool, state", answer.state_pool_blocks);
+  pool_row("pool, cross", answer.cross_pool_blocks);
 }
 
 }  // namespace
@@ -262,7 +295,7 @@ uint64_t parse_bytes(const std::string& text) {
 
 void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& out) {
   const kvc_model model = find_model(options.model);
-  check_scales(options, model);
+  check_storing(options, model);
   auto query = make<kvc_memory_query>();
   query.model = &model;
   query.tokens = options.context == 0 ? model.max_context : options.context;
@@ -275,6 +308,7 @@ void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& 
   query.tensor_scales = options.tensor_scales ? 1 : 0;
   query.channel_keys = options.channel_keys ? 1 : 0;
   query.channel_tokens = options.channel_tokens;
+  query.checkpoint_tokens = options.checkpoint;
   if (!options.budget.empty()) query.budget_bytes = parse_bytes(options.budget);
   const kvc_memory_estimate answer = estimate_of(query);
   if (as_json)
@@ -284,17 +318,17 @@ void print_estimate(const EstimateOptions& options, bool as_json, std::ostream& 
 }
 
 void print_models(bool as_json, std::ostream& out) {
-  constexpr int kWidths[] = {7, 9, 9, 7, 8, 11, 9, 16};
+  constexpr int kWidths[] = {7, 9, 9, 7, 8, 11, 8, 9, 9, 16};
   const auto line = [&](const char* name, const std::vector<std::string>& cells) {
-    out << std::left << std::setw(18) << name << std::right;
+    out << std::left << std::setw(22) << name << std::right;
     for (size_t i = 0; i < cells.size(); ++i) out << std::setw(kWidths[i]) << cells[i];
     out << '\n';
   };
   const auto number = [](uint64_t value) { return value == 0 ? std::string("-") : std::to_string(value); };
   Json list = Json::array();
   if (!as_json) {
-    line("model",
-         {"layers", "KV heads", "head dim", "latent", "window", "in layers", "context", "bytes a token"});
+    line("model", {"layers", "KV heads", "head dim", "latent", "window", "in layers", "states", "encoder",
+                   "context", "bytes a token"});
   }
   for (size_t i = 0; i < kvc_model_count(); ++i) {
     const kvc_model model = ask<kvc_model>(kvc_model_get, i);
@@ -313,18 +347,24 @@ void print_models(bool as_json, std::ostream& out) {
                       {"vocab_size", model.vocab_size},
                       {"window_tokens", model.window_tokens},
                       {"num_window_layers", answer.num_window_layers},
+                      {"num_state_layers", answer.num_state_layers},
+                      {"state_bytes", answer.state_block_bytes},
+                      {"num_cross_layers", answer.num_cross_layers},
+                      {"cross_tokens", model.cross_tokens},
                       {"max_context", model.max_context},
                       {"bytes_per_token", answer.bytes_per_token}});
       continue;
     }
     line(model.name, {number(model.num_layers), number(model.num_kv_heads), number(model.head_dim),
                       number(model.latent_dim), number(model.window_tokens), number(answer.num_window_layers),
-                      number(model.max_context), grouped(answer.bytes_per_token)});
+                      number(answer.num_state_layers), number(model.cross_tokens), number(model.max_context),
+                      grouped(answer.bytes_per_token)});
   }
   if (as_json)
     out << list.dump(2) << '\n';
   else
-    out << "\nBytes of one token in all layers in fp16 or bf16. See also `kvcache estimate MODEL`.\n";
+    out << "\nStates: layers with a state instead of keys and values. Encoder: tokens that cross-attention "
+           "reads.\nBytes of one token in all layers in fp16 or bf16. See also `kvcache estimate MODEL`.\n";
 }
 
 }  // namespace kvcli

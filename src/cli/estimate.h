@@ -23,6 +23,7 @@ struct EstimateOptions {
   uint64_t context = 0;         // 0 = the model's.
   uint64_t batch = 1;
   uint64_t chunk = 1;
+  uint64_t checkpoint = 0;  // 0 = no checkpoints.
 };
 
 /// Parses "24GiB", "1.5 GB" or "4096": a number and a unit (B; KB, MB, GB, TB of 1000; KiB, ... of 1024;

@@ -2,12 +2,24 @@
 #include "cli/model_groups.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/errors.h"
 #include "cli/estimate.h"
 #include "cli/library.h"
 
 namespace kvcli {
+namespace {
+
+constexpr uint32_t kCrossKind = 4;
+constexpr uint64_t kCheckpointTokens = 2048;
+
+}  // namespace
+
+uint64_t checkpoint_tokens(const kvc_model& model, uint32_t block_size) {
+  const bool stateful = model.conv_elements != 0 || model.recurrent_elements != 0;
+  return stateful ? (kCheckpointTokens + block_size - 1) / block_size * block_size : 0;
+}
 
 kvc_pool_config pool_of(uint64_t blocks) {
   auto pool = make<kvc_pool_config>();
@@ -15,17 +27,32 @@ kvc_pool_config pool_of(uint64_t blocks) {
   return pool;
 }
 
-std::vector<kvc_group_config> groups_of(const kvc_model& model, const kvc_memory_estimate& estimate) {
-  std::vector<kvc_group_config> groups;
-  for (const bool window : {false, true}) {
-    if ((window ? estimate.num_window_layers : estimate.num_full_layers) == 0) continue;
-    auto& group = groups.emplace_back(make<kvc_group_config>());
-    if (!window) continue;
-    const bool chunks = model.window_kind == KVC_GROUP_CHUNKED_LOCAL;
-    group.kind = chunks ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_SLIDING_WINDOW;
-    (chunks ? group.chunk_tokens : group.window_tokens) = model.window_tokens;
+ModelGroups groups_of(const kvc_model& model, const kvc_memory_query& query,
+                      const kvc_memory_estimate& estimate) {
+  const bool chunks = model.window_kind == KVC_GROUP_CHUNKED_LOCAL;
+  const struct {
+    uint32_t kind, pool;
+    uint64_t block_bytes, own_blocks;  // of no group: 0
+  } parts[] = {{KVC_GROUP_FULL, 0, estimate.full_block_bytes, 0},
+               {chunks ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_SLIDING_WINDOW, estimate.window_pool,
+                estimate.window_block_bytes, estimate.window_pool_blocks},
+               {KVC_GROUP_STATE, estimate.state_pool, estimate.state_block_bytes, estimate.state_pool_blocks},
+               {kCrossKind, estimate.cross_pool, estimate.cross_block_bytes, estimate.cross_pool_blocks}};
+  ModelGroups out;
+  for (const auto& part : parts) {
+    if (part.block_bytes == 0) continue;
+    if (part.pool == out.pools.size()) {
+      out.pools.push_back(pool_of(part.pool == 0 ? estimate.pool_blocks : part.own_blocks));
+      out.pool_block_bytes.push_back(part.block_bytes);
+    }
+    auto& group = out.groups.emplace_back(make<kvc_group_config>());
+    group.kind = part.kind;
+    group.pool = part.pool;
+    if (part.kind == KVC_GROUP_SLIDING_WINDOW) group.window_tokens = model.window_tokens;
+    if (part.kind == KVC_GROUP_CHUNKED_LOCAL) group.chunk_tokens = model.window_tokens;
+    if (part.kind == KVC_GROUP_STATE) group.retention_tokens = query.checkpoint_tokens;
   }
-  return groups;
+  return out;
 }
 
 void use_model(const Trace& trace, ReplayOptions& options) {
@@ -39,17 +66,16 @@ void use_model(const Trace& trace, ReplayOptions& options) {
   query.dtype = KVC_BFLOAT16;
   query.block_size = options.block_size;
   query.chunk_tokens = options.chunk = kChunk;
+  query.checkpoint_tokens = checkpoint_tokens(model, options.block_size);
   query.tokens = 1;
   for (const TraceRequest& request : trace.requests)
     query.tokens = std::max<uint64_t>(query.tokens, uint64_t{request.input_length} + request.num_outputs());
   const kvc_memory_estimate of_blocks = estimate_of(query);
-  query.budget_bytes = options.num_blocks * (of_blocks.full_block_bytes + of_blocks.window_block_bytes);
-  const kvc_memory_estimate estimate = estimate_of(query);
-  options.groups = groups_of(model, estimate);
-  options.pools = {pool_of(estimate.pool_blocks)};
-  if (estimate.window_pool_blocks == 0) return;
-  options.pools.push_back(pool_of(estimate.window_pool_blocks));
-  options.groups.back().pool = 1;
+  const uint64_t of_tokens = of_blocks.full_block_bytes + of_blocks.window_block_bytes;
+  query.budget_bytes = options.num_blocks * (of_tokens != 0 ? of_tokens : of_blocks.state_block_bytes);
+  ModelGroups found = groups_of(model, query, estimate_of(query));
+  options.groups = std::move(found.groups);
+  options.pools = std::move(found.pools);
 }
 
 }  // namespace kvcli

@@ -11,13 +11,23 @@
 
 namespace kvcli {
 
-/// Full attention first, then the layers with a window or chunks, in pool 0.
-std::vector<kvc_group_config> groups_of(const kvc_model& model, const kvc_memory_estimate& estimate);
+struct ModelGroups {
+  std::vector<kvc_group_config> groups;
+  std::vector<kvc_pool_config> pools;
+  std::vector<uint64_t> pool_block_bytes;
+};
+
+/// Full attention first, then the layers with a window or chunks, states, and cross-attention.
+ModelGroups groups_of(const kvc_model& model, const kvc_memory_query& query,
+                      const kvc_memory_estimate& estimate);
 
 kvc_pool_config pool_of(uint64_t blocks);
 
-/// Sets groups, pools and chunk for options.model: with the memory of num_blocks blocks of all its layers,
-/// divided for the trace's longest request.
+/// Tokens between the checkpoints of a model with states, else 0.
+uint64_t checkpoint_tokens(const kvc_model& model, uint32_t block_size);
+
+/// Sets groups, pools and chunk for options.model: with the memory of num_blocks blocks of all its keys and
+/// values (without these: of states), divided for the trace's longest request.
 void use_model(const Trace& trace, ReplayOptions& options);
 
 }  // namespace kvcli

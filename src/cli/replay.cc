@@ -59,7 +59,7 @@ class Replay {
   void admit_round();
   bool admit(Waiting& waiting);
   bool prefill_round();
-  void compute_chunk(Live& request);
+  void compute_chunk(Live& request, uint32_t count);
   void commit_prompt(const Live& request);
   void commit(const Live& request, Stopwatch& watch);
   void decode_round();
@@ -78,6 +78,8 @@ class Replay {
     return (tokens + options_.block_size - 1) / options_.block_size;
   }
   bool fits(uint64_t tokens) const;
+  uint32_t next_chunk(const Live& request);
+  bool has_room();
   size_t num_groups() const { return std::max<size_t>(options_.groups.size(), 1); }
   kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, manager_.get()); }
   std::span<const int32_t> export_table(uint64_t request, uint64_t max_tokens);
@@ -100,7 +102,9 @@ class Replay {
   bool any_block_filled_ = false;  // By tokens that are not committed yet.
 
   std::vector<int32_t> tokens_, table_;
+  std::vector<kvc_block_copy> copies_;  // Of one admission with partial reuse.
   std::vector<size_t> all_items_, items_without_space_;
+  bool has_states_ = false;       // A group has recurrent states.
   uint64_t sample_interval_ = 1;  // Decode rounds between two samples of the occupancy.
   uint64_t rounds_ = 0;
   Stopwatch prompt_watch_, decode_watch_, release_watch_;
@@ -125,13 +129,16 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.policy = policy_number(options.policy);
   config.policy_weight = options.policy_weight;
   if (!options.hints.empty()) {
-    config.flags = KVC_MANAGER_HINTS;
+    config.flags |= KVC_MANAGER_HINTS;
     sessions_.emplace(trace, parse_hints(options.hints));
   }
+  if (options.partial) config.flags |= KVC_MANAGER_PARTIAL_REUSE;
   if (!options.record.empty()) {
     log_.emplace(options.record);
     config.record_bytes = LogFile::kRecordBytes;
   }
+  has_states_ = std::ranges::any_of(
+      options.groups, [](const kvc_group_config& group) { return group.kind == KVC_GROUP_STATE; });
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
   if (options.curve != 0) open_curve(manager_.get(), options.curve);
 
@@ -145,6 +152,7 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   step_.emplace(options.concurrency, row_stride, options.maintain_tables || options.verify);
   if (options.verify) oracle_.emplace(options.num_blocks, options.block_size, options.data);
   for (auto row = static_cast<int32_t>(options.concurrency); row-- > 0;) free_rows_.push_back(row);
+  copies_.resize(num_groups());
   result_.requests = trace.requests.size();
 }
 
@@ -165,13 +173,18 @@ ReplayResult Replay::run() {
 }
 
 /// Whether a request of so many tokens, alone in the pools, always finds its blocks. A group with a window
-/// holds the blocks of kvc_memory_estimate.window_blocks.
+/// holds the blocks of kvc_memory_estimate.window_blocks. A state group holds the state of the hit, that of
+/// the slot of the admission, and that at the end of the step.
 bool Replay::fits(uint64_t tokens) const {
   std::vector<uint64_t> needed(pool_blocks_.size());
   const uint64_t all = blocks_of(tokens);
   if (options_.groups.empty()) needed[0] = all;
   for (const kvc_group_config& group : options_.groups) {
     const bool whole = group.kind == KVC_GROUP_FULL || options_.chunk == 0;
+    if (group.kind == KVC_GROUP_STATE) {
+      needed[group.pool] += std::min<uint64_t>(all, 3);
+      continue;
+    }
     const uint64_t window = std::max<uint64_t>({group.window_tokens, group.chunk_tokens, 2});
     needed[group.pool] += whole ? all : std::min(all, blocks_of(window + options_.chunk - 2) + 1);
   }
@@ -211,9 +224,11 @@ bool Replay::admit(Waiting& waiting) {
   if (create || oracle_) make_tokens(trace_, waiting.index, waiting.produced, tokens_);
   const uint32_t length = request.input_length + waiting.produced;
 
+  if (has_states_ && !live_.empty() && !has_room()) return false;
   auto config = make<kvc_request_config>();
   config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
-  config.slots = std::min(options_.chunk, length);
+  // With states a step ends where a state is worth keeping, which is known after the admission.
+  config.slots = has_states_ ? 1 : std::min(options_.chunk, length);
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
@@ -222,7 +237,13 @@ bool Replay::admit(Waiting& waiting) {
     prompt.num_tokens = length;
     check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id));
   }
+  if (options_.partial) step_->retire(manager_.get());  // what is copied must not be fenced
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
+  if (cached % options_.block_size != 0) {  // copied at once: there are no bytes
+    auto work = make<kvc_pending_work>();
+    work.copies = copies_.data(), work.copy_capacity = copies_.size();
+    check(kvc_manager_take_pending(manager_.get(), &work));
+  }
   waiting.seconds += prompt_watch_.stop();
 
   if (status == KVC_ERROR_NO_SPACE && !live_.empty()) {
@@ -235,22 +256,45 @@ bool Replay::admit(Waiting& waiting) {
       {waiting.id, waiting.index, waiting.produced, request.num_outputs(), length, free_rows_.back()});
   free_rows_.pop_back();
   live_.back().remaining = length - static_cast<uint32_t>(cached);
-  compute_chunk(live_.back());
+  if (!has_states_) compute_chunk(live_.back(), next_chunk(live_.back()));
   if (!waiting.readmission) {
     result_.prompt_tokens += length;
     result_.cached_tokens += cached;
     result_.prompt_blocks += blocks_of(length);
     result_.block_queries += (length - 1) / options_.block_size;
     result_.block_hits += cached / options_.block_size;
+    result_.partial_hits += cached % options_.block_size != 0;
+    result_.partial_tokens += cached % options_.block_size;
   }
   if (oracle_) oracle_->admit(waiting.index, tokens_, cached, export_table(waiting.id, length));
   return true;
 }
 
-/// Counts the next tokens of a prompt as computed.
-void Replay::compute_chunk(Live& request) {
+/// Whether the pools have blocks for the first chunk of a prompt, beyond the one slot of its admission.
+bool Replay::has_room() {
+  std::vector<uint64_t> room;
+  for (uint32_t p = 0; p < pool_blocks_.size(); ++p) {
+    const auto info = ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), p);
+    room.push_back(info.free + info.cached);
+  }
+  std::vector<uint64_t> needed(room.size());
+  for (const kvc_group_config& group : options_.groups)
+    needed[group.pool] += group.kind == KVC_GROUP_STATE ? 3 : blocks_of(options_.chunk) + 1;
+  return std::ranges::equal(needed, room, std::less_equal<>());
+}
+
+/// Prompt tokens of the request's next step.
+uint32_t Replay::next_chunk(const Live& request) {
   const uint32_t count =
       options_.chunk == 0 ? request.remaining : std::min(request.remaining, options_.chunk);
+  if (!has_states_) return count;
+  const auto info = ask<kvc_request_info>(kvc_manager_request_info, manager_.get(), request.id);
+  const uint64_t next = info.next_checkpoint;
+  return next == 0 ? count : static_cast<uint32_t>(std::min<uint64_t>(count, next - request.computed()));
+}
+
+/// Counts the next tokens of a prompt as computed.
+void Replay::compute_chunk(Live& request, uint32_t count) {
   request.remaining -= count;
   result_.computed_tokens += count;
   ++result_.prompt_steps;
@@ -264,12 +308,13 @@ bool Replay::prefill_round() {
   for (size_t i = 0; i < live_.size(); ++i) {
     while (i < live_.size() && live_[i].remaining != 0) {
       Live& request = live_[i];
-      const uint64_t capacity = request.computed() + std::min(request.remaining, options_.chunk);
+      const uint32_t count = next_chunk(request);
+      const uint64_t capacity = request.computed() + count;
       prompt_watch_.start();
       kvc_status status = kvc_manager_reserve_tokens(manager_.get(), request.id, capacity);
       prompt_watch_.stop();
       if (status == KVC_OK) {
-        compute_chunk(request);
+        compute_chunk(request, count);
         commit_prompt(request);
         break;
       }
@@ -469,12 +514,17 @@ double most_policy_weight(const std::string& policy) {
 
 ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
   ReplayResult result = Replay(trace, options).run();
+  ReplayOptions plain = options;
+  plain.verify = plain.data = false;
+  plain.record.clear();
   if (!options.hints.empty()) {
-    ReplayOptions plain = options;
     plain.hints.clear();
-    plain.verify = plain.data = false;
-    plain.record.clear();
     result.hit_rate_without_hints = Replay(trace, plain).run().hit_rate();
+    plain.hints = options.hints;
+  }
+  if (options.partial) {
+    plain.partial = false;
+    result.hit_rate_without_partial = Replay(trace, plain).run().hit_rate();
   }
   if (options.optimal)
     result.optimal_hit_rate = optimal_hit_rate(trace, options.num_blocks, options.block_size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table has, for each architecture, the defaults of its configs and the form of its windows.
+// A table has, for each architecture, the defaults of its configs and the form of its windows and states.
 #include "models/hf_config.h"
 
 #include <algorithm>
@@ -35,6 +35,13 @@ enum class Windows {
   kChunks         // attention_chunk_size, in the layers that rotate: all but every fourth one.
 };
 
+enum class States {
+  kNone,
+  kMamba,    // All but every attn_layer_period-th layer.
+  kMamba2,   // By layer_types.
+  kDeltaNet  // By layer_types, or all but every full_attention_interval-th layer.
+};
+
 // Defaults for fields that a config omits.
 struct Architecture {
   const char* model_type;
@@ -47,9 +54,11 @@ struct Architecture {
   uint64_t head_dim = kRequired;
   uint64_t vocab = kRequired;
   uint64_t context = kRequired;
-  double rotated = 1;  // share of a head
-  double rope_theta = 1e4;
+  double rotated = 1;       // share of a head
+  double rope_theta = 1e4;  // 0 = it does not rotate
   double rope_local_theta = 0;
+  States states = States::kNone;
+  bool decoder = false;  // of an encoder-decoder model
 };
 
 constexpr Architecture gemma3(const char* model_type, const char* class_name) {
@@ -132,6 +141,28 @@ constexpr Architecture kArchitectures[] = {
      .windows = Windows::kEverySecond,
      .window = 128,
      .rope_theta = 1.5e5},
+    {.model_type = "jamba",
+     .class_name = "JambaForCausalLM",
+     .kv_heads = 8,
+     .head_dim = kFromHidden,
+     .context = 262144,
+     .rope_theta = 0,
+     .states = States::kMamba},
+    {.model_type = "qwen3_next",
+     .class_name = "Qwen3NextForCausalLM",
+     .head_dim = 256,
+     .rotated = 0.25,
+     .states = States::kDeltaNet},
+    {.model_type = "granitemoehybrid",
+     .class_name = "GraniteMoeHybridForCausalLM",
+     .kv_heads = kSameAsHeads,
+     .head_dim = kFromHidden,
+     .states = States::kMamba2},
+    {.model_type = "whisper",
+     .class_name = "WhisperForConditionalGeneration",
+     .vocab = 51865,
+     .context = 448,
+     .decoder = true},
 };
 
 const Architecture& find_architecture(const Section& outer, const Section& config) {
@@ -197,23 +228,24 @@ void read_heads(const Section& config, const Architecture& architecture, kvc_mod
   model.rope_dim = static_cast<uint32_t>(model.head_dim * rotated);
 }
 
-// Layers with the window, from "layer_types" of newer configs.
-Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers, const char* local) {
+// Layers that are `local`, from "layer_types" of newer configs; the others are `global`.
+Layers read_layer_types(const Section& config, const Json& types, uint32_t num_layers, const char* local,
+                        const char* global = "full_attention") {
   if (!types.is_array() || types.size() < num_layers) {
     config.refuse("layer_types", types,
                   "give one name for each of " + std::to_string(num_layers) + " layers");
   }
-  Layers windowed;
+  Layers named;
   uint32_t layer = 0;
   types.each([&](const Json&, const Json& type) {
-    windowed[layer] = type.says(local);
-    if (!windowed[layer] && !type.says("full_attention")) {
+    named[layer] = type.says(local);
+    if (!named[layer] && !type.says(global)) {
       config.refuse("layer_types[" + std::to_string(layer) + "]", type,
-                    "known are " + std::string(local) + " and full_attention");
+                    "known are " + std::string(local) + " and " + global);
     }
     return ++layer < num_layers;
   });
-  return windowed;
+  return named;
 }
 
 // Layers that rotate, and so have chunks, from "no_rope_layers" (which names them by 1, whatever it is
@@ -277,6 +309,90 @@ void read_window(const Section& config, const Architecture& architecture, kvc_mo
   if (!chunks || model.window_tokens == 0) return;
   model.window_kind = KVC_GROUP_CHUNKED_LOCAL;
   model.rope_flags |= KVC_MODEL_ROPE_WINDOW_ONLY;
+}
+
+Layers state_layers(const Section& config, States states, uint32_t num_layers) {
+  uint64_t period = 0, offset = 0;  // of the layers with attention
+  if (states == States::kMamba) {
+    period = config.whole("attn_layer_period", UINT32_MAX, 8);
+    offset = config.whole("attn_layer_offset", UINT32_MAX, 4, 0);
+    if (offset >= period) {
+      config.fail("attn_layer_offset", "is " + std::to_string(offset),
+                  "it must be below attn_layer_period, " + std::to_string(period));
+    }
+  } else {
+    const bool mamba = states == States::kMamba2;
+    if (const std::optional<Json> types = config.find("layer_types")) {
+      return read_layer_types(config, *types, num_layers, mamba ? "mamba" : "linear_attention",
+                              mamba ? "attention" : "full_attention");
+    }
+    if (mamba) config.fail("layer_types", "is missing", "give mamba or attention for each layer");
+    period = config.whole("full_attention_interval", UINT32_MAX, 4);
+    offset = period - 1;
+  }
+  Layers stateful;
+  for (uint32_t layer = 0; layer < num_layers; ++layer) stateful[layer] = layer % period != offset;
+  return stateful;
+}
+
+// The elements follow vLLM's MambaStateShapeCalculator.
+void read_states(const Section& config, States states, kvc_model& model) {
+  if (states == States::kNone) return;
+  constexpr uint64_t kMostExpand = 64, kMostKernel = 1024, kMostElements = uint64_t{1} << 32;
+  uint64_t channels = 0, kernel = 0, recurrent = 0;
+  if (states == States::kDeltaNet) {
+    const uint64_t key_dim = config.whole("linear_key_head_dim", kMaxConfigDim, 128);
+    const uint64_t value_dim = config.whole("linear_value_head_dim", kMaxConfigDim, 128);
+    const uint64_t value_heads = config.whole("linear_num_value_heads", kMaxConfigDim, 32);
+    channels =
+        2 * config.whole("linear_num_key_heads", kMaxConfigDim, 16) * key_dim + value_heads * value_dim;
+    kernel = config.whole("linear_conv_kernel_dim", kMostKernel, 4);
+    recurrent = value_heads * key_dim * value_dim;
+  } else {
+    const bool second = states == States::kMamba2;
+    const uint64_t state = config.whole("mamba_d_state", kMaxConfigDim, second ? 256 : 16);
+    channels = config.whole("hidden_size", kMaxHidden) * config.whole("mamba_expand", kMostExpand, 2);
+    kernel = config.whole("mamba_d_conv", kMostKernel, 4);
+    recurrent = channels * state;
+    if (second) channels += 2 * config.whole("mamba_n_groups", kMaxConfigDim, 1) * state;
+  }
+  if (channels * (kernel - 1) > kMostElements || recurrent > kMostElements) {
+    config.fail(states == States::kDeltaNet ? "linear_value_head_dim" : "mamba_d_state",
+                "gives a layer " + std::to_string(std::max(channels * (kernel - 1), recurrent)) +
+                    " elements of state",
+                "at most 2^32");
+  }
+  const Layers stateful = state_layers(config, states, model.num_layers);
+  if (stateful.none()) return;
+  model.conv_elements = channels * (kernel - 1);
+  model.recurrent_elements = recurrent;
+  for (uint32_t layer = 0; layer < model.num_layers; ++layer)
+    if (stateful[layer]) model.state_layers[layer / 64] |= uint64_t{1} << layer % 64;
+}
+
+// The decoder of Whisper: each layer also reads the keys and values of the encoder's tokens.
+void read_decoder(const Section& config, const Architecture& architecture, kvc_model& model) {
+  const uint32_t heads = config.whole32("decoder_attention_heads", kMaxConfigDim);
+  const uint32_t width = config.whole32("d_model", kMaxHidden);
+  if (width % heads != 0 || width / heads > kMaxConfigDim) {
+    config.fail("d_model", "is " + std::to_string(width),
+                "give a multiple of decoder_attention_heads, " + std::to_string(heads));
+  }
+  model.num_layers = model.num_cross_layers = config.whole32("decoder_layers", KVC_MODEL_MAX_LAYERS);
+  model.num_q_heads = model.num_kv_heads = model.cross_kv_heads = heads;
+  model.head_dim = model.v_head_dim = model.cross_head_dim = width / heads;
+  model.max_context = config.whole("max_target_positions", kMaxTokens, architecture.context);
+  model.cross_tokens = config.whole("max_source_positions", kMaxTokens, 1500);
+}
+
+// Whether keys rotate. Granite says it by a word.
+bool rotates_keys(const Section& config, const Architecture& architecture) {
+  if (architecture.states != States::kMamba2) return architecture.rope_theta != 0;
+  const char* key = "position_embedding_type";
+  const std::optional<Json> type = config.text(key);
+  if (type && !type->says("rope") && !type->says("nope"))
+    config.refuse(key, *type, "known are rope and nope");
+  return type && type->says("rope");
 }
 
 void read_yarn(const Section& scaling, kvc_model& model) {
@@ -357,12 +473,20 @@ kvc_model read_config(const Section& outer) {
   std::string name = given ? given->printable(sizeof model.name - 1) : "";
   if (name.empty()) name = architecture.model_type;
   std::memcpy(model.name, name.data(), name.size());
-  model.num_layers = config.whole32("num_hidden_layers", KVC_MODEL_MAX_LAYERS);
   model.vocab_size = config.whole32("vocab_size", INT32_MAX, architecture.vocab);
+  if (architecture.decoder) {
+    read_decoder(config, architecture, model);
+    return model;
+  }
+  model.num_layers = config.whole32("num_hidden_layers", KVC_MODEL_MAX_LAYERS);
   model.max_context = config.whole("max_position_embeddings", kMaxTokens, architecture.context);
   read_heads(config, architecture, model);
   read_window(config, architecture, model);
-  read_rope(config, architecture, model);
+  read_states(config, architecture.states, model);
+  if (rotates_keys(config, architecture))
+    read_rope(config, architecture, model);
+  else
+    model.rope_dim = 0;
   return model;
 }
 

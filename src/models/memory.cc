@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The estimate is linear in blocks until the window is full, and linear again after that. Both inverses are
-// divisions, so they are exact.
+// The memory of a sequence never shrinks while it grows, so what fits a budget is found by bisection. Sums of
+// bytes have 128 bits: no product of them overflows within the limits of a model.
 #include "models/memory.h"
 
 #include <algorithm>
@@ -19,6 +19,7 @@ constexpr uint32_t kMaxDim = 65536;
 constexpr uint32_t kMaxBlockSize = 1024;
 constexpr uint32_t kDefaultBlockSize = 16;
 constexpr uint32_t kScaleBytes = 4;
+constexpr uint64_t kMaxStateElements = uint64_t{1} << 32;
 
 kvc_status check_range(const char* what, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return KVC_OK;
@@ -86,11 +87,31 @@ kvc_status find_element(const kvc_memory_query& query, const kvc_model& model, u
   return KVC_OK;
 }
 
+using LayerBits = uint64_t[KVC_MODEL_MAX_LAYERS / 64];
+
+uint32_t count_layers(const LayerBits& layers) {
+  int count = 0;
+  for (const uint64_t bits : layers) count += std::popcount(bits);
+  return static_cast<uint32_t>(count);
+}
+
 uint32_t count_window_layers(const kvc_model& model) {
   if (model.window_tokens == 0) return 0;
-  int count = 0;
-  for (const uint64_t bits : model.window_layers) count += std::popcount(bits);
-  return count == 0 ? model.num_layers : static_cast<uint32_t>(count);
+  const uint32_t named = count_layers(model.window_layers);
+  return named == 0 ? model.num_layers - count_layers(model.state_layers) : named;
+}
+
+// The last layer that the bits name, or -1.
+int64_t last_layer(const LayerBits& layers) {
+  for (int64_t i = static_cast<int64_t>(std::size(layers)) - 1; i >= 0; --i)
+    if (layers[i] != 0) return i * 64 + 63 - std::countl_zero(layers[i]);
+  return -1;
+}
+
+kvc_status check_layers(const char* field, const LayerBits& layers, uint32_t num_layers) {
+  const int64_t last = last_layer(layers);
+  if (last < int64_t{num_layers}) return KVC_OK;
+  return invalid("model.%s names layer %lld of %u layers", field, static_cast<long long>(last), num_layers);
 }
 
 // Most blocks that a full window, or chunk of local attention, and the chunk being written span; UINT64_MAX
@@ -101,38 +122,155 @@ uint64_t window_span(uint64_t window, uint64_t chunk, uint64_t block_size) {
   return checked_add(ceil_div(tokens, block_size), 1, &span) ? span : UINT64_MAX;
 }
 
-// Most blocks per sequence, in both groups, that fit into `bytes`.
-uint64_t blocks_within(uint64_t bytes, uint64_t full, uint64_t window, uint64_t span) {
-  const uint64_t before = bytes / (full + window);
-  if (window == 0 || before < span) return before;
-  return full == 0 ? UINT64_MAX : (bytes - span * window) / full;
+using Wide = __uint128_t;
+
+// A group of an estimate: where its numbers are.
+struct EstimatedGroup {
+  uint64_t kvc_memory_estimate::*block_bytes;
+  uint64_t kvc_memory_estimate::*blocks;
+  uint64_t kvc_memory_estimate::*pool_blocks;
+  uint32_t kvc_memory_estimate::*pool;  // nullptr: the full group's, which is the first
+};
+constexpr EstimatedGroup kEstimatedGroups[] = {
+    {&kvc_memory_estimate::full_block_bytes, &kvc_memory_estimate::full_blocks,
+     &kvc_memory_estimate::pool_blocks, nullptr},
+    {&kvc_memory_estimate::window_block_bytes, &kvc_memory_estimate::window_blocks,
+     &kvc_memory_estimate::window_pool_blocks, &kvc_memory_estimate::window_pool},
+    {&kvc_memory_estimate::state_block_bytes, &kvc_memory_estimate::state_blocks,
+     &kvc_memory_estimate::state_pool_blocks, &kvc_memory_estimate::state_pool},
+    {&kvc_memory_estimate::cross_block_bytes, &kvc_memory_estimate::cross_blocks,
+     &kvc_memory_estimate::cross_pool_blocks, &kvc_memory_estimate::cross_pool}};
+constexpr size_t kMostPools = std::size(kEstimatedGroups);
+
+struct EstimatedPool {
+  uint64_t block_bytes;
+  Wide needed;  // by a sequence
+  uint64_t kvc_memory_estimate::*blocks;
+};
+
+// Finds the pool of each group. Returns their number.
+uint32_t assign_pools(kvc_memory_estimate* out, EstimatedPool* pools) {
+  uint32_t num_pools = 0;
+  for (const EstimatedGroup& group : kEstimatedGroups) {
+    const uint64_t bytes = out->*group.block_bytes;
+    if (bytes == 0) continue;
+    uint32_t pool = 0;
+    while (pool < num_pools && pools[pool].block_bytes != bytes) ++pool;
+    if (pool == num_pools) {
+      pools[num_pools++] = {bytes, 0, pool == 0 ? &kvc_memory_estimate::pool_blocks : group.pool_blocks};
+    }
+    pools[pool].needed += static_cast<Wide>(bytes) * (out->*group.blocks);
+    if (group.pool != nullptr) out->*group.pool = pool;
+  }
+  return num_pools;
 }
 
-// Divides what a budget leaves for blocks among the pools.
-void size_pools(uint64_t bytes, kvc_memory_estimate* out) {
-  const uint64_t full = out->full_block_bytes, window = out->window_block_bytes;
-  if (full == 0 || window == 0 || full == window) {
-    out->pool_blocks = bytes / std::max(full, window);
-    return;
+// Divides what a budget leaves for blocks among the pools: each has at least a block, the first what is left.
+void size_pools(uint64_t bytes, const EstimatedPool* pools, uint32_t num_pools, kvc_memory_estimate* out) {
+  Wide least = 0, needed = 0;
+  for (uint32_t p = 0; p < num_pools; ++p) least += pools[p].block_bytes, needed += pools[p].needed;
+  if (bytes < least) return;
+  uint64_t left = bytes;
+  for (uint32_t p = num_pools; p-- > 0;) {
+    const EstimatedPool& pool = pools[p];
+    least -= pool.block_bytes;  // now of the pools before it
+    const uint64_t most = (left - static_cast<uint64_t>(least)) / pool.block_bytes;
+    // The need fits 64 bits: estimate_memory() has checked the bytes of a sequence.
+    const auto share = static_cast<uint64_t>(bytes * pool.needed / needed);
+    const uint64_t blocks = p == 0 ? most : std::clamp<uint64_t>(share / pool.block_bytes, 1, most);
+    out->*pool.blocks = blocks;
+    left -= blocks * pool.block_bytes;
   }
-  if (bytes < window || bytes - window < full) return;
-  // Both products fit 64 bits: estimate_memory() has checked the bytes of a sequence.
-  const uint64_t needed = out->window_blocks * window;
-  const __uint128_t share = static_cast<__uint128_t>(bytes) * needed / (needed + out->full_blocks * full);
-  out->window_pool_blocks =
-      std::clamp<uint64_t>(static_cast<uint64_t>(share) / window, 1, (bytes - full) / window);
-  out->pool_blocks = (bytes - out->window_pool_blocks * window) / full;
+}
+
+// The bytes of an element of a part of a state.
+kvc_status find_state_type(const char* field, int32_t given, int32_t dtype, uint32_t* bytes) {
+  const auto stored = [](int32_t type) {
+    return type == KVC_FLOAT32 || type == KVC_FLOAT16 || type == KVC_BFLOAT16;
+  };
+  if (given == 0) given = dtype == 0 ? int32_t{KVC_FLOAT32} : stored(dtype) ? dtype : int32_t{KVC_BFLOAT16};
+  if (!stored(given)) {
+    return invalid("query.%s is %d (%s); a state is stored as fp32, fp16 or bf16, or 0 = as dtype", field,
+                   given, dtype_name(given));
+  }
+  *bytes = dtype_bits(given) / 8;
+  return KVC_OK;
+}
+
+kvc_status find_state_bytes(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
+                            uint32_t num_layers, uint64_t* out) {
+  if (query.checkpoint_tokens % block_size != 0) {
+    return invalid("query.checkpoint_tokens is %llu; 0 or a multiple of block_size, %u",
+                   ull(query.checkpoint_tokens), block_size);
+  }
+  uint32_t conv_bytes = 0, recurrent_bytes = 0;
+  KVC_TRY(find_state_type("conv_dtype", query.conv_dtype, query.dtype, &conv_bytes));
+  KVC_TRY(find_state_type("recurrent_dtype", query.recurrent_dtype, query.dtype, &recurrent_bytes));
+  *out = num_layers * (model.conv_elements * conv_bytes + model.recurrent_elements * recurrent_bytes);
+  return KVC_OK;
+}
+
+kvc_status check_state_layers(const kvc_model& model, uint32_t num_state_layers) {
+  KVC_REQUIRE_RANGE(model.conv_elements, 0, kMaxStateElements);
+  KVC_REQUIRE_RANGE(model.recurrent_elements, 0, kMaxStateElements);
+  const uint64_t elements = model.conv_elements + model.recurrent_elements;
+  if (num_state_layers == 0 && elements != 0) {
+    return invalid(
+        "model.conv_elements is %llu and model.recurrent_elements %llu, but state_layers names no layer; set "
+        "both or neither",
+        ull(model.conv_elements), ull(model.recurrent_elements));
+  }
+  if (num_state_layers != 0 && elements == 0) {
+    return invalid(
+        "model.state_layers names %u layers, but conv_elements and recurrent_elements are 0; give the "
+        "elements of a layer's state",
+        num_state_layers);
+  }
+  for (uint32_t i = 0; i < std::size(model.state_layers); ++i) {
+    const uint64_t both = model.state_layers[i] & model.window_layers[i];
+    if (both == 0) continue;
+    return invalid(
+        "model.state_layers and window_layers both name layer %u; a layer has a state or a window: clear one "
+        "bit",
+        i * 64 + static_cast<uint32_t>(std::countr_zero(both)));
+  }
+  return KVC_OK;
+}
+
+kvc_status check_cross_layers(const kvc_model& model) {
+  KVC_REQUIRE_RANGE(model.num_cross_layers, 0, KVC_MODEL_MAX_LAYERS);
+  const bool cross = model.num_cross_layers != 0;
+  const struct {
+    const char* name;
+    uint64_t value, most;
+  } fields[] = {{"cross_tokens", model.cross_tokens, UINT64_MAX},
+                {"cross_kv_heads", model.cross_kv_heads, kMaxDim},
+                {"cross_head_dim", model.cross_head_dim, kMaxDim}};
+  for (const auto& field : fields) {
+    if (cross ? field.value != 0 && field.value <= field.most : field.value == 0) continue;
+    if (cross) {
+      return invalid("model.%s is %llu with num_cross_layers %u; it may be 1 .. %llu", field.name,
+                     ull(field.value), model.num_cross_layers, ull(field.most));
+    }
+    return invalid("model.%s is %llu, but num_cross_layers is 0; set both or neither", field.name,
+                   ull(field.value));
+  }
+  return KVC_OK;
 }
 
 }  // namespace
 
 kvc_status check_model(const kvc_model& model) {
   KVC_REQUIRE_RANGE(model.num_layers, 1, KVC_MODEL_MAX_LAYERS);
-  KVC_REQUIRE_RANGE(model.num_kv_heads, 1, kMaxDim);
-  KVC_REQUIRE_RANGE(model.head_dim, model.latent_dim != 0 ? 0 : 1, kMaxDim);
+  KVC_TRY(check_layers("window_layers", model.window_layers, model.num_layers));
+  KVC_TRY(check_layers("state_layers", model.state_layers, model.num_layers));
+  const uint32_t num_state_layers = count_layers(model.state_layers);
+  const uint32_t least = num_state_layers == model.num_layers ? 0 : 1;  // with states alone there are no keys
+  KVC_REQUIRE_RANGE(model.num_kv_heads, least, kMaxDim);
+  KVC_REQUIRE_RANGE(model.head_dim, model.latent_dim != 0 ? 0 : least, kMaxDim);
   KVC_REQUIRE_RANGE(model.v_head_dim, 0, kMaxDim);
   KVC_REQUIRE_RANGE(model.latent_dim, 0, kMaxDim);
-  if (model.num_q_heads % model.num_kv_heads != 0) {
+  if (model.num_kv_heads != 0 ? model.num_q_heads % model.num_kv_heads != 0 : model.num_q_heads != 0) {
     return invalid("model.num_q_heads is %u; it must be a multiple of num_kv_heads, %u, or 0",
                    model.num_q_heads, model.num_kv_heads);
   }
@@ -142,22 +280,21 @@ kvc_status check_model(const kvc_model& model) {
         "to 1",
         model.num_kv_heads, model.latent_dim);
   }
-  if (model.window_kind > KVC_GROUP_CHUNKED_LOCAL || model.reserved != 0) {
+  if (model.window_kind > KVC_GROUP_CHUNKED_LOCAL) {
     return fail(KVC_ERROR_UNSUPPORTED,
-                "model.window_kind is %u and model.reserved %u; the kind is 0, 1 (sliding window) or 2 "
-                "(chunked local), the other is 0",
-                model.window_kind, model.reserved);
+                "model.window_kind is %u; it is 0, 1 (sliding window) or 2 (chunked local)",
+                model.window_kind);
   }
-  for (uint32_t i = 0; i < std::size(model.window_layers); ++i) {
-    const uint64_t bits = model.window_layers[i];
-    if (bits == 0) continue;
-    const uint32_t last = i * 64 + 63 - static_cast<uint32_t>(std::countl_zero(bits));
-    if (last >= model.num_layers)
-      return invalid("model.window_layers names layer %u of %u layers", last, model.num_layers);
-    if (model.window_tokens == 0)
-      return invalid("model.window_layers names layer %u, but window_tokens is 0; set both or neither", last);
+  if (model.window_tokens == 0 && last_layer(model.window_layers) >= 0) {
+    return invalid("model.window_layers names layer %lld, but window_tokens is 0; set both or neither",
+                   static_cast<long long>(last_layer(model.window_layers)));
   }
-  return KVC_OK;
+  KVC_TRY(check_state_layers(model, num_state_layers));
+  if (model.window_tokens != 0 && count_window_layers(model) == 0) {
+    return invalid("model.window_tokens is %llu, but all %u layers have a state; set it to 0",
+                   ull(model.window_tokens), model.num_layers);
+  }
+  return check_cross_layers(model);
 }
 
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out) {
@@ -181,45 +318,82 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   kvc_memory_estimate estimate = {};
   estimate.struct_size = sizeof estimate;
   estimate.num_window_layers = count_window_layers(model);
-  estimate.num_full_layers = model.num_layers - estimate.num_window_layers;
-  estimate.bytes_per_token = model.num_layers * layer_bytes(1);
+  estimate.num_state_layers = count_layers(model.state_layers);
+  estimate.num_cross_layers = model.num_cross_layers;
+  estimate.num_full_layers = model.num_layers - estimate.num_window_layers - estimate.num_state_layers;
+  const uint32_t kv_layers = estimate.num_full_layers + estimate.num_window_layers;
+  estimate.bytes_per_token = kv_layers * layer_bytes(1);
   estimate.full_block_bytes = estimate.num_full_layers * layer_bytes(block_size);
   estimate.window_block_bytes = estimate.num_window_layers * layer_bytes(block_size);
+  estimate.cross_block_bytes = uint64_t{model.num_cross_layers} * model.cross_kv_heads *
+                               (element.key_bytes(model.cross_head_dim, block_size) +
+                                block_size * element.row_bytes(model.cross_head_dim));
+  if (estimate.num_state_layers != 0)
+    KVC_TRY(
+        find_state_bytes(query, model, block_size, estimate.num_state_layers, &estimate.state_block_bytes));
   if (query.channel_keys != 0) {
-    estimate.residual_bytes = uint64_t{block_size} * model.num_layers * model.num_kv_heads * model.head_dim *
-                              (dtype_bits(KVC_BFLOAT16) / 8);
+    const uint64_t rows = uint64_t{kv_layers} * model.num_kv_heads * model.head_dim +
+                          uint64_t{model.num_cross_layers} * model.cross_kv_heads * model.cross_head_dim;
+    estimate.residual_bytes = block_size * rows * (dtype_bits(KVC_BFLOAT16) / 8);
   }
 
-  const uint64_t blocks = ceil_div(tokens, block_size);
+  // Most blocks of a sequence in each group while it grows to so many tokens, and their bytes.
   const uint64_t span =
       model.window_tokens == 0 ? UINT64_MAX : window_span(model.window_tokens, chunk, block_size);
-  if (estimate.num_full_layers != 0) estimate.full_blocks = blocks;
-  if (estimate.num_window_layers != 0) estimate.window_blocks = std::min(blocks, span);
+  const auto grow = [&](uint64_t length) -> Wide {
+    const uint64_t blocks = ceil_div(length, block_size);
+    estimate.full_blocks = estimate.num_full_layers == 0 ? 0 : blocks;
+    estimate.window_blocks = estimate.num_window_layers == 0 ? 0 : std::min(blocks, span);
+    if (estimate.num_state_layers != 0) {
+      const uint64_t checkpoints = query.checkpoint_tokens == 0 ? 0 : length / query.checkpoint_tokens;
+      estimate.state_blocks = std::min<uint64_t>(blocks, 2) + checkpoints;
+    }
+    Wide bytes = estimate.residual_bytes;
+    for (const EstimatedGroup& group : kEstimatedGroups)
+      bytes += static_cast<Wide>(estimate.*group.block_bytes) * (estimate.*group.blocks);
+    return bytes;
+  };
+  estimate.cross_blocks = ceil_div(model.cross_tokens, block_size);
 
-  size_t full_bytes, window_bytes;
-  if (!checked_mul(estimate.full_blocks, estimate.full_block_bytes, &full_bytes) ||
-      !checked_mul(estimate.window_blocks, estimate.window_block_bytes, &window_bytes) ||
-      !checked_add(full_bytes, window_bytes, &estimate.sequence_bytes) ||
-      !checked_add(estimate.sequence_bytes, estimate.residual_bytes, &estimate.sequence_bytes)) {
-    return invalid(
-        "%llu tokens in blocks of %llu + %llu bytes are more than 2^64 - 1 bytes; ask for fewer tokens",
-        ull(tokens), ull(estimate.full_block_bytes), ull(estimate.window_block_bytes));
+  uint64_t max_tokens = 0;
+  if (query.budget_bytes != 0) {
+    uint64_t most = UINT64_MAX / block_size;  // in blocks
+    const uint64_t share = query.budget_bytes / num_sequences;
+    if (grow(most * block_size) <= share) {
+      max_tokens = UINT64_MAX;
+    } else {
+      uint64_t fit = 0;
+      while (fit + 1 < most) {
+        const uint64_t middle = fit + (most - fit) / 2;
+        (grow(middle * block_size) <= share ? fit : most) = middle;
+      }
+      max_tokens = fit * block_size;
+    }
   }
+
+  const Wide sequence_bytes = grow(tokens);
+  if (sequence_bytes > UINT64_MAX) {
+    return invalid(
+        "%llu tokens in blocks of %llu (full), %llu (window), %llu (state) and %llu (cross) bytes are more "
+        "than 2^64 - 1 bytes; ask for fewer tokens",
+        ull(tokens), ull(estimate.full_block_bytes), ull(estimate.window_block_bytes),
+        ull(estimate.state_block_bytes), ull(estimate.cross_block_bytes));
+  }
+  estimate.sequence_bytes = static_cast<uint64_t>(sequence_bytes);
   if (!checked_mul(num_sequences, estimate.sequence_bytes, &estimate.total_bytes)) {
     return invalid("%llu sequences of %llu bytes are more than 2^64 - 1 bytes; ask for fewer sequences",
                    ull(num_sequences), ull(estimate.sequence_bytes));
   }
+  EstimatedPool pools[kMostPools] = {};
+  estimate.num_pools = assign_pools(&estimate, pools);
   if (query.budget_bytes != 0) {
-    const uint64_t share = query.budget_bytes / num_sequences;
-    const uint64_t most = blocks_within(share - std::min(share, estimate.residual_bytes),
-                                        estimate.full_block_bytes, estimate.window_block_bytes, span);
-    // A token has at least one byte, so the product only overflows for "any number".
-    estimate.max_tokens = most == UINT64_MAX ? most : most * block_size;
+    estimate.max_tokens = max_tokens;
     estimate.max_sequences = query.budget_bytes / estimate.sequence_bytes;
     estimate.budget_bytes = query.budget_bytes;
     // Residual blocks of all sequences: less than total_bytes, so the product fits.
     const uint64_t residual = num_sequences * estimate.residual_bytes;
-    size_pools(query.budget_bytes - std::min(query.budget_bytes, residual), &estimate);
+    size_pools(query.budget_bytes - std::min(query.budget_bytes, residual), pools, estimate.num_pools,
+               &estimate);
   }
   *out = estimate;
   return KVC_OK;

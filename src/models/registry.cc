@@ -11,6 +11,12 @@
 namespace kvc {
 namespace {
 
+// Layers l with l % kv_every == kv_offset have keys and values, the others a state; kv_every 0 = no states.
+struct StateLayers {
+  uint32_t kv_every = 0, kv_offset = 0;
+  uint64_t conv_elements = 0, recurrent_elements = 0;
+};
+
 struct Entry {
   const char* name;
   const char* aliases;
@@ -26,7 +32,20 @@ struct Entry {
   uint32_t rope_flags = 0;
   uint32_t window_kind = 0;
   double rope_high_rotations = 0;
+  StateLayers states = {};
+  uint64_t encoder_tokens = 0;  // every layer reads them, by heads as its own
 };
+
+// What a layer keeps of its past in place of keys and values, by the numbers of its configuration.
+constexpr StateLayers mamba(uint32_t kv_every, uint32_t kv_offset, uint64_t inner, uint64_t kernel,
+                            uint64_t state) {
+  return {kv_every, kv_offset, inner * (kernel - 1), inner * state};
+}
+constexpr StateLayers delta_net(uint32_t kv_every, uint32_t kv_offset, uint64_t key_heads,
+                                uint64_t value_heads, uint64_t key_dim, uint64_t value_dim, uint64_t kernel) {
+  return {kv_every, kv_offset, (2 * key_heads * key_dim + value_heads * value_dim) * (kernel - 1),
+          value_heads * key_dim * value_dim};
+}
 
 constexpr Entry kEntries[] = {
 #define KVC_MODEL(...) {__VA_ARGS__},
@@ -116,13 +135,26 @@ kvc_model model_at(size_t index) {
   model.head_dim = entry.head_dim;
   model.v_head_dim = entry.v_head_dim;
   model.latent_dim = entry.latent_dim;
-  model.rope_dim = entry.rope_dim != 0 ? entry.rope_dim : entry.head_dim;
+  model.rope_dim = entry.rope_dim != 0 || entry.rope_theta == 0 ? entry.rope_dim : entry.head_dim;
   model.vocab_size = entry.vocab_size;
   model.max_context = entry.max_context;
   model.window_tokens = entry.window_tokens;
   for (uint32_t layer = 0; layer < entry.num_layers && entry.window_tokens != 0; ++layer) {
     const bool full = entry.full_every != 0 && (layer + 1) % entry.full_every == 0;
     if (!full) model.window_layers[layer / 64] |= uint64_t{1} << layer % 64;
+  }
+  const StateLayers& states = entry.states;
+  model.conv_elements = states.conv_elements;
+  model.recurrent_elements = states.recurrent_elements;
+  for (uint32_t layer = 0; layer < entry.num_layers && states.kv_every != 0; ++layer) {
+    if (layer % states.kv_every != states.kv_offset)
+      model.state_layers[layer / 64] |= uint64_t{1} << layer % 64;
+  }
+  if (entry.encoder_tokens != 0) {
+    model.num_cross_layers = entry.num_layers;
+    model.cross_tokens = entry.encoder_tokens;
+    model.cross_kv_heads = entry.num_kv_heads;
+    model.cross_head_dim = entry.head_dim;
   }
   model.rope_theta = entry.rope_theta;
   model.rope_local_theta = entry.rope_local_theta;

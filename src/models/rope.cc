@@ -75,6 +75,8 @@ kvc_status check_rope_fields(const kvc_model& model, uint32_t layer, uint32_t* d
   if (model.num_layers > KVC_MODEL_MAX_LAYERS || layer >= model.num_layers)
     return invalid("layer is %u; the model has %u layers, from 0 on, at most %d", layer, model.num_layers,
                    KVC_MODEL_MAX_LAYERS);
+  if ((model.state_layers[layer / 64] >> layer % 64 & 1) != 0)
+    return invalid("layer %u has a state, and no rotary embedding; ask for a layer with keys", layer);
   const uint32_t rotating = model.rope_dim != 0 ? model.rope_dim : model.head_dim;
   if (rotating == 0 || rotating % 2 != 0 || rotating > kMaxRopeDim)
     return invalid("kvc_model.rope_dim is %u; an even number, 2 .. %u", rotating, kMaxRopeDim);

@@ -145,6 +145,57 @@ TEST_F(ManagerMemory, LayersWithChunksReturnTheChunksThatArePassed) {
   EXPECT_EQ(empty(1), 1024);
 }
 
+TEST_F(ManagerMemory, LayersWithAStateHoldAsManyStatesAsEstimated) {
+  model_ = preset("jamba-1.5-mini");
+  query_.tokens = 8192, query_.checkpoint_tokens = 1024;
+  create();
+  ASSERT_EQ(properties().num_groups, 2u);
+  ASSERT_EQ(properties().num_pools, 2u);
+  EXPECT_EQ(blocks_of(0), estimate().pool_blocks);
+  EXPECT_EQ(blocks_of(1), estimate().state_pool_blocks);
+  const std::vector<int32_t> prompt(8192, 7);
+  kvc_request_config config = {};
+  config.struct_size = sizeof config;
+  config.slots = 1;
+  uint64_t id = 0;
+  ASSERT_EQ(kvc_manager_allocate_request(m_, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), &config,
+                                         &id, nullptr),
+            KVC_OK)
+      << kvc_last_error();
+  std::vector<int32_t> table(512);
+  uint64_t most = 0;
+  for (uint64_t done = 0; done < prompt.size();) {
+    kvc_request_info info = {};
+    info.struct_size = sizeof info;
+    ASSERT_EQ(kvc_manager_request_info(m_, id, &info), KVC_OK);
+    const uint64_t end = info.next_checkpoint != 0 ? info.next_checkpoint : prompt.size();
+    ASSERT_EQ(kvc_manager_reserve_tokens(m_, id, end), KVC_OK) << kvc_last_error();
+    std::fill(table.begin(), table.end(), -1);
+    ASSERT_EQ(kvc_manager_export_tables(m_, &id, 1, 1, -1, table.data(), table.size()), KVC_OK);
+    const auto held = static_cast<uint64_t>(table.size()) -
+                      static_cast<uint64_t>(std::count(table.begin(), table.end(), -1));
+    most = std::max(most, held);
+    ASSERT_EQ(kvc_manager_commit_tokens(m_, id, end), KVC_OK) << kvc_last_error();
+    done = end;
+  }
+  EXPECT_EQ(most, 2u);
+  kvc_pool_info states = {};
+  states.struct_size = sizeof states;
+  ASSERT_EQ(kvc_manager_pool_info(m_, 1, &states), KVC_OK);
+  EXPECT_LE(states.cached + most, estimate().state_blocks);
+}
+
+TEST_F(ManagerMemory, AModelOfStatesAloneHasOneGroup) {
+  model_ = {};
+  model_.struct_size = sizeof model_;
+  model_.num_layers = 64, model_.max_context = 1 << 20;
+  model_.state_layers[0] = UINT64_MAX;
+  model_.conv_elements = 3 * 10'240, model_.recurrent_elements = 128 * 64 * 128;
+  create();
+  EXPECT_EQ(properties().num_groups, 1u);
+  EXPECT_EQ(properties().num_blocks, (uint64_t{8} << 30) / (64 * (3 * 10'240 + 128 * 64 * 128) * 2));
+}
+
 TEST_F(ManagerMemory, GroupsOfEqualBlocksShareAPool) {
   model_.window_tokens = 128;
   model_.window_layers[0] = 0xffff;  // 16 of 32 layers

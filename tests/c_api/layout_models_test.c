@@ -20,7 +20,7 @@ AT(kvc_rope_rows, flags, 68);
 AT(kvc_rope_rows, token_stride, 72);
 AT(kvc_rope_rows, head_stride, 80);
 
-SIZE(kvc_model, 256);
+SIZE(kvc_model, 352);
 AT(kvc_model, struct_size, 0);
 AT(kvc_model, name, 8);
 AT(kvc_model, num_layers, 72);
@@ -44,9 +44,15 @@ AT(kvc_model, rope_low_rotations, 224);
 AT(kvc_model, rope_high_rotations, 232);
 AT(kvc_model, rope_attention_factor, 240);
 AT(kvc_model, window_kind, 248);
-AT(kvc_model, reserved, 252);
+AT(kvc_model, num_cross_layers, 252);
+AT(kvc_model, state_layers, 256);
+AT(kvc_model, conv_elements, 320);
+AT(kvc_model, recurrent_elements, 328);
+AT(kvc_model, cross_tokens, 336);
+AT(kvc_model, cross_kv_heads, 344);
+AT(kvc_model, cross_head_dim, 348);
 
-SIZE(kvc_memory_query, 88);
+SIZE(kvc_memory_query, 104);
 AT(kvc_memory_query, struct_size, 0);
 AT(kvc_memory_query, model, 8);
 AT(kvc_memory_query, tokens, 16);
@@ -62,8 +68,11 @@ AT(kvc_memory_query, channel_keys, 68);
 AT(kvc_memory_query, channel_tokens, 72);
 AT(kvc_memory_query, memory_fraction, 76);
 AT(kvc_memory_query, device, 80);
+AT(kvc_memory_query, checkpoint_tokens, 88);
+AT(kvc_memory_query, conv_dtype, 96);
+AT(kvc_memory_query, recurrent_dtype, 100);
 
-SIZE(kvc_memory_estimate, 120);
+SIZE(kvc_memory_estimate, 192);
 AT(kvc_memory_estimate, struct_size, 0);
 AT(kvc_memory_estimate, bytes_per_token, 8);
 AT(kvc_memory_estimate, full_block_bytes, 16);
@@ -80,6 +89,18 @@ AT(kvc_memory_estimate, residual_bytes, 88);
 AT(kvc_memory_estimate, budget_bytes, 96);
 AT(kvc_memory_estimate, pool_blocks, 104);
 AT(kvc_memory_estimate, window_pool_blocks, 112);
+AT(kvc_memory_estimate, state_block_bytes, 120);
+AT(kvc_memory_estimate, cross_block_bytes, 128);
+AT(kvc_memory_estimate, state_blocks, 136);
+AT(kvc_memory_estimate, cross_blocks, 144);
+AT(kvc_memory_estimate, state_pool_blocks, 152);
+AT(kvc_memory_estimate, cross_pool_blocks, 160);
+AT(kvc_memory_estimate, num_state_layers, 168);
+AT(kvc_memory_estimate, num_cross_layers, 172);
+AT(kvc_memory_estimate, num_pools, 176);
+AT(kvc_memory_estimate, window_pool, 180);
+AT(kvc_memory_estimate, state_pool, 184);
+AT(kvc_memory_estimate, cross_pool, 188);
 
 int main(void) {
   puts("the layout is as frozen");

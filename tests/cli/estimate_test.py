@@ -54,8 +54,24 @@ class Estimate(command.CommandTest):
         self.assertEqual(code, 0, err)
         self.assertIn("one sequence, residual", out)
 
+    def test_states_and_encoders_are_groups(self):
+        answer = estimate("jamba-1.5-mini", "--dtype", "bf16", "--context", 8192, "--checkpoint", 2048, "--budget", "16GiB")
+        self.assertEqual(answer["groups"], [
+            {"kind": "full", "layers": 4, "bytes_per_block": 4 * 8 * 128 * 2 * 2 * 16, "blocks_per_sequence": 512},
+            {"kind": "state", "layers": 28, "bytes_per_block": 28 * 8192 * 19 * 2, "blocks_per_sequence": 6}])
+        self.assertGreater(answer["state_pool_blocks"], 6)
+        answer = estimate("whisper-small")
+        self.assertEqual([(group["kind"], group["blocks_per_sequence"]) for group in answer["groups"]], [("full", 28), ("cross", 94)])
+        self.assertEqual(answer["cross_tokens"], 1500)
+        code, table, _ = command.run("estimate", "qwen3-next-80b-a3b", "--budget", "80GiB")
+        self.assertEqual(code, 0)
+        for part in ("36 with a state instead", "one sequence, state", "pool, state"):
+            self.assertIn(part, table)
+        self.assertIn("12 also read 1,500 encoder tokens", command.run("estimate", "whisper-small")[1])
+        self.assert_refused(command.run("estimate", "jamba-1.5-mini", "--checkpoint", 24), "--checkpoint is 24; it must be a multiple")
+
     def test_what_is_said_to_fit_fits_and_no_more(self):
-        for model in ("llama-3.1-8b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-4k"):
+        for model in ("llama-3.1-8b", "gpt-oss-20b", "deepseek-v3", "phi-3-mini-4k", "jamba-1.5-mini", "whisper-small"):
             for batch in (1, 3):
                 budget = 3 * 2**30 + 12345
                 answer = estimate(model, "--budget", budget, "--batch", batch, "--context", 4000)

@@ -161,13 +161,13 @@ class Replay(unittest.TestCase):
 
     def test_models_have_the_groups_of_their_layers(self):
         pools = {}
-        for model in ("gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "llama-3.1-8b"):
+        for model in ("gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "llama-3.1-8b", "jamba-1.5-mini", "qwen3-next-80b-a3b"):
             report = self.replay("--model", model, "--num-blocks", 20000)
             self.assertEqual(report["model"], model)
             self.assertEqual(report["rejected"], 0)
             self.assertGreater(report["hit_rate"], 0)
             pools[model] = len(report["pool_blocks"])
-        self.assertEqual(pools, {"gemma-3-27b": 2, "gpt-oss-20b": 1, "llama-4-scout": 2, "llama-3.1-8b": 1})
+        self.assertEqual(pools, {"gemma-3-27b": 2, "gpt-oss-20b": 1, "llama-4-scout": 2, "llama-3.1-8b": 1, "jamba-1.5-mini": 2, "qwen3-next-80b-a3b": 2})
 
     def test_a_curve_says_what_other_sizes_hit(self):
         def block_hit_rate(report):

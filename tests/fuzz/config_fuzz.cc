@@ -36,7 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kvc_memory_estimate estimate = {};
   estimate.struct_size = sizeof estimate;
   FUZZ_REQUIRE(kvc_estimate_memory(&query, &estimate) == KVC_OK, kvc_last_error());
-  FUZZ_REQUIRE(estimate.num_full_layers + estimate.num_window_layers == model.num_layers,
-               "layers are missing");
+  FUZZ_REQUIRE(
+      estimate.num_full_layers + estimate.num_window_layers + estimate.num_state_layers == model.num_layers,
+      "layers are missing");
   return 0;
 }

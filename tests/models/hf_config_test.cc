@@ -35,6 +35,16 @@ kvc_model read(const std::string& text) {
   return model;
 }
 
+void expect_error(const std::string& text, const std::string& part) {
+  kvc_model model;
+  ASSERT_EQ(read(text, &model), KVC_ERROR_INVALID_ARGUMENT) << "no error for " << text.substr(0, 200);
+  const std::string what = kvc_last_error();
+  EXPECT_NE(what.find(part), std::string::npos) << what;
+  EXPECT_NE(what.find("; "), std::string::npos) << "a remedy: " << what;
+  EXPECT_LT(what.size(), 600u) << what;
+  EXPECT_EQ(model.num_layers, 0u) << "nothing is written";
+}
+
 void expect_same(const char* name, const char* text) {
   SCOPED_TRACE(name);
   const kvc_model expected = preset(name);
@@ -52,6 +62,14 @@ void expect_same(const char* name, const char* text) {
   EXPECT_EQ(model.window_tokens, expected.window_tokens);
   for (size_t i = 0; i < KVC_MODEL_MAX_LAYERS / 64; ++i)
     EXPECT_EQ(model.window_layers[i], expected.window_layers[i]) << i;
+  for (size_t i = 0; i < KVC_MODEL_MAX_LAYERS / 64; ++i)
+    EXPECT_EQ(model.state_layers[i], expected.state_layers[i]) << i;
+  EXPECT_EQ(model.conv_elements, expected.conv_elements);
+  EXPECT_EQ(model.recurrent_elements, expected.recurrent_elements);
+  EXPECT_EQ(model.num_cross_layers, expected.num_cross_layers);
+  EXPECT_EQ(model.cross_tokens, expected.cross_tokens);
+  EXPECT_EQ(model.cross_kv_heads, expected.cross_kv_heads);
+  EXPECT_EQ(model.cross_head_dim, expected.cross_head_dim);
   EXPECT_EQ(model.rope_theta, expected.rope_theta);
   EXPECT_EQ(model.rope_local_theta, expected.rope_local_theta);
   EXPECT_EQ(model.rope_factor, expected.rope_factor);
@@ -205,6 +223,87 @@ TEST(HfConfig, Llama4HasChunksWhereItRotates) {
   EXPECT_EQ(read(config.dump()).window_tokens, 0u);
 }
 
+constexpr const char* kJamba = R"({"architectures": ["JambaForCausalLM"], "attn_layer_offset": 4,
+    "attn_layer_period": 8, "hidden_size": 4096, "mamba_d_conv": 4, "mamba_d_state": 16, "mamba_dt_rank": 256,
+    "mamba_expand": 2, "max_position_embeddings": 262144, "model_type": "jamba", "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "sliding_window": null, "vocab_size": 65536})";
+constexpr const char* kQwen3Next =
+    R"({"architectures": ["Qwen3NextForCausalLM"], "full_attention_interval": 4,
+    "head_dim": 256, "hidden_size": 2048, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+    "max_position_embeddings": 262144, "model_type": "qwen3_next", "num_attention_heads": 16,
+    "num_hidden_layers": 48, "num_key_value_heads": 2, "partial_rotary_factor": 0.25, "rope_scaling": null,
+    "rope_theta": 10000000, "vocab_size": 151936})";
+constexpr const char* kWhisper = R"({"architectures": ["WhisperForConditionalGeneration"], "d_model": 1280,
+    "decoder_attention_heads": 20, "decoder_layers": 32, "encoder_attention_heads": 20, "encoder_layers": 32,
+    "max_source_positions": 1500, "max_target_positions": 448, "model_type": "whisper",
+    "num_hidden_layers": 32, "vocab_size": 51866})";
+
+TEST(HfConfig, ConfigsOfHybridAndEncoderDecoderModelsGiveThePresets) {
+  expect_same("jamba-1.5-mini", kJamba);
+  expect_same("jamba-1.5-large", R"({"model_type": "jamba", "hidden_size": 8192, "num_attention_heads": 64,
+      "num_hidden_layers": 72, "num_key_value_heads": 8, "vocab_size": 65536})");
+  expect_same("qwen3-next-80b-a3b", kQwen3Next);
+  expect_same("whisper-large-v3", kWhisper);
+  expect_same("whisper-small", R"({"model_type": "whisper", "d_model": 768, "decoder_attention_heads": 12,
+      "decoder_layers": 12})");
+}
+
+// 5 of 6 layers are named; heads of 64, a state of 128, one group: 4096 + 2 * 128 channels.
+TEST(HfConfig, StateLayersMayBeNamed) {
+  json config = json::parse(R"({"model_type": "granitemoehybrid", "hidden_size": 2048, "num_hidden_layers": 6,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "mamba_d_conv": 4, "mamba_d_head": 64,
+      "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 64,
+      "max_position_embeddings": 131072, "position_embedding_type": "nope", "vocab_size": 100352,
+      "layer_types": ["mamba", "mamba", "mamba", "attention", "mamba", "mamba"]})");
+  kvc_model model = read(config.dump());
+  EXPECT_EQ(model.state_layers[0], 0x37u);
+  EXPECT_EQ(model.conv_elements, (4096u + 2 * 128) * 3);
+  EXPECT_EQ(model.recurrent_elements, 64u * 64 * 128);
+  EXPECT_EQ(model.rope_theta, 0);
+  EXPECT_EQ(model.rope_dim, 0u);
+  config["position_embedding_type"] = "rope", config["rope_theta"] = 5e5;
+  EXPECT_EQ(read(config.dump()).rope_theta, 5e5);
+  config["layer_types"] = json(std::vector<std::string>(6, "attention"));
+  model = read(config.dump());
+  EXPECT_EQ(model.state_layers[0] + model.conv_elements + model.recurrent_elements, 0u);
+  config["layer_types"][4] = "linear_attention";
+  expect_error(config.dump(), "\"layer_types[4]\" is \"linear_attention\"; known are mamba and attention");
+  config.erase("layer_types");
+  expect_error(config.dump(), "\"layer_types\" is missing");
+  config["layer_types"] = json(std::vector<std::string>(6, "mamba")),
+  config["position_embedding_type"] = "alibi";
+  expect_error(config.dump(), "\"position_embedding_type\" is \"alibi\"; known are rope and nope");
+
+  json next = json::parse(kQwen3Next);
+  next["num_hidden_layers"] = 3,
+  next["layer_types"] = {"full_attention", "linear_attention", "full_attention"};
+  EXPECT_EQ(read(next.dump()).state_layers[0], 2u);
+}
+
+TEST(HfConfig, BadStatesAndDecodersAreNamed) {
+  const auto refused = [](const char* text, const char* key, const json& value, const char* expected) {
+    json bad = json::parse(text);
+    bad[key] = value;
+    expect_error(bad.dump(), expected);
+  };
+  refused(kJamba, "attn_layer_offset", 8,
+          "\"attn_layer_offset\" is 8; it must be below attn_layer_period, 8");
+  refused(kJamba, "attn_layer_period", 0, "\"attn_layer_period\" is 0");
+  refused(kJamba, "mamba_d_state", 0, "\"mamba_d_state\" is 0");
+  refused(kJamba, "mamba_expand", 65, "\"mamba_expand\" is 65");
+  refused(kJamba, "mamba_d_conv", "4", "\"mamba_d_conv\" is \"4\"");
+  refused(kQwen3Next, "linear_num_value_heads", -1, "\"linear_num_value_heads\" is -1");
+  refused(kQwen3Next, "layer_types", "full_attention", "\"layer_types\" is");
+  refused(kWhisper, "d_model", 1281, "\"d_model\" is 1281; give a multiple of decoder_attention_heads, 20");
+  refused(kWhisper, "decoder_layers", 513, "\"decoder_layers\" is 513");
+  refused(kWhisper, "decoder_attention_heads", nullptr, "\"decoder_attention_heads\" is null");
+  refused(kWhisper, "max_source_positions", 0, "\"max_source_positions\" is 0");
+  json wide = json::parse(kQwen3Next);
+  wide["linear_value_head_dim"] = 65536, wide["linear_key_head_dim"] = 65536;
+  expect_error(wide.dump(), "gives a layer 137438953472 elements of state; at most 2^32");
+}
+
 TEST(HfConfig, ParametersOfRotaryScaling) {
   json config = json::parse(kLlama31);
   json& scaling = config["rope_scaling"];
@@ -238,16 +337,6 @@ TEST(HfConfig, TheNameIsPrintableAndFits) {
   EXPECT_EQ(name(""), "llama");
   EXPECT_EQ(name("a\x1b[31m\nb\xc3\xa9"), "a?[31m?b??");
   EXPECT_EQ(name(std::string(200, 'x').c_str()), std::string(63, 'x'));
-}
-
-void expect_error(const std::string& text, const std::string& part) {
-  kvc_model model;
-  ASSERT_EQ(read(text, &model), KVC_ERROR_INVALID_ARGUMENT) << "no error for " << text.substr(0, 200);
-  const std::string what = kvc_last_error();
-  EXPECT_NE(what.find(part), std::string::npos) << what;
-  EXPECT_NE(what.find("; "), std::string::npos) << "a remedy: " << what;
-  EXPECT_LT(what.size(), 600u) << what;
-  EXPECT_EQ(model.num_layers, 0u) << "nothing is written";
 }
 
 TEST(HfConfig, ABadValueIsNamedWithItsKeyAndTheRemedy) {

@@ -76,6 +76,43 @@ TEST_F(Refused, FieldsOutOfRange) {
   query_.model = nullptr, expect_refused("model is NULL");
 }
 
+TEST_F(Refused, StateLayersThatContradict) {
+  add_states(model_, uint64_t{1} << 32), expect_refused("state_layers names layer 32 of 32 layers");
+  add_states(model_, 6), model_.window_tokens = 64, model_.window_layers[0] = 12,
+                         expect_refused("state_layers and window_layers both name layer 2");
+  add_states(model_, 1), model_.conv_elements = model_.recurrent_elements = 0,
+                         expect_refused("names 1 layers, but conv_elements and recurrent_elements are 0");
+  add_states(model_, 0), expect_refused("conv_elements is 30 and model.recurrent_elements 70, but");
+  add_states(model_, 1), model_.conv_elements = (uint64_t{1} << 32) + 1,
+                         expect_refused("model.conv_elements is 4294967297; it may be 0 .. 4294967296");
+  add_states(model_, 1), model_.recurrent_elements = UINT64_MAX,
+                         expect_refused("model.recurrent_elements is");
+  add_states(model_, 0xffffffff), model_.window_tokens = 64,
+                                  expect_refused("window_tokens is 64, but all 32 layers have a state");
+  add_states(model_, 0x7fffffff), model_.head_dim = 0, expect_refused("model.head_dim is 0; it may be 1");
+  add_states(model_, 0xffffffff), model_.num_kv_heads = 0, model_.num_q_heads = 4,
+                                  expect_refused("num_q_heads is 4");
+  add_states(model_, 1), query_.checkpoint_tokens = 24,
+                         expect_refused("query.checkpoint_tokens is 24; 0 or a multiple of block_size, 16");
+  add_states(model_, 1), query_.conv_dtype = KVC_INT8, expect_refused("query.conv_dtype is");
+  add_states(model_, 1), query_.recurrent_dtype = -7,
+                         expect_refused("query.recurrent_dtype is -7 (?); a state is stored as fp32");
+}
+
+TEST_F(Refused, CrossAttentionThatIsHalfGiven) {
+  add_encoder(model_, 0), expect_refused("model.cross_tokens is 0 with num_cross_layers 32; it may be 1 ..");
+  add_encoder(model_, 9), model_.cross_kv_heads = 0, expect_refused("cross_kv_heads is 0 with");
+  add_encoder(model_, 9), model_.cross_kv_heads = 65'537, expect_refused("it may be 1 .. 65536");
+  add_encoder(model_, 9), model_.cross_head_dim = 0, expect_refused("cross_head_dim is 0 with");
+  add_encoder(model_, 9), model_.num_cross_layers = 0,
+                          expect_refused("model.cross_tokens is 9, but num_cross_layers is 0; set both");
+  model_.cross_kv_heads = 1, expect_refused("model.cross_kv_heads is 1, but");
+  model_.cross_head_dim = 1, expect_refused("model.cross_head_dim is 1, but");
+  model_.num_cross_layers = 513, expect_refused("num_cross_layers is 513; it may be 0 .. 512");
+  model_.window_kind = 3, expect_refused("window_kind is 3; it is 0, 1", KVC_ERROR_UNSUPPORTED);
+  add_encoder(model_, UINT64_MAX), expect_refused("fewer tokens");
+}
+
 TEST_F(Refused, ResultsPast64Bits) {
   query_.tokens = UINT64_MAX, expect_refused("18446744073709551615 tokens");
   query_.num_sequences = UINT64_MAX, expect_refused("18446744073709551615 sequences of 1073741824 bytes");

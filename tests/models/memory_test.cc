@@ -163,6 +163,96 @@ TEST(MemoryEstimate, AWindowWithoutNamedLayersIsThatOfEveryLayer) {
   EXPECT_EQ(answer.window_blocks, 3u);
 }
 
+TEST(MemoryEstimate, AStateTakesTheBytesOfItsElements) {
+  kvc_model model = grouped(8, 2, 32);
+  add_states(model, 0xf7);  // 7 of 8 layers
+  kvc_memory_query query = question(model);
+  kvc_memory_estimate answer = estimate(query);
+  EXPECT_EQ(answer.num_full_layers, 1u);
+  EXPECT_EQ(answer.num_state_layers, 7u);
+  EXPECT_EQ(answer.bytes_per_token, 1u * 2 * 2 * 32 * 2) << "a state does not grow with tokens";
+  EXPECT_EQ(answer.state_block_bytes, 7u * 100 * 2);
+  EXPECT_EQ(answer.full_blocks, 512u);
+  EXPECT_EQ(answer.state_blocks, 2u);
+  EXPECT_EQ(answer.sequence_bytes, 512 * answer.full_block_bytes + 2 * answer.state_block_bytes);
+  query.conv_dtype = KVC_BFLOAT16, query.recurrent_dtype = KVC_FLOAT32;
+  EXPECT_EQ(estimate(query).state_block_bytes, 7u * (30 * 2 + 70 * 4));
+  query.conv_dtype = query.recurrent_dtype = 0;
+  query.dtype = 0;
+  EXPECT_EQ(estimate(query).state_block_bytes, 7u * 100 * 4) << "as dtype, which is KVC_FLOAT32";
+  query.dtype = KVC_INT4;
+  EXPECT_EQ(estimate(query).state_block_bytes, 7u * 100 * 2) << "codes are not for states";
+  query.checkpoint_tokens = 1024;
+  EXPECT_EQ(estimate(query).state_blocks, 2u + 8);
+  query.tokens = 1023;
+  EXPECT_EQ(estimate(query).state_blocks, 2u);
+  query.tokens = 16;
+  EXPECT_EQ(estimate(query).state_blocks, 1u) << "no border is crossed";
+}
+
+TEST(MemoryEstimate, AModelOfStatesAloneHasNoKeys) {
+  kvc_model model = grouped(3, 0, 0);
+  add_states(model, 7);
+  kvc_memory_query query = question(model);
+  query.budget_bytes = 5 * 3 * 100 * 2;
+  const kvc_memory_estimate answer = estimate(query);
+  EXPECT_EQ(answer.bytes_per_token + answer.full_blocks + answer.full_block_bytes, 0u);
+  EXPECT_EQ(answer.sequence_bytes, 2u * 3 * 100 * 2);
+  EXPECT_EQ(answer.max_tokens, UINT64_MAX) << "any length";
+  EXPECT_EQ(answer.max_sequences, 2u);
+  EXPECT_EQ(answer.pool_blocks, 5u);
+  EXPECT_EQ(answer.state_pool_blocks, 0u) << "it has the first pool";
+  EXPECT_EQ(answer.num_pools, 1u);
+}
+
+TEST(MemoryEstimate, EncoderTokensAreTheSameForEachLength) {
+  kvc_model model = grouped(4, 6, 64);
+  model.max_context = 448;
+  add_encoder(model, 1500);
+  kvc_memory_query query = question(model);
+  kvc_memory_estimate answer = estimate(query);
+  EXPECT_EQ(answer.num_cross_layers, 4u);
+  EXPECT_EQ(answer.full_blocks, 28u);
+  EXPECT_EQ(answer.cross_blocks, 94u);
+  EXPECT_EQ(answer.cross_block_bytes, answer.full_block_bytes);
+  EXPECT_EQ(answer.sequence_bytes, (28u + 94) * answer.full_block_bytes);
+  EXPECT_EQ(answer.num_pools, 1u) << "blocks of equal size share a pool";
+  EXPECT_EQ(answer.cross_pool, 0u);
+  query.tokens = 1;
+  EXPECT_EQ(estimate(query).cross_blocks, 94u);
+  query.budget_bytes = 94 * answer.full_block_bytes;
+  EXPECT_EQ(estimate(query).max_tokens, 0u);
+  query.budget_bytes = 96 * answer.full_block_bytes;
+  EXPECT_EQ(estimate(query).max_tokens, 32u);
+  EXPECT_EQ(estimate(query).pool_blocks, 96u);
+  model.cross_kv_heads = 3;
+  query.dtype = KVC_INT8, query.channel_keys = 1;
+  answer = estimate(query);
+  EXPECT_EQ(answer.num_pools, 2u);
+  EXPECT_EQ(answer.cross_pool, 1u);
+  EXPECT_EQ(answer.residual_bytes, 16u * 4 * (6 + 3) * 64 * 2)
+      << "the open block of the encoder's tokens too";
+}
+
+// Jamba 1.5 Mini: 4 layers with keys and values, a state of 8.5 MB.
+TEST(MemoryEstimate, StatesGetTheirShareOfABudget) {
+  kvc_model model = {};
+  model.struct_size = sizeof model;
+  ASSERT_EQ(kvc_model_find("jamba-1.5-mini", &model), KVC_OK);
+  kvc_memory_query query = question(model);
+  query.tokens = 8192, query.checkpoint_tokens = 2048;
+  query.budget_bytes = uint64_t{16} << 30;
+  const kvc_memory_estimate answer = estimate(query);
+  EXPECT_EQ(answer.state_blocks, 6u);
+  EXPECT_EQ(answer.num_pools, 2u);
+  EXPECT_EQ(answer.state_pool, 1u);
+  const uint64_t fit = answer.max_sequences;
+  EXPECT_GT(fit, 50u);
+  EXPECT_GE(answer.pool_blocks, fit * answer.full_blocks);
+  EXPECT_GE(answer.state_pool_blocks, fit * answer.state_blocks);
+  EXPECT_LT(answer.state_pool_blocks, (fit + 1) * answer.state_blocks);
+}
+
 TEST(MemoryEstimate, TheWindowRuleIsWhatCountingFinds) {
   for (uint64_t block_size = 1; block_size <= 5; ++block_size) {
     for (uint64_t window = 1; window <= 12; ++window) {
@@ -255,22 +345,41 @@ bool within(kvc_memory_query query, uint64_t budget) {
   return kvc_estimate_memory(&query, &out) == KVC_OK && out.total_bytes <= budget;
 }
 
-// The pools take all that the budget leaves for blocks, up to less than one block, and not more.
+// The pools take all that the budget leaves for blocks, up to less than one block of the first, and not more.
+// Groups of equal blocks share one, each pool has a block, and all have one or none.
 void expect_pools_fill_the_budget(const kvc_memory_estimate& answer, uint64_t num_sequences) {
-  const uint64_t full = answer.full_block_bytes, window = answer.window_block_bytes;
   const uint64_t residual = num_sequences * answer.residual_bytes;
   const uint64_t bytes = answer.budget_bytes - std::min(answer.budget_bytes, residual);
-  if (full == 0 || window == 0 || full == window) {
-    ASSERT_EQ(answer.pool_blocks, bytes / std::max(full, window));
-    ASSERT_EQ(answer.window_pool_blocks, 0u);
-  } else if (bytes < full + window) {
-    ASSERT_EQ(answer.pool_blocks + answer.window_pool_blocks, 0u);
-  } else {
-    ASSERT_NE(answer.pool_blocks, 0u);
-    ASSERT_NE(answer.window_pool_blocks, 0u);
-    const uint64_t used = answer.pool_blocks * full + answer.window_pool_blocks * window;
-    ASSERT_LE(used, bytes);
-    ASSERT_LT(bytes - used, full);
+  const struct {
+    uint64_t block_bytes, own_blocks;
+    uint32_t pool;
+  } groups[] = {{answer.full_block_bytes, answer.pool_blocks, 0},
+                {answer.window_block_bytes, answer.window_pool_blocks, answer.window_pool},
+                {answer.state_block_bytes, answer.state_pool_blocks, answer.state_pool},
+                {answer.cross_block_bytes, answer.cross_pool_blocks, answer.cross_pool}};
+  std::vector<uint64_t> sizes, blocks;  // of the pools, in order
+  for (const auto& group : groups) {
+    if (group.block_bytes == 0) continue;
+    const auto known = std::find(sizes.begin(), sizes.end(), group.block_bytes) - sizes.begin();
+    ASSERT_EQ(group.pool, static_cast<uint32_t>(known));
+    if (group.pool == sizes.size()) {
+      sizes.push_back(group.block_bytes);
+      blocks.push_back(sizes.size() == 1 ? answer.pool_blocks : group.own_blocks);
+    } else if (&group != &groups[0]) {
+      ASSERT_EQ(group.own_blocks, 0u);
+    }
+  }
+  ASSERT_EQ(answer.num_pools, sizes.size());
+  unsigned __int128 least = 0, used = 0;
+  for (size_t p = 0; p < sizes.size(); ++p) {
+    least += sizes[p];
+    used += static_cast<unsigned __int128>(sizes[p]) * blocks[p];
+    ASSERT_EQ(blocks[p] == 0, blocks[0] == 0);
+  }
+  ASSERT_EQ(blocks[0] == 0, bytes < least);
+  ASSERT_LE(used, bytes);
+  if (blocks[0] != 0) {
+    ASSERT_LT(bytes - used, sizes[0]);
   }
 }
 
@@ -321,6 +430,20 @@ TEST(MemoryEstimate, TheInverseIsTheLargestThatFits) {
       model.window_tokens = random() % 8 == 0 ? random() | 1 : up_to(5000);
       for (uint32_t layer = 0; layer < model.num_layers && random() % 8 != 0; ++layer)
         model.window_layers[layer / 64] |= (random() % 3 == 0 ? uint64_t{1} : 0) << layer % 64;
+    }
+    if (random() % 3 == 0) {
+      add_states(model, 1);
+      for (uint32_t layer = 0; layer < std::min(model.num_layers, 64u); ++layer)
+        model.state_layers[0] |= (random() % 2 == 0 ? uint64_t{1} : 0) << layer;
+      model.window_layers[0] &= ~model.state_layers[0];
+      model.conv_elements = up_to(100'000), model.recurrent_elements = up_to(1'000'000);
+      const uint64_t all = model.num_layers < 64 ? (uint64_t{1} << model.num_layers) - 1 : UINT64_MAX;
+      if (model.num_layers <= 64 && model.state_layers[0] == all) model.window_tokens = 0;
+    }
+    if (random() % 4 == 0) {
+      add_encoder(model, up_to(3000));
+      model.num_cross_layers = static_cast<uint32_t>(up_to(model.num_layers));
+      model.cross_kv_heads = static_cast<uint32_t>(up_to(64)), model.cross_head_dim = 64;
     }
     kvc_memory_query query = question(model);
     query.dtype = dtypes[random() % 5];

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <iterator>
 #include <set>
 #include <string>
+#include <tuple>
 
 namespace kvc {
 namespace {
@@ -18,7 +20,7 @@ struct Expected {
   uint32_t window_layers;
 };
 
-// bytes_per_token = layers * (key + value elements) * 2.
+// bytes_per_token = layers with keys and values * (key + value elements) * 2.
 constexpr Expected kExpected[] = {
     {"llama-7b", 524'288, 0, 0},
     {"llama-13b", 819'200, 0, 0},
@@ -72,6 +74,16 @@ constexpr Expected kExpected[] = {
     {"deepseek-v3", 70'272, 0, 0},
     {"gpt-oss-20b", 49'152, 128, 12},
     {"gpt-oss-120b", 73'728, 128, 18},
+    {"jamba-v0.1", 16'384, 0, 0},
+    {"jamba-1.5-mini", 16'384, 0, 0},
+    {"jamba-1.5-large", 36'864, 0, 0},
+    {"qwen3-next-80b-a3b", 24'576, 0, 0},
+    {"whisper-tiny", 6'144, 0, 0},
+    {"whisper-base", 12'288, 0, 0},
+    {"whisper-small", 36'864, 0, 0},
+    {"whisper-medium", 98'304, 0, 0},
+    {"whisper-large-v3", 163'840, 0, 0},
+    {"whisper-large-v3-turbo", 20'480, 0, 0},
 };
 
 kvc_model preset(const char* name) {
@@ -110,7 +122,8 @@ TEST(Presets, EachTakesTheBytesPerTokenAndHasTheWindowsWrittenHere) {
       ASSERT_EQ(kvc_estimate_memory(&query, &estimate), KVC_OK) << kvc_last_error();
       EXPECT_EQ(estimate.bytes_per_token, expected.bytes_per_token);
       EXPECT_EQ(estimate.num_window_layers, expected.window_layers);
-      EXPECT_EQ(estimate.num_full_layers + estimate.num_window_layers, model.num_layers);
+      EXPECT_EQ(estimate.num_full_layers + estimate.num_window_layers + estimate.num_state_layers,
+                model.num_layers);
     }
   }
   for (size_t i = 0; i < preset_count(); ++i)
@@ -126,13 +139,15 @@ TEST(Presets, HaveEveryFieldInRange) {
     SCOPED_TRACE(model.name);
     EXPECT_GE(model.num_q_heads, model.num_kv_heads);
     EXPECT_GT(model.v_head_dim, 0u);
-    EXPECT_GT(model.rope_dim, 0u);
+    EXPECT_EQ(model.rope_dim == 0, model.rope_theta == 0) << "neither, or both";
     EXPECT_LE(model.rope_dim, model.head_dim);
     EXPECT_EQ(model.rope_dim % 2, 0u);
     EXPECT_GE(model.vocab_size, 32'000u);
-    EXPECT_GE(model.max_context, 2048u);
+    EXPECT_GE(model.max_context, model.num_cross_layers != 0 ? 448u : 2048u);
     EXPECT_LT(model.window_tokens, model.max_context);
-    EXPECT_GE(model.rope_theta, 1e4);
+    if (model.rope_theta != 0) {
+      EXPECT_GE(model.rope_theta, 1e4);
+    }
     EXPECT_EQ(model.rope_scaling == KVC_ROPE_NONE, model.rope_factor == 0.0);
     const bool by_turns = model.rope_scaling == KVC_ROPE_LLAMA3 || model.rope_scaling == KVC_ROPE_YARN;
     EXPECT_EQ(by_turns, model.rope_low_rotations != 0.0);
@@ -183,6 +198,69 @@ TEST(Presets, WindowPatternsPutFullAttentionAtTheEndOfEachPeriod) {
   }
   const kvc_model mistral = preset("mistral-7b-v0.1");
   for (uint32_t layer = 0; layer < mistral.num_layers; ++layer) EXPECT_TRUE(has_window(mistral, layer));
+}
+
+struct ExpectedStates {
+  const char* name;
+  uint32_t layers;
+  uint64_t block_bytes;  // of bfloat16
+};
+
+// Jamba: inner size * (kernel - 1 + state size). Qwen3-Next: (2 key heads + value heads) * 128 * (kernel - 1)
+// and value heads * 128 * 128.
+constexpr ExpectedStates kExpectedStates[] = {
+    {"jamba-v0.1", 28, 28 * 8192 * (3 + 16) * 2},
+    {"jamba-1.5-mini", 28, 28 * 8192 * (3 + 16) * 2},
+    {"jamba-1.5-large", 63, 63 * 16384 * (3 + 16) * 2},
+    {"qwen3-next-80b-a3b", 36, 36 * ((2 * 16 + 32) * 128 * 3 + 32 * 128 * 128) * 2},
+};
+
+TEST(Presets, StatesHaveTheBytesWrittenHere) {
+  size_t with_states = 0;
+  for (size_t i = 0; i < preset_count(); ++i) with_states += model_at(i).recurrent_elements != 0;
+  EXPECT_EQ(with_states, std::size(kExpectedStates));
+  for (const ExpectedStates& expected : kExpectedStates) {
+    SCOPED_TRACE(expected.name);
+    const kvc_model model = preset(expected.name);
+    kvc_memory_query query = {};
+    query.struct_size = sizeof query;
+    query.model = &model;
+    query.dtype = KVC_BFLOAT16;
+    kvc_memory_estimate estimate = {};
+    estimate.struct_size = sizeof estimate;
+    ASSERT_EQ(kvc_estimate_memory(&query, &estimate), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(estimate.num_state_layers, expected.layers);
+    EXPECT_EQ(estimate.state_block_bytes, expected.block_bytes);
+    query.dtype = KVC_FLOAT8_E4M3;
+    ASSERT_EQ(kvc_estimate_memory(&query, &estimate), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(estimate.state_block_bytes, expected.block_bytes) << "a state is not stored as fp8";
+  }
+}
+
+TEST(Presets, JambaAndQwen3NextPutAttentionWhereTheirConfigurationsDo) {
+  for (const auto& [name, period, offset] :
+       {std::tuple{"jamba-1.5-mini", 8u, 4u}, {"jamba-1.5-large", 8u, 4u}, {"qwen3-next-80b-a3b", 4u, 3u}}) {
+    const kvc_model model = preset(name);
+    for (uint32_t layer = 0; layer < model.num_layers; ++layer) {
+      const bool state = (model.state_layers[layer / 64] >> layer % 64 & 1) != 0;
+      EXPECT_EQ(state, layer % period != offset) << name << " layer " << layer;
+    }
+  }
+}
+
+TEST(Presets, WhisperReadsItsEncoderTokensInEachLayer) {
+  size_t with_encoders = 0;
+  for (size_t i = 0; i < preset_count(); ++i) {
+    const kvc_model model = model_at(i);
+    if (model.num_cross_layers == 0) continue;
+    ++with_encoders;
+    SCOPED_TRACE(model.name);
+    EXPECT_EQ(model.num_cross_layers, model.num_layers);
+    EXPECT_EQ(model.cross_tokens, 1500u);
+    EXPECT_EQ(model.cross_kv_heads, model.num_kv_heads);
+    EXPECT_EQ(model.cross_head_dim, model.head_dim);
+  }
+  EXPECT_EQ(with_encoders, 6u);
 }
 
 TEST(Presets, NamesAndSourcesAreUnique) {

@@ -110,8 +110,8 @@ class Rules {
   bool has_states() const {
     return std::any_of(config_.groups.begin(), config_.groups.end(), [](const Group& g) { return g.state; });
   }
-  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends at
-  // `tokens` tokens and a transfer that ends at `transfer`?
+  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends
+  // at `tokens` tokens and a transfer that ends at `transfer`?
   bool exists(size_t g, uint64_t j, uint64_t tokens, uint64_t transfer) const {
     if (!config_.groups[g].state || tokens == 0) return true;
     return j * B >= (tokens - 1) / B * B || (transfer && j == (transfer - 1) / B);
@@ -436,7 +436,7 @@ class Rules {
   }
   bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
     const auto [at, is_new] = positions.try_emplace(k, config_.groups.size());
-    if (is_new) policies_.begin(k);
+    if (is_new) policies_.begin(k), born_[k] = ++births_;
     const bool again = !at->second[g].empty();
     at->second[g].push_back(id), blocks_[id].published = true, blocks_[id].at = at;
     if (!again) note(KVC_EVENT_STORED, id, g, at);
@@ -541,6 +541,8 @@ class Rules {
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0;
+  std::map<Key, uint64_t> born_;  // when positions got their first block; also of those that lost it
+  uint64_t births_ = 0;
 };
 
 }  // namespace model

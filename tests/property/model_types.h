@@ -30,7 +30,7 @@ struct Config {
   uint32_t max_quotas = 0;
   bool hints = false, fills = false, null_block = false, no_cache = false, zero_cross_namespace = false,
        zero_always = false;
-  bool reserves = false;
+  bool reserves = false, partial = false;
   std::vector<uint64_t> pools;  // blocks at first
   std::vector<uint64_t> rooms;  // and at most; empty: the same
   std::vector<Group> groups;
@@ -128,7 +128,11 @@ struct Hit {
   Table table;
   uint64_t reached = 0;   // before the tail was dropped
   uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
-};                       // blocks: positions; entries not needed are -1
+};                        // blocks: positions; entries not needed are -1
+struct Head {             // of the position after a hit
+  uint64_t tokens = 0;
+  std::vector<int> sources;  // a block in each group
+};
 struct Copy {
   int source, destination;
 };
@@ -143,7 +147,7 @@ struct Stats {
   uint64_t epoch = 0, admissions = 0, prompt_tokens = 0, cached_tokens = 0, block_queries = 0, block_hits = 0,
            lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
            hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0, filling_hits = 0,
-           filling_waits = 0;
+           filling_waits = 0, partial_hits = 0, partial_tokens = 0;
 };
 struct StepRequest {
   uint64_t id = 0;

@@ -76,7 +76,8 @@ def _info(args: argparse.Namespace) -> None:
 
 
 _COLUMNS = (("name", "model"), ("num_layers", "layers"), ("num_kv_heads", "KV heads"), ("head_dim", "head dim"), ("latent_dim", "latent"),
-            ("window_tokens", "window"), ("num_window_layers", "in layers"), ("max_context", "context"), ("bytes_per_token", "bytes a token"))
+            ("window_tokens", "window"), ("num_window_layers", "in layers"), ("num_state_layers", "states"), ("cross_tokens", "encoder"),
+            ("max_context", "context"), ("bytes_per_token", "bytes a token"))
 
 
 def _models(args: argparse.Namespace) -> None:
@@ -85,15 +86,17 @@ def _models(args: argparse.Namespace) -> None:
         answer = model.estimate()
         rows.append({"name": model.name, "num_layers": model.num_layers, "num_q_heads": model.num_q_heads, "num_kv_heads": model.num_kv_heads,
                      "head_dim": model.head_dim, "v_head_dim": model.v_head_dim, "latent_dim": model.latent_dim, "vocab_size": model.vocab_size,
-                     "window_tokens": model.window_tokens, "num_window_layers": answer.num_window_layers, "max_context": model.max_context,
+                     "window_tokens": model.window_tokens, "num_window_layers": answer.num_window_layers,
+                     "num_state_layers": answer.num_state_layers, "state_bytes": answer.state_block_bytes,
+                     "num_cross_layers": answer.num_cross_layers, "cross_tokens": model.cross_tokens, "max_context": model.max_context,
                      "bytes_per_token": answer.bytes_per_token})
     if args.json:
         print(json.dumps(rows, indent=2))
         return
-    print(f"{_COLUMNS[0][1]:<18}" + "".join(f"{title:>{len(title) + 3}}" for _, title in _COLUMNS[1:]))
+    print(f"{_COLUMNS[0][1]:<22}" + "".join(f"{title:>{len(title) + 3}}" for _, title in _COLUMNS[1:]))
     for row in rows:
-        print(f"{row['name']:<18}" + "".join(f"{row[key] or '-':>{len(title) + 3}}" for key, title in _COLUMNS[1:]))
-    print("\nBytes of one token in all layers in fp16 or bf16.")
+        print(f"{row['name']:<22}" + "".join(f"{row[key] or '-':>{len(title) + 3}}" for key, title in _COLUMNS[1:]))
+    print("\nBytes of one token in all layers in fp16 or bf16; states: layers with a state instead of these; encoder: tokens of cross-attention.")
 
 
 def _estimate(args: argparse.Namespace) -> None:

@@ -113,6 +113,7 @@ KVC_FEATURE_FRAGMENTATION: int
 KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
 KVC_FEATURE_FILLS: int
+KVC_FEATURE_PARTIAL_REUSE: int
 KVC_FEATURE_STATE_GROUPS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
@@ -129,6 +130,7 @@ KVC_MANAGER_TOUCH_MEMORY: int
 KVC_MANAGER_HINTS: int
 KVC_MANAGER_FILLS: int
 KVC_MANAGER_RESERVE: int
+KVC_MANAGER_PARTIAL_REUSE: int
 KVC_BLOCK_FREE: int
 KVC_BLOCK_CACHED: int
 KVC_BLOCK_PINNED: int
@@ -338,6 +340,8 @@ class kvc_stats:
     events_dropped: int
     filling_hits: int
     filling_waits: int
+    partial_hits: int
+    partial_tokens: int
 
 class kvc_log_info:
     capacity: int
@@ -517,8 +521,16 @@ class kvc_model:
     rope_high_rotations: float
     rope_attention_factor: float
     window_kind: int
+    num_cross_layers: int
+    conv_elements: int
+    recurrent_elements: int
+    cross_tokens: int
+    cross_kv_heads: int
+    cross_head_dim: int
     def has_window(self, layer: int) -> int: ...
     def set_window(self, layer: int) -> None: ...
+    def has_state(self, layer: int) -> int: ...
+    def set_state(self, layer: int) -> None: ...
 
 class kvc_rope_rows:
     num_heads: int
@@ -550,6 +562,9 @@ class kvc_memory_query:
     channel_tokens: int
     memory_fraction: float
     device: str
+    checkpoint_tokens: int
+    conv_dtype: int
+    recurrent_dtype: int
 
 class kvc_memory_estimate:
     bytes_per_token: int
@@ -567,6 +582,18 @@ class kvc_memory_estimate:
     budget_bytes: int
     pool_blocks: int
     window_pool_blocks: int
+    state_block_bytes: int
+    cross_block_bytes: int
+    state_blocks: int
+    cross_blocks: int
+    state_pool_blocks: int
+    cross_pool_blocks: int
+    num_state_layers: int
+    num_cross_layers: int
+    num_pools: int
+    window_pool: int
+    state_pool: int
+    cross_pool: int
 
 class kvc_curve_config:
     sample_rate: float

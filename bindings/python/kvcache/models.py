@@ -23,7 +23,8 @@ class Model:
     Get one from find_model() or from_config(), or give its fields: Model(num_layers=32, num_kv_heads=8, head_dim=128, max_context=8192).
     window_layers are the layers with the window; none means all, if window_tokens is given. v_head_dim, rope_dim: 0 = head_dim. latent_dim: elements
     stored per layer and token with latent attention; 0 = keys and values are stored. window_kind: what window_tokens is: 0 or 1 = a sliding window,
-    2 = a chunk of chunked local attention. rope_scaling: RopeScaling, of which the other rope_* are the
+    2 = a chunk of chunked local attention. state_layers: layers with a recurrent state of conv_elements + recurrent_elements each in place of keys
+    and values. num_cross_layers: layers that also read cross_tokens tokens of an encoder. rope_scaling: RopeScaling, of which the other rope_* are the
     parameters; 0 = its default."""
 
     if TYPE_CHECKING:  # properties, made below
@@ -48,13 +49,20 @@ class Model:
         rope_high_rotations: float
         rope_attention_factor: float
         window_kind: int
+        num_cross_layers: int
+        conv_elements: int
+        recurrent_elements: int
+        cross_tokens: int
+        cross_kv_heads: int
+        cross_head_dim: int
 
     def __init__(self, window_layers: tuple[int, ...] = (), *, name: str = "", num_layers: int = 0, num_q_heads: int = 0,
                  num_kv_heads: int = 0, head_dim: int = 0, v_head_dim: int = 0, latent_dim: int = 0, rope_dim: int = 0, vocab_size: int = 0,
                  max_context: int = 0, window_tokens: int = 0, rope_theta: float = 0.0, rope_local_theta: float = 0.0, rope_factor: float = 0.0,
                  rope_original_context: int = 0, rope_scaling: RopeScaling = RopeScaling.NONE, rope_flags: int = 0,
                  rope_low_rotations: float = 0.0, rope_high_rotations: float = 0.0, rope_attention_factor: float = 0.0,
-                 window_kind: int = 0):
+                 window_kind: int = 0, state_layers: tuple[int, ...] = (), num_cross_layers: int = 0, conv_elements: int = 0,
+                 recurrent_elements: int = 0, cross_tokens: int = 0, cross_kv_heads: int = 0, cross_head_dim: int = 0):
         self._model = _native.kvc_model()
         if not isinstance(name, str):
             raise TypeError(f"name is {name!r:.80}; it must be a str")
@@ -63,10 +71,13 @@ class Model:
         for field, value in zip(_FIELDS, (name, num_layers, num_q_heads, num_kv_heads, head_dim, v_head_dim, latent_dim, rope_dim, vocab_size,
                                           max_context, window_tokens, rope_theta, rope_local_theta, rope_factor, rope_original_context,
                                           rope_scaling, rope_flags, rope_low_rotations, rope_high_rotations, rope_attention_factor,
-                                          window_kind)):
+                                          window_kind, num_cross_layers, conv_elements, recurrent_elements, cross_tokens, cross_kv_heads,
+                                          cross_head_dim)):
             setattr(self._model, field, value)
         for layer in window_layers:
             self._model.set_window(layer)
+        for layer in state_layers:
+            self._model.set_state(layer)
 
     @classmethod
     def from_config(cls, path: str | os.PathLike[str]) -> Model:
@@ -86,7 +97,7 @@ class Model:
         whole process. It replaces the registered model of that name. InvalidArgumentError for the name of a preset, a name that is not 1 to 63
         printable ASCII characters without spaces, and fields out of range; LimitError if 256 others are registered."""
         fields = {field: getattr(self, field) for field in _FIELDS}
-        copy = Model(tuple(self.window_layers), **{**fields, **({} if name is None else {"name": name})})
+        copy = Model(tuple(self.window_layers), state_layers=tuple(self.state_layers), **{**fields, **({} if name is None else {"name": name})})
         _native.kvc_model_register(copy._model)
         return copy
 
@@ -95,21 +106,30 @@ class Model:
         """The layers with the window."""
         return [layer for layer in range(min(self._model.num_layers, _native.KVC_MODEL_MAX_LAYERS)) if self._model.has_window(layer)]
 
+    @property
+    def state_layers(self) -> list[int]:
+        """The layers with a recurrent state in place of keys and values."""
+        return [layer for layer in range(min(self._model.num_layers, _native.KVC_MODEL_MAX_LAYERS)) if self._model.has_state(layer)]
+
     def estimate(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
                  block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
-                 channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None) -> MemoryEstimate:
+                 channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None,
+                 checkpoint_tokens: int = 0, conv_dtype: DType | str | int = 0, recurrent_dtype: DType | str | int = 0) -> MemoryEstimate:
         """Computes the memory of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) tokens that share nothing. With a budget, which is
         budget_bytes or memory_fraction of the free memory of `device` (None = the CPU), it also computes what fits: max_tokens, max_sequences, and
         the blocks of a manager's pools. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales: int8 and int4 with
-        k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage. The
-        default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
+        k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage. Layers
+        with a state: checkpoint_tokens are the tokens between copies of it, 0 = no copies; conv_dtype and recurrent_dtype its types, 0 = dtype, or
+        bfloat16 for a quantized one. The default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
         return self.memory(dtype, tokens=tokens, num_sequences=num_sequences, budget_bytes=budget_bytes, block_size=block_size,
                            chunk_tokens=chunk_tokens, scale_group=scale_group, asymmetric=asymmetric, tensor_scales=tensor_scales,
-                           channel_keys=channel_keys, channel_tokens=channel_tokens, memory_fraction=memory_fraction, device=device).estimate()
+                           channel_keys=channel_keys, channel_tokens=channel_tokens, memory_fraction=memory_fraction, device=device,
+                           checkpoint_tokens=checkpoint_tokens, conv_dtype=conv_dtype, recurrent_dtype=recurrent_dtype).estimate()
 
     def memory(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
                block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
-               channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None) -> Memory:
+               channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None,
+               checkpoint_tokens: int = 0, conv_dtype: DType | str | int = 0, recurrent_dtype: DType | str | int = 0) -> Memory:
         """Returns the memory of a manager: as many blocks of this model as the budget pays for. Parameters as in estimate().
 
         Manager(memory=find_model("llama-3.1-8b").memory("bf16", budget_bytes=8 << 30))"""
@@ -118,7 +138,8 @@ class Model:
         query.tokens, query.num_sequences, query.budget_bytes = tokens, num_sequences, budget_bytes
         query.block_size, query.chunk_tokens, query.scale_group, query.asymmetric = block_size, chunk_tokens, scale_group, int(asymmetric)
         query.tensor_scales, query.channel_keys, query.channel_tokens = int(tensor_scales), int(channel_keys), channel_tokens
-        query.memory_fraction = memory_fraction
+        query.memory_fraction, query.checkpoint_tokens = memory_fraction, checkpoint_tokens
+        query.conv_dtype, query.recurrent_dtype = (0 if given == 0 else DType.parse(given) for given in (conv_dtype, recurrent_dtype))
         if device is not None:
             query.device = device
         return Memory(self, query)
@@ -146,7 +167,7 @@ class Memory:
 
 _FIELDS = {
     "name": "Name of a preset, or of your choice: at most 63 bytes.",
-    "num_layers": "Layers with a KV cache, 1 to 512.",
+    "num_layers": "Layers with a KV cache or a state, 1 to 512.",
     "num_q_heads": "Query heads, a multiple of num_kv_heads; 0 = unknown.",
     "num_kv_heads": "KV heads of a layer.",
     "head_dim": "Elements of a key.",
@@ -166,6 +187,12 @@ _FIELDS = {
     "rope_high_rotations": "LLAMA3, YARN: pairs with more rotations are unchanged; 0 = 4 for LLAMA3, 32 for YARN.",
     "rope_attention_factor": "Factor of cosines and sines; 0 = that of rope_scaling.",
     "window_kind": "What window_tokens is: 0 or 1 = tokens of a sliding window, 2 = tokens of a chunk of chunked local attention.",
+    "num_cross_layers": "Layers of cross-attention, which come on top of num_layers; 0 = none.",
+    "conv_elements": "Elements of a layer's state that its convolution keeps: its channels times (kernel - 1).",
+    "recurrent_elements": "Elements of a layer's state that its recurrence keeps.",
+    "cross_tokens": "Encoder tokens of a sequence, with num_cross_layers.",
+    "cross_kv_heads": "KV heads of a layer of cross-attention.",
+    "cross_head_dim": "Elements of its keys, and of its values.",
 }
 add_properties(Model, "_model", _FIELDS, {"rope_scaling": RopeScaling})
 

@@ -19,7 +19,7 @@ class Stats(NamedTuple):
         The states sum to blocks_total.
     live_requests: Gauge: admitted requests.
     waiting_requests: Gauge: created or preempted requests.
-    admissions: First admissions. The next five counters are of these only.
+    admissions: First admissions. The next five counters, partial_hits and partial_tokens are of these only.
     prompt_tokens: Known tokens.
     cached_tokens: Tokens of the hits.
     block_queries: Sum of floor((tokens - 1) / block_size).
@@ -29,7 +29,7 @@ class Stats(NamedTuple):
     refusals: Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA.
     preemptions: Request.preempt() and Step.preempts.
     evictions: Cached blocks that were dropped to make room, or by Manager.evict().
-    copies: Copy-on-write pairs.
+    copies: Pairs: copy-on-write, and of admissions with partial reuse.
     duplicates: Committed blocks whose content another block had published.
     published_blocks: Blocks published so far, also those that were evicted since.
     unpublished_blocks: Blocks not published because all nodes were in use.
@@ -39,6 +39,8 @@ class Stats(NamedTuple):
     events_dropped: Events that were overwritten before any reader had read them.
     filling_hits: Blocks of hits that a step in flight was writing. Since 0.3.
     filling_waits: Admissions with the result FILLING. Since 0.3.
+    partial_hits: Hits that ended inside a block. Since 0.3.
+    partial_tokens: Tokens of these hits in their last blocks. Since 0.3.
     """
 
     epoch: int
@@ -72,6 +74,8 @@ class Stats(NamedTuple):
     events_dropped: int
     filling_hits: int
     filling_waits: int
+    partial_hits: int
+    partial_tokens: int
 
     @classmethod
     def read(cls, filled: _native.kvc_stats) -> Stats:
@@ -83,7 +87,7 @@ class Stats(NamedTuple):
                    filled.readmissions, filled.refusals, filled.preemptions, filled.evictions, filled.copies,
                    filled.duplicates, filled.published_blocks, filled.unpublished_blocks, filled.rejected_candidates,
                    filled.nodes_used, filled.metadata_bytes, filled.events_dropped, filled.filling_hits,
-                   filled.filling_waits)
+                   filled.filling_waits, filled.partial_hits, filled.partial_tokens)
 
 
 @described
@@ -466,26 +470,41 @@ class BackendInfo(NamedTuple):
 class MemoryEstimate(NamedTuple):
     """Memory in bytes and blocks.
 
-    bytes_per_token: One token in all layers, as if no layer had a window.
+    bytes_per_token: Keys and values of one token in the full and the window group, as if no layer had a window.
     full_block_bytes: One block of the full group, all its layers.
     window_block_bytes: One block of the window group, all its layers.
     full_blocks: Blocks of a sequence in the full group: ceil(tokens / block_size).
     window_blocks: Most blocks that a sequence holds at once in the window group while it grows to `tokens`: min(ceil(tokens / block_size),
         ceil((window_tokens + chunk_tokens - 2) / block_size) + 1).
-    sequence_bytes: full_blocks * full_block_bytes + window_blocks * window_block_bytes + residual_bytes.
+    sequence_bytes: The sum of blocks * block bytes of all groups, and residual_bytes.
     total_bytes: num_sequences * sequence_bytes.
     max_tokens: Largest `tokens` for which num_sequences sequences fit the budget: a multiple of block_size, possibly above max_context. 0 = not
-        one block fits; 2**64 - 1 = any length fits (windows only).
+        one block fits; 2**64 - 1 = any length fits (no full group).
     max_sequences: Largest num_sequences of `tokens` tokens that fits the budget; may be 0.
     num_full_layers: Layers of the full group.
     num_window_layers: Layers of the window group.
-    residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers. Else 0.
+    residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers, and of the open block of cross-attention. Else
+        0.
     budget_bytes: The budget: that of the query, or memory_fraction of the free memory.
-    pool_blocks: Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the only pool, or of the full group's. A
-        manager gets as many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own, and they
-        divide the budget as a sequence of `tokens` tokens does: window_blocks * window_block_bytes for the window group, the rest for the full
-        group. 0 = the budget is below one block of each group.
-    window_pool_blocks: Blocks of the window group's own pool; 0 = there is one pool.
+    pool_blocks: Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the pool of the first group. A manager gets
+        as many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own, and they divide the
+        budget as a sequence of `tokens` tokens does: blocks * block bytes of their groups; the first pool has the rest. So `tokens` and
+        checkpoint_tokens decide how many states there are, and with them how many requests run at once. 0 = the budget is below one block of each
+        pool.
+    window_pool_blocks: Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first.
+    state_block_bytes: The state of all state layers after some number of tokens. Since 0.3.
+    cross_block_bytes: One block of encoder tokens in all layers that read them. Since 0.3.
+    state_blocks: Most blocks of a sequence in the state group: 2, or 1 if `tokens` are one block, and a checkpoint for every checkpoint_tokens.
+        Since 0.3.
+    cross_blocks: ceil(cross_tokens / block_size). Since 0.3.
+    state_pool_blocks: As window_pool_blocks, of the state and the cross group. Since 0.3.
+    cross_pool_blocks: Since 0.3.
+    num_state_layers: Layers of the state group. Since 0.3.
+    num_cross_layers: Layers of the cross group. Since 0.3.
+    num_pools: Pools that the groups take from, whatever the budget. Since 0.3.
+    window_pool: Pool of the window group; the first group's is 0. Since 0.3.
+    state_pool: Pool of the state group. Since 0.3.
+    cross_pool: Pool of the cross group. Since 0.3.
     """
 
     bytes_per_token: int
@@ -503,6 +522,18 @@ class MemoryEstimate(NamedTuple):
     budget_bytes: int
     pool_blocks: int
     window_pool_blocks: int
+    state_block_bytes: int
+    cross_block_bytes: int
+    state_blocks: int
+    cross_blocks: int
+    state_pool_blocks: int
+    cross_pool_blocks: int
+    num_state_layers: int
+    num_cross_layers: int
+    num_pools: int
+    window_pool: int
+    state_pool: int
+    cross_pool: int
 
     @classmethod
     def read(cls, filled: _native.kvc_memory_estimate) -> MemoryEstimate:
@@ -510,7 +541,10 @@ class MemoryEstimate(NamedTuple):
         return cls(filled.bytes_per_token, filled.full_block_bytes, filled.window_block_bytes, filled.full_blocks,
                    filled.window_blocks, filled.sequence_bytes, filled.total_bytes, filled.max_tokens,
                    filled.max_sequences, filled.num_full_layers, filled.num_window_layers, filled.residual_bytes,
-                   filled.budget_bytes, filled.pool_blocks, filled.window_pool_blocks)
+                   filled.budget_bytes, filled.pool_blocks, filled.window_pool_blocks, filled.state_block_bytes,
+                   filled.cross_block_bytes, filled.state_blocks, filled.cross_blocks, filled.state_pool_blocks,
+                   filled.cross_pool_blocks, filled.num_state_layers, filled.num_cross_layers, filled.num_pools,
+                   filled.window_pool, filled.state_pool, filled.cross_pool)
 
 
 @described

@@ -27,6 +27,25 @@ def test_windows_are_said_layer_by_layer():
     assert copy.estimate() == gemma.estimate()
 
 
+def test_states_and_encoders_are_said():
+    jamba = kvcache.find_model("jamba-1.5-mini")
+    assert jamba.state_layers == [layer for layer in range(32) if layer % 8 != 4] and jamba.rope_theta == 0
+    answer = jamba.estimate("bf16", tokens=4096, checkpoint_tokens=1024)
+    assert answer.num_state_layers == 28 and answer.state_block_bytes == 28 * 8192 * 19 * 2 and answer.state_blocks == 6
+    assert jamba.estimate("bf16", recurrent_dtype="float32").state_block_bytes == 28 * 8192 * (3 * 2 + 16 * 4)
+    assert jamba.estimate("fp8", budget_bytes=1 << 34).state_pool_blocks > 0
+    names = ("num_layers", "num_kv_heads", "head_dim", "max_context", "conv_elements", "recurrent_elements")
+    copy = kvcache.Model(state_layers=jamba.state_layers, **{name: getattr(jamba, name) for name in names})
+    assert copy.estimate() == jamba.estimate()
+    whisper = kvcache.find_model("whisper-small")
+    assert (whisper.cross_tokens, whisper.num_cross_layers, whisper.cross_kv_heads, whisper.cross_head_dim) == (1500, 12, 12, 64)
+    assert whisper.estimate().cross_blocks == 94 and whisper.estimate().cross_pool == 0
+    with pytest.raises(kvcache.InvalidArgumentError, match="names 1 layers"):
+        kvcache.Model(state_layers=(1,), num_layers=2, num_kv_heads=1, head_dim=8, max_context=64).estimate()
+    with pytest.raises(kvcache.InvalidArgumentError, match="multiple of block_size"):
+        jamba.estimate(checkpoint_tokens=24)
+
+
 def test_a_budget_sizes_a_manager():
     model = kvcache.find_model("llama-3.1-8b")
     with kvcache.Manager(memory=model.memory("bf16", budget_bytes=8 << 30)) as manager:
@@ -87,6 +106,9 @@ own = gemma.register("own/gemma")
 assert own.name == "own/gemma" and gemma.name == "gemma-3-1b" and [m.name for m in kvcache.models()][-1] == "own/gemma"
 found = kvcache.find_model("OWN/Gemma")
 assert found.estimate() == gemma.estimate() and found.window_layers == gemma.window_layers and found.rope()[0].tolist() == gemma.rope()[0].tolist()
+jamba = kvcache.find_model("jamba-1.5-mini")
+again = jamba.register("own/gemma")
+assert again.state_layers == jamba.state_layers and again.estimate() == jamba.estimate() and len(again.state_layers) == 28
 kvcache.Model(name="own/gemma", num_layers=1, num_kv_heads=1, head_dim=64, max_context=100).register()
 assert kvcache.find_model("own/gemma").num_layers == 1 and sum(m.name == "own/gemma" for m in kvcache.models()) == 1
 for wrong, text in ((lambda: gemma.register(), "means the preset gemma-3-1b"), (lambda: gemma.register("google/gemma-3-1b-it"), "another name"),

@@ -224,6 +224,11 @@ def window_layers(w):
     kvcache.find_model("llama-3.1-8b").window_layers
 
 
+@call("Model.state_layers")
+def state_layers(w):
+    kvcache.find_model("qwen3-next-80b-a3b").state_layers
+
+
 @call("Model.estimate")
 def estimate(w):
     kvcache.find_model("llama-3.1-8b").estimate(w.rng.choice(("float16", "int9")), tokens=w.number(100), num_sequences=w.number(1), block_size=w.number(16))

@@ -30,12 +30,35 @@ public final class Model {
   public Model window(long tokens, int... layers) {
     c.setWindow_tokens(Sizes.count("tokens", tokens));
     for (int layer : layers) {
-      if (layer < 0 || layer >= Native.KVC_MODEL_MAX_LAYERS) {
-        throw Sizes.invalid("no layer %d; a model has at most %d layers", layer, Native.KVC_MODEL_MAX_LAYERS);
-      }
-      c.set_window(layer);
+      c.set_window(checkLayer(layer));
     }
     return this;
+  }
+
+  /** A recurrent state of so many elements, of its convolution and its recurrence, in place of keys and values in these layers. */
+  public Model states(long convElements, long recurrentElements, int... layers) {
+    c.setConv_elements(Sizes.count("convElements", convElements));
+    c.setRecurrent_elements(Sizes.count("recurrentElements", recurrentElements));
+    for (int layer : layers) {
+      c.set_state(checkLayer(layer));
+    }
+    return this;
+  }
+
+  /** Layers that also read keys and values of encoder tokens: cross-attention. */
+  public Model encoder(long tokens, int numLayers, int numKvHeads, int headDim) {
+    c.setCross_tokens(Sizes.count("tokens", tokens));
+    c.setNum_cross_layers(Sizes.count("numLayers", numLayers));
+    c.setCross_kv_heads(Sizes.count("numKvHeads", numKvHeads));
+    c.setCross_head_dim(Sizes.count("headDim", headDim));
+    return this;
+  }
+
+  private static int checkLayer(int layer) {
+    if (layer < 0 || layer >= Native.KVC_MODEL_MAX_LAYERS) {
+      throw Sizes.invalid("no layer %d; a model has at most %d layers", layer, Native.KVC_MODEL_MAX_LAYERS);
+    }
+    return layer;
   }
 
   /** Base of the rotary embedding, and elements that rotate (0 = all). */
@@ -150,10 +173,35 @@ public final class Model {
     return get(m -> m.has_window(layer)) != 0;
   }
 
+  /** Whether a layer has a recurrent state in place of keys and values. */
+  public boolean hasState(int layer) {
+    return get(m -> m.has_state(layer)) != 0;
+  }
+
+  /** Elements of a layer's state that its convolution keeps. */
+  public long convElements() {
+    return get(kvc_model::getConv_elements);
+  }
+
+  /** Elements of a layer's state that its recurrence keeps. */
+  public long recurrentElements() {
+    return get(kvc_model::getRecurrent_elements);
+  }
+
+  /** Encoder tokens that cross-attention reads; 0 = the model has none. */
+  public long crossTokens() {
+    return get(kvc_model::getCross_tokens);
+  }
+
   /** Question of {@link #estimate}. 0 is the default of each number: the longest sequence, 1 sequence, no budget, 16 tokens per block.
-   * device is that of memoryFraction; null = the CPU. */
+   * device is that of memoryFraction; null = the CPU. checkpointTokens: of models with a state, tokens between copies of it; 0 = no copies. */
   public record Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup, float memoryFraction,
-      String device) {
+      String device, long checkpointTokens) {
+    /** Without copies of states. */
+    public Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup, float memoryFraction, String device) {
+      this(dtype, tokens, numSequences, budgetBytes, blockSize, scaleGroup, memoryFraction, device, 0);
+    }
+
     /** One sequence of this many tokens in a type. */
     public Query(DType dtype, long tokens) {
       this(dtype, tokens, 0, 0, 0, 0);
@@ -185,6 +233,7 @@ public final class Model {
     q.setBlock_size(Sizes.count("blockSize", query.blockSize));
     q.setScale_group(Sizes.count("scaleGroup", query.scaleGroup));
     q.setMemory_fraction(query.memoryFraction);
+    q.setCheckpoint_tokens(Sizes.count("checkpointTokens", query.checkpointTokens));
     if (query.device != null) {
       q.setDevice(query.device);
     }
@@ -193,7 +242,9 @@ public final class Model {
 
   /** Answer of {@link #estimate}, in bytes and blocks: kvc_memory_estimate. */
   public record Estimate(long bytesPerToken, long fullBlockBytes, long windowBlockBytes, long fullBlocks, long windowBlocks, long sequenceBytes,
-      long totalBytes, long maxTokens, long maxSequences, int numFullLayers, int numWindowLayers, long poolBlocks, long windowPoolBlocks) {}
+      long totalBytes, long maxTokens, long maxSequences, int numFullLayers, int numWindowLayers, long poolBlocks, long windowPoolBlocks,
+      long stateBlockBytes, long crossBlockBytes, long stateBlocks, long crossBlocks, long statePoolBlocks, long crossPoolBlocks, int numStateLayers,
+      int numCrossLayers) {}
 
   /** Computes the memory of sequences and, with a budget, what fits. */
   public Estimate estimate(Query query) throws KvCacheException {
@@ -203,7 +254,8 @@ public final class Model {
       Native.kvc_estimate_memory(c, q, e);
       return new Estimate(e.getBytes_per_token(), e.getFull_block_bytes(), e.getWindow_block_bytes(), e.getFull_blocks(), e.getWindow_blocks(),
           e.getSequence_bytes(), e.getTotal_bytes(), e.getMax_tokens(), e.getMax_sequences(), e.getNum_full_layers(), e.getNum_window_layers(),
-          e.getPool_blocks(), e.getWindow_pool_blocks());
+          e.getPool_blocks(), e.getWindow_pool_blocks(), e.getState_block_bytes(), e.getCross_block_bytes(), e.getState_blocks(), e.getCross_blocks(),
+          e.getState_pool_blocks(), e.getCross_pool_blocks(), e.getNum_state_layers(), e.getNum_cross_layers());
     } finally {
       q.delete();
       e.delete();

@@ -91,6 +91,9 @@ final class FuzzCalls {
     if (!h.rarely(4)) {
       config.reserves();
     }
+    if (!h.rarely(2)) {
+      config.partialReuse();
+    }
     config.maxBlocks(h.oneOf(12, 18)).maxQuotas((int) h.oneOf(0, 2, 2));
     config.recordBytes(h.oneOf(0, 65536));
     if (!h.rarely(4)) {
@@ -611,6 +614,9 @@ final class FuzzCalls {
       }
     }
     table.put("Model.hasWindow", () -> model().hasWindow(h.integer()));
+    table.put("Model.hasState", () -> model().hasState(h.integer()));
+    table.put("Model.states", () -> model().states(h.number(), h.number(), h.integer()));
+    table.put("Model.encoder", () -> model().encoder(h.number(), h.integer(), h.integer(), h.integer()));
     table.put("Model.window", () -> model().window(h.number(), h.integer(), h.integer()));
     table.put("Model.rope", () -> model().rope(Double.longBitsToDouble(h.random.nextLong()), h.integer()));
     table.put("Model$Query.ofBudget", this::budget);

@@ -390,6 +390,15 @@ class StorageTest {
     assertTrue(own.hasWindow(3) && !own.hasWindow(2));
     assertEquals(2, own.estimate(new Model.Query(DType.INT8, 32)).numWindowLayers());
 
+    Model hybrid = new Model(4, 1, 8, 64).states(30, 70, 0, 2).encoder(100, 4, 2, 8);
+    assertTrue(hybrid.hasState(2) && !hybrid.hasState(1));
+    assertEquals(List.of(30L, 70L, 100L), List.of(hybrid.convElements(), hybrid.recurrentElements(), hybrid.crossTokens()));
+    Model.Estimate mixed = hybrid.estimate(new Model.Query(DType.BFLOAT16, 0, 0, 1 << 20, 0, 0, 0, null, 16));
+    assertEquals(List.of(2 * 100 * 2L, 6L, 7L, 2, 4), List.of(mixed.stateBlockBytes(), mixed.stateBlocks(), mixed.crossBlocks(),
+        mixed.numStateLayers(), mixed.numCrossLayers()));
+    assertTrue(mixed.statePoolBlocks() > 0 && mixed.crossPoolBlocks() > 0);
+    assertEquals(28, Model.find("jamba-1.5-mini").estimate(new Model.Query(DType.BFLOAT16, 4096)).numStateLayers());
+
     Model.Frequencies frequencies = own.ropeFrequencies(0, 0);
     assertEquals(0.1, frequencies.values()[1], 1e-12);
     ByteBuffer table = Rope.table(frequencies, longs(7, 3)), x = floats(1, 2, 3, 4);
