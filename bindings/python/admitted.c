@@ -164,13 +164,21 @@ static int append(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
   return done;
 }
 
+static int commit_to(Admitted* self, Py_ssize_t num_tokens) {
+  if (num_tokens <= self->committed) return 1;
+  if (!succeeded(kvc_manager_commit_tokens(self->m, self->id, (uint64_t)num_tokens))) return 0;
+  self->committed = num_tokens;
+  return 1;
+}
+
 int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
   if (num_tokens > self->known && !append(self, tokens, num_tokens)) return 0;
-  if (num_tokens > self->committed) {
-    if (!succeeded(kvc_manager_commit_tokens(self->m, self->id, (uint64_t)num_tokens))) return 0;
-    self->committed = num_tokens;
+  while (self->num_stops && self->stops[0] <= num_tokens) {
+    if (!commit_to(self, self->stops[0])) return 0;
+    --self->num_stops;
+    memmove(self->stops, self->stops + 1, (size_t)self->num_stops * sizeof *self->stops);
   }
-  return 1;
+  return commit_to(self, num_tokens);
 }
 
 static PyObject* admitted_grow(Admitted* self, PyObject* needed) {
@@ -184,6 +192,16 @@ static PyObject* admitted_commit(Admitted* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "On", &tokens, &num_tokens) || !kvc_commit(self, tokens, num_tokens))
     return NULL;
   Py_RETURN_NONE;
+}
+
+static PyObject* admitted_stop_at(Admitted* self, PyObject* tokens) {
+  const Py_ssize_t count = PyLong_AsSsize_t(tokens);
+  if (count == -1 && PyErr_Occurred()) return NULL;
+  const Py_ssize_t last = self->num_stops ? self->stops[self->num_stops - 1] : self->committed;
+  if (count <= last || self->num_stops == (Py_ssize_t)(sizeof self->stops / sizeof *self->stops))
+    Py_RETURN_FALSE;
+  self->stops[self->num_stops++] = count;
+  Py_RETURN_TRUE;
 }
 
 static PyMemberDef admitted_members[] = {
@@ -207,6 +225,10 @@ static PyMethodDef admitted_methods[] = {
      "grow(tokens): takes slots; returns the new block ids per group, or None if there is no space."},
     {"commit", (PyCFunction)admitted_commit, METH_VARARGS,
      "commit(tokens, count): commits the first `count` of all tokens."},
+    {"stop_at", (PyCFunction)admitted_stop_at, METH_O,
+     "stop_at(tokens): a commit past so many tokens commits them first. Returns False if there are too many "
+     "such "
+     "counts, or it is not behind the others."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot admitted_slots[] = {{Py_tp_doc, "An admitted request, with a copy of its block tables."},

@@ -7,13 +7,19 @@
 // One thread at a time uses it, under the interpreter lock.
 #include "admitted.h"
 
+// The counts of tokens at which a commit changes a group's table: `first` + n * `period`, n >= 1.
+typedef struct Edges {
+  Py_ssize_t first, period;
+} Edges;
+
 typedef struct SlotAllocator {
   PyObject_HEAD PyObject *live, *empty,
       *blocks_type;  // {request_id: Admitted}, KVCacheBlocks of nothing, KVCacheBlocks
   Py_ssize_t max_model_len;
-  Py_ssize_t *windows, num_windows;  // sizes of the groups' windows; NULL: all groups have full attention
-  int caching;                       // cache_blocks() publishes
-  int simple;                        // new blocks need no further bookkeeping in Python
+  Edges* edges;          // of the groups whose tables lose blocks
+  Py_ssize_t num_edges;  // 0: all groups have full attention
+  int caching;           // cache_blocks() publishes
+  int simple;            // new blocks need no further bookkeeping in Python
 } SlotAllocator;
 
 static PyObject *s_request_id, *s_num_computed_tokens, *s_num_in_flight_tokens, *s_num_lookahead_tokens,
@@ -32,14 +38,14 @@ static int read_size(PyObject* object, PyObject* name, Py_ssize_t* value) {
   return read;
 }
 
-// A commit has an effect only where a block becomes full or leaves a window. The last such count of tokens
-// up to `count`.
+// A commit has an effect only where a block becomes full or leaves a table. The last such count of tokens up
+// to `count`.
 static Py_ssize_t last_effect(const SlotAllocator* self, Py_ssize_t block_size, Py_ssize_t count) {
   if (count <= 0) return 0;
   Py_ssize_t last = count - count % block_size;
-  for (Py_ssize_t i = 0; i < self->num_windows; ++i) {
-    const Py_ssize_t behind = count - (self->windows[i] - 1);  // tokens that the next query does not read
-    if (behind >= block_size && count - behind % block_size > last) last = count - behind % block_size;
+  for (Py_ssize_t i = 0; i < self->num_edges; ++i) {
+    const Py_ssize_t period = self->edges[i].period, past = count - self->edges[i].first;
+    if (past >= period && count - past % period > last) last = count - past % period;
   }
   return last;
 }
@@ -47,11 +53,10 @@ static Py_ssize_t last_effect(const SlotAllocator* self, Py_ssize_t block_size, 
 // The first such count after `count`.
 static Py_ssize_t next_effect(const SlotAllocator* self, Py_ssize_t block_size, Py_ssize_t count) {
   Py_ssize_t next = count - count % block_size + block_size;
-  for (Py_ssize_t i = 0; i < self->num_windows; ++i) {
-    const Py_ssize_t behind = count - (self->windows[i] - 1);
-    if (behind < 0 && -behind >= next - count) continue;  // a window that is far from full
-    const Py_ssize_t missing = block_size - (behind < 0 ? behind : behind % block_size);
-    if (count + missing < next) next = count + missing;
+  for (Py_ssize_t i = 0; i < self->num_edges; ++i) {
+    const Py_ssize_t period = self->edges[i].period, past = count - self->edges[i].first;
+    const Py_ssize_t missing = period - (past < 0 ? past : past % period);
+    if (missing < next - count) next = count + missing;
   }
   return next;
 }
@@ -78,11 +83,11 @@ static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssi
 }
 
 // Takes slots for `needed` tokens of a running request, of which `end` are computed after this step. With
-// full attention, publishes the blocks that are then full. With windows, first commits the tokens that no
-// step in flight computes, which also frees the blocks that they leave.
+// full attention, publishes the blocks that are then full. If tables lose blocks, first commits the tokens
+// that no step in flight computes, which also frees the blocks that they leave.
 static PyObject* extend(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t computed,
                         Py_ssize_t end, Py_ssize_t needed) {
-  if (self->num_windows) {
+  if (self->num_edges) {
     Py_ssize_t in_flight;
     if (!read_size(request, s_num_in_flight_tokens, &in_flight) ||
         !commit(self, live, request, computed - in_flight))
@@ -99,12 +104,12 @@ static PyObject* extend(SlotAllocator* self, Admitted* live, PyObject* request, 
     Py_DECREF(ids);
     if (!result) return NULL;
   }
-  if (!self->num_windows && !commit(self, live, request, end)) {
+  if (!self->num_edges && !commit(self, live, request, end)) {
     Py_DECREF(result);
     return NULL;
   }
-  // Full blocks are published with the step that fills them; windows are left by tokens before it.
-  live->quiet = next_effect(self, live->block_size, live->committed) - !self->num_windows;
+  // Full blocks are published with the step that fills them; tables lose blocks by tokens before it.
+  live->quiet = next_effect(self, live->block_size, live->committed) - !self->num_edges;
   if (live->quiet > live->num_blocks * live->block_size) live->quiet = live->num_blocks * live->block_size;
   return result;
 }
@@ -122,7 +127,8 @@ static int try_admitted(SlotAllocator* self, Admitted* live, PyObject* const* ar
     *answer = self->empty;
     return 1;
   }
-  if (!self->simple) return 0;
+  // A step that may write two states is unusual.
+  if (!self->simple || (self->num_edges && added > live->block_size)) return 0;
   *answer = extend(self, live, args[0], computed, end, needed);
   return 1;
 }
@@ -204,41 +210,46 @@ static PyObject* cache_blocks(SlotAllocator* self, PyObject* const* args, Py_ssi
   Py_RETURN_NONE;
 }
 
-// The sizes of `windows`, a sequence of int, into memory that the allocator owns.
-static int read_windows(SlotAllocator* self, PyObject* windows) {
-  PyObject* const items = PySequence_Fast(windows, "windows must be a sequence of int");
+// Reads `edges`, a sequence of (first, period), into memory that the allocator owns.
+static int read_edges(SlotAllocator* self, PyObject* edges) {
+  const Py_ssize_t most = PY_SSIZE_T_MAX / 4;  // so that sums with counts of tokens fit
+  PyObject* const items = PySequence_Fast(edges, "edges must be a sequence of (first, period)");
   if (!items) return 0;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
-  Py_ssize_t* const sizes = PyMem_Malloc((size_t)(count + 1) * sizeof *sizes);
-  int done = sizes != NULL;
+  Edges* const read = PyMem_Malloc((size_t)(count + 1) * sizeof *read);
+  int done = read != NULL;
   if (!done) PyErr_NoMemory();
   for (Py_ssize_t i = 0; done && i < count; ++i) {
-    PyObject* const item = kvc_item(items, i, count, "windows");
-    done = as_size(item, &sizes[i]);
-    if (done && sizes[i] < 1) {
-      PyErr_Format(PyExc_ValueError, "windows[%zd] is %zd; a window has at least 1 token", i, sizes[i]);
+    PyObject* const item = kvc_item(items, i, count, "edges");
+    done = item && PyTuple_Check(item);
+    if (item && !done) PyErr_Format(PyExc_TypeError, "edges[%zd] is no tuple (first, period)", i);
+    done = done &&
+           PyArg_ParseTuple(item, "nn;edges are tuples (first, period)", &read[i].first, &read[i].period);
+    if (done && (read[i].first < 0 || read[i].first > most || read[i].period < 1 || read[i].period > most)) {
+      PyErr_Format(PyExc_ValueError, "edges[%zd] is (%zd, %zd); first is 0 .. %zd, period 1 .. %zd", i,
+                   read[i].first, read[i].period, most, most);
       done = 0;
     }
     Py_XDECREF(item);
   }
   Py_DECREF(items);
   if (!done) {
-    PyMem_Free(sizes);
+    PyMem_Free(read);
     return 0;
   }
-  PyMem_Free(self->windows);
-  self->windows = sizes, self->num_windows = count;
+  PyMem_Free(self->edges);
+  self->edges = read, self->num_edges = count;
   return 1;
 }
 
 static int allocator_init(SlotAllocator* self, PyObject* args, PyObject* keywords) {
-  static char* names[] = {"live",    "empty",   "blocks_type", "max_model_len",
-                          "windows", "caching", "simple",      NULL};
-  PyObject *live, *empty, *blocks_type, *windows;
+  static char* names[] = {"live",  "empty",   "blocks_type", "max_model_len",
+                          "edges", "caching", "simple",      NULL};
+  PyObject *live, *empty, *blocks_type, *edges;
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!OOnOpp", names, &PyDict_Type, &live, &empty,
-                                   &blocks_type, &self->max_model_len, &windows, &self->caching,
+                                   &blocks_type, &self->max_model_len, &edges, &self->caching,
                                    &self->simple) ||
-      !read_windows(self, windows))
+      !read_edges(self, edges))
     return -1;
   Py_INCREF(live), Py_INCREF(empty), Py_INCREF(blocks_type);
   Py_XSETREF(self->live, live);
@@ -266,7 +277,7 @@ static void allocator_dealloc(SlotAllocator* self) {
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   allocator_clear(self);
-  PyMem_Free(self->windows);
+  PyMem_Free(self->edges);
   type->tp_free(self);
   Py_DECREF(type);
 }

@@ -307,10 +307,11 @@ def test_a_request_may_end_while_its_tokens_are_published(m):
             allocator.cache_blocks(Wanted(), tokens=1)
 
 
-def test_the_windows_of_a_scheduler_are_numbers_of_tokens(m):
-    for windows, error in (([0], ValueError), ([4, -1], ValueError), ([2**63], OverflowError), (["4"], TypeError), (4, TypeError)):
+def test_the_edges_of_a_scheduler_are_pairs_of_numbers_of_tokens(m):
+    for edges, error in (([(0, 0)], ValueError), ([(3, 4), (-1, 4)], ValueError), ([(2**61, 4)], ValueError), ([(0, 2**62)], ValueError),
+                         ([(2**63, 4)], OverflowError), ([("3", 4)], TypeError), ([4], TypeError), ([(3,)], TypeError), ([(3, 4, 5)], TypeError), (4, TypeError)):
         with pytest.raises(error):
-            _native.SlotAllocator({}, "empty", tuple, 64, windows, True, True)
+            _native.SlotAllocator({}, "empty", tuple, 64, edges, True, True)
 
 
 def test_each_rule_is_that_of_an_argument():

@@ -8,11 +8,11 @@ import pytest
 
 from kvcache import BlockState, UnsupportedError, _native
 from kvcache.integrations.vllm import KVCacheManager
-from vllm_doubles import CountedTokens, Request, config, decode, run
+from vllm_doubles import CountedTokens, Request, config, decode, first_read, is_state, run
 
 
-def make(num_blocks=33, max_model_len=64, block_size=4, windows=(0,), **options):
-    return KVCacheManager(config(num_blocks, block_size, windows), max_model_len, block_size, block_size, **options)
+def make(num_blocks=33, max_model_len=64, block_size=4, kinds=(0,), **options):
+    return KVCacheManager(config(num_blocks, block_size, kinds), max_model_len, block_size, block_size, **options)
 
 
 def test_a_prompt_is_found_again_while_and_after_its_request_runs():
@@ -290,7 +290,7 @@ def test_popped_blocks_come_free_with_the_last_of_them():
 
 
 def test_windows_return_blocks_when_their_readers_are_done():
-    m = make(windows=(0, 8))
+    m = make(kinds=(0, 8))
     a = Request("a", range(20))
     assert run(m, a, chunk=4) == 0
     full, window = m.get_block_ids("a")
@@ -305,8 +305,95 @@ def test_windows_return_blocks_when_their_readers_are_done():
     m.manager.check()
 
 
+def test_chunks_return_blocks_when_a_request_has_passed_them():
+    m = make(kinds=(0, ("chunk", 8)))
+    a = Request("a", range(20))
+    assert run(m, a, chunk=4) == 0
+    full, chunks = m.get_block_ids("a")
+    assert 0 not in full and chunks[:4] == [0] * 4 and len(chunks) == 5 and chunks[4]  # 16 tokens are computed for sure: the third chunk begins
+    for i in range(9):
+        assert decode(m, a, i) is not None
+    assert m.get_block_ids("a")[1][:6] == [0] * 6 and m.usage == (8 + 2) / 32
+    m.free(a)
+    assert m.usage == 0
+    for length, hit in (29, 28), (25, 24), (22, 20), (8, 4):
+        blocks, found, _ = m.get_computed_blocks(Request("b", [*range(20), *range(9)][:length]))
+        chunk = blocks.get_block_ids()[1]
+        assert found == hit and [id != 0 for id in chunk] == [4 * i >= hit // 8 * 8 for i in range(hit // 4)]
+    m.manager.check()
+
+
+def test_a_state_is_found_where_a_step_has_ended_with_a_block():
+    layout = config(33, kinds=(0, ("state", 0)))
+    layout.needs_kv_cache_zeroing = True
+    m = KVCacheManager(layout, 64, 4, 4)
+    a = Request("a", range(22))
+    blocks, hit, _ = m.get_computed_blocks(a)
+    new = m.allocate_slots(a, 12, hit, blocks).get_block_ids()  # 0 .. 11
+    assert len(new[0]) == 3 and new[1][:2] == [0, 0] and new[1][2] and m.take_new_block_ids() == new[0]
+    a.num_computed_tokens = 12
+    assert m.allocate_slots(a, 10).get_block_ids()[1][:2] == [0, 0]  # 12 .. 21
+    a.num_computed_tokens = 22
+    before = m.get_block_ids("a")[1]
+    decode(m, a, 7)
+    assert [id != 0 for id in before] == [False, False, True, False, False, True]
+    assert [id != 0 for id in m.get_block_ids("a")[1]] == [False] * 5 + [True]
+    assert m.get_block_ids_for_computed_tokens("a", 4)[1] == m.get_block_ids("a")[1] and len(m.get_block_ids_for_computed_tokens("a", 4)[0]) == 1
+    decode(m, a, 8), decode(m, a, 9)
+    m.free(a)
+    assert m.usage == 0
+    for length, expected in (25, 24), (24, 12), (13, 12), (12, 0):
+        blocks, hit, junction = m.get_computed_blocks(Request("b", [*range(22), 7, 8, 9][:length]))
+        assert hit == expected and [id != 0 for id in blocks.get_block_ids()[1]] == [False] * (hit // 4 - 1) + [True] * (hit > 0)
+        assert junction == (0 if length in (25, 13) else (length - 1) // 4 * 4)  # full attention has so many
+    m.manager.check()
+
+
+@pytest.mark.parametrize("external", [12, 10])
+def test_a_load_ends_with_a_state(external):
+    m = make(kinds=(("state", 0), 0))
+    a, b = Request("a", range(30)), Request("b", range(100, 130))
+    assert m.allocate_slots(a, 0, num_external_computed_tokens=external, delay_cache_blocks=True) is not None
+    states, keys = m.get_block_ids("a")
+    assert [id != 0 for id in states] == [False, False, True] and len(keys) == 3
+    a.num_computed_tokens = external
+    m.cache_blocks(a, external)
+    assert m.get_computed_blocks(Request("c", range(30)))[1] == (12 if external == 12 else 0)
+    assert m.allocate_slots(b, 12, num_external_computed_tokens=external) is not None  # loaded and continued in one step
+    assert [id != 0 for id in m.get_block_ids("b")[0]] == [False, False, True, False, False, True]
+    b.num_computed_tokens, b.num_in_flight_tokens = external + 12, 12
+    assert m.allocate_slots(b, 2) is not None
+    m.free(a), m.free(b)
+    m.manager.check()
+
+
+def test_kernels_may_write_a_state_inside_a_step():
+    m = make(kinds=(("state", 4), 0), num_blocks=17)
+    a = Request("a", range(22))
+    m.allocate_slots(a, 22)
+    a.num_computed_tokens = 22
+    assert [id != 0 for id in m.get_block_ids("a")[0]] == [False] * 4 + [True] * 2
+    m.free(a)
+    blocks, hit, _ = m.get_computed_blocks(Request("b", range(40)))
+    assert hit == 20
+    b = Request("b", range(40))
+    assert [m.coordinator.get_num_blocks_to_allocate("b", 40, blocks.blocks, 0, 20, 20, 40)] == [5 + 1 + 5 + 2]  # what is found is held, and new ones
+    assert m.allocate_slots(b, 4, hit, m.get_computed_blocks(b)[0]) is not None
+    b.num_computed_tokens = 24
+    before = m.manager.digest()
+    other = Request("c", [5] * 8)
+    assert run(m, other) == 0
+    assert m.allocate_slots(b, 16) is None  # 4 + 2 blocks, of which 5 are there
+    m.free(other)
+    assert len(m.allocate_slots(b, 16).get_block_ids()[1]) == 4
+    b.num_computed_tokens = 40
+    m.free(b)
+    assert m.get_computed_blocks(Request("d", range(40)))[1] == 36 and m.get_computed_blocks(Request("d", range(41)))[1] == 40
+    m.manager.check()
+
+
 def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
-    m = make(windows=(8,))
+    m = make(kinds=(8,))
     a = Request("a", range(12))
     run(m, a)
     assert m.get_computed_blocks(Request("b", range(12)))[1] == 0
@@ -315,26 +402,57 @@ def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-@pytest.mark.parametrize("windows", [(0,), (6,), (0, 6)])
-def test_random_schedules_always_read_what_was_written(windows, depth):
+@pytest.mark.parametrize("kinds", [(0,), (6,), (0, 6), (0, ("chunk", 8)), (("chunk", 10),), (0, 6, ("chunk", 10)), (0, ("state", 0)),
+                                   (("state", 4), 6, 0, ("state", 4)), (("state", 0),)])
+def test_random_schedules_always_read_what_was_written(kinds, depth):
     """Steps of admissions, chunks and decoding. `depth` steps later their kernels write all new tokens, then read what each query sees; tokens
     that are sampled are known only then."""
-    rng = random.Random(repr((windows, depth)))
-    m = make(num_blocks=20 if windows == (6,) else 50, windows=windows)
-    written, live, flying, counts = {}, [], deque(), {"hits": 0, "refused": 0, "reads": 0, "ahead": 0}
+    rng = random.Random(repr((kinds, depth)))
+    m = make(num_blocks={(0,): 50, (("state", 0),): 14}.get(kinds, 20 if len(kinds) == 1 else 25 * len(kinds)), kinds=kinds)
+    written, live, flying, counts = {}, [], deque(), {"hits": 0, "refused": 0, "reads": 0, "ahead": 0, "states": 0, "inside": 0}
+
+    def tokens_of_step(request, start, left):
+        """With states most steps end with a block, as in vLLM."""
+        end = start + rng.randint(1, left)
+        full = end // 4 * 4
+        return (full if any(map(is_state, kinds)) and full > start and rng.random() < 0.9 else end) - start
 
     def plan_of(request, new):
         return request, request.num_computed_tokens, new, m.get_block_ids(request.request_id)
 
+    def states(plan):
+        """(block, tokens) of the states that the kernels read, and of those that they write."""
+        read, write = [], []
+        for request, first, new, table in plan:
+            for kind, ids in zip(kinds, table):
+                if is_state(kind):
+                    ends = [first + new]
+                    last = (first + new - 1) // 4 * 4
+                    if kind[1] and first % 4 == 0 and last > first and (last - first) % kind[1] == 0 and ids[last // 4 - 1]:
+                        ends.append(last)
+                        counts["inside"] += 1
+                    read += [(ids[(first - 1) // 4], tuple(request.all_token_ids[:first]))] if first else []
+                    write += [(ids[(end - 1) // 4], tuple(request.all_token_ids[:end])) for end in ends]
+        return read, write
+
     def execute(plan):
+        read, write = states(plan)
+        assert all(block and written[block, "state"] == tokens for block, tokens in read)
+        assert all(block for block, _ in write) and len({block for block, _ in write}) == len(write)
+        for block, tokens in write:
+            written[block, "state"] = tokens
+        counts["states"] += len(read)
         for request, first, new, table in plan:
             for position in range(first, first + new):
-                for ids in table:
-                    written[ids[position // 4], position % 4] = tuple(request.all_token_ids[: position + 1])
+                for kind, ids in zip(kinds, table):
+                    if not is_state(kind):
+                        written[ids[position // 4], position % 4] = tuple(request.all_token_ids[: position + 1])
         for request, first, new, table in plan:
             for query in range(first, first + new):
-                for window, ids in zip(windows, table):
-                    for position in range(max(0, query - window + 1) if window else 0, query + 1):
+                for kind, ids in zip(kinds, table):
+                    if is_state(kind):
+                        continue
+                    for position in range(first_read(kind, query), query + 1):
                         assert ids[position // 4] != 0
                         assert written[ids[position // 4], position % 4] == tuple(request.all_token_ids[: position + 1])
                         counts["reads"] += 1
@@ -362,7 +480,7 @@ def test_random_schedules_always_read_what_was_written(windows, depth):
                 else:
                     request.all_token_ids.append(rng.randrange(2))
             if left and rng.random() < 0.8:
-                new = rng.randint(1, left)
+                new = tokens_of_step(request, request.num_computed_tokens, left)
                 if m.allocate_slots(request, new) is None:
                     counts["refused"] += 1
                     continue
@@ -371,7 +489,7 @@ def test_random_schedules_always_read_what_was_written(windows, depth):
             request = Request(str(step), [rng.randrange(2) for _ in range(rng.randint(1, 40))])
             request.placeholders = 0
             blocks, hit, _ = m.get_computed_blocks(request)
-            new = rng.randint(1, request.num_tokens - hit)
+            new = tokens_of_step(request, hit, request.num_tokens - hit)
             if m.allocate_slots(request, new, hit, blocks) is None:
                 counts["refused"] += 1
             else:
@@ -386,16 +504,19 @@ def test_random_schedules_always_read_what_was_written(windows, depth):
         while len(flying) > depth:
             execute(flying.popleft())
         m.manager.check()
-    assert counts["hits"] > 5 and counts["refused"] > 30 and counts["reads"] > 5000 and (counts["ahead"] > 100 or not depth)
+    assert counts["hits"] > 5 and counts["refused"] > 30 and (counts["ahead"] > 100 or not depth)
+    assert counts["reads"] > 5000 or not any(not is_state(kind) for kind in kinds)
+    assert counts["states"] > 500 or not any(is_state(kind) for kind in kinds)
+    assert counts["inside"] > 50 or ("state", 4) not in kinds
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-@pytest.mark.parametrize("windows", [(0,), (0, 8)])
+@pytest.mark.parametrize("kinds", [(0,), (0, 8), (0, ("chunk", 6))])
 @pytest.mark.parametrize("drafts", [0, 3])
-def test_decoding_reads_each_token_once(windows, depth, drafts):
+def test_decoding_reads_each_token_once(kinds, depth, drafts):
     """Whatever the context, a step may read the tokens that are new, not those before them."""
     context, steps = 4000, 300
-    m = make(num_blocks=3000, max_model_len=8000, windows=windows)
+    m = make(num_blocks=3000, max_model_len=8000, kinds=kinds)
     a = Request("a", range(context))
     run(m, a)
     a.all_token_ids = tokens = CountedTokens(a.all_token_ids)
@@ -448,9 +569,20 @@ def test_blocks_to_clear_are_reported_once():
 
 
 def test_what_is_not_supported_is_refused():
-    with pytest.raises(UnsupportedError, match="MambaSpec"):
-        KVCacheManager(config(8, kind="MambaSpec"), 64, 4, 4)
-    mixed = config(8, windows=(0, 8))
+    def mamba(**fields):
+        states = config(8, kinds=(0, ("state", 4)))
+        vars(states.kv_cache_groups[1].kv_cache_spec).update(fields)
+        return states
+
+    for layout, text, options in ((config(8, kinds=["CircularBufferSpec"]), "CircularBufferSpec", {}), (mamba(mamba_cache_mode="none"), "not none", {}),
+                                  (mamba(mamba_cache_mode="all"), "not all", {}), (mamba(num_speculative_blocks=2), "speculative", {}),
+                                  (mamba(), "use_eagle", {"use_eagle": True})):
+        with pytest.raises(UnsupportedError, match=text):
+            KVCacheManager(layout, 64, 4, 4, **options)
+    with pytest.raises(UnsupportedError, match="prefix_match_unit is 2"):
+        KVCacheManager(mamba(), 64, 4, 2)
+    KVCacheManager(mamba(num_prefill_checkpoint_blocks=0), 64, 4, 2)
+    mixed = config(8, kinds=(0, 8))
     mixed.kv_cache_groups[1].kv_cache_spec.block_size = 8
     with pytest.raises(UnsupportedError, match=r"\[4, 8\]"):
         KVCacheManager(mixed, 64, 4, 4)
@@ -489,9 +621,9 @@ def test_blocks_add_and_are_cut():
     assert [block.is_null for block in one.blocks[0]] == [False] * 3
 
 
-@pytest.mark.parametrize("windows", [(0,), (0, 8)])
-def test_a_request_that_waits_is_hashed_three_times_at_most_and_admitted_when_there_is_room(windows, monkeypatch):
-    m = make(num_blocks=1 + 24 * len(windows), windows=windows)
+@pytest.mark.parametrize("kinds", [(0,), (0, 8), (0, ("chunk", 8))])
+def test_a_request_that_waits_is_hashed_three_times_at_most_and_admitted_when_there_is_room(kinds, monkeypatch):
+    m = make(num_blocks=1 + 24 * len(kinds), kinds=kinds)
     running, waiting, other = Request("a", range(100, 164)), Request("w", range(12, 60)), Request("o", range(40))
     waiting.resumable = other.resumable = False
     seen = Request("s", range(12, 21))
@@ -502,7 +634,7 @@ def test_a_request_that_waits_is_hashed_three_times_at_most_and_admitted_when_th
         monkeypatch.setattr(f"kvcache._native.{name}", lambda *arguments, call=getattr(_native, name): (calls.append(len(arguments[2])), call(*arguments))[1])
     for _ in range(20):
         assert run(m, waiting, full_sequence_must_fit=True) is None
-    most = 3 if windows == (0,) else 22  # a window's blocks that a hit needs are known by trying
+    most = 3 if kinds == (0,) else 22  # a window's blocks that a hit needs are known by trying
     assert calls.count(48) <= most and m.manager.stats.waiting_requests == 1
     assert run(m, other, full_sequence_must_fit=True) is None and run(m, other, full_sequence_must_fit=True) is None
     assert m.manager.stats.waiting_requests == 1  # the last one that was tried twice

@@ -45,12 +45,12 @@ def kind(request, tmp_path):
 class Engine:
     """A scheduler and its queue of steps in flight, with a model that samples the token 200 + number of the request."""
 
-    def __init__(self, kind, manager, monkeypatch, windows=(0,), blocks=BLOCKS, seed=0):
+    def __init__(self, kind, manager, monkeypatch, groups=(0,), blocks=BLOCKS, seed=0):
         self.depth, config = kind
         monkeypatch.setattr(scheduling, "KVCacheManager", manager)
         config.cache_config.num_gpu_blocks = blocks
         scheduler = AsyncScheduler if self.depth else scheduling.Scheduler
-        self.scheduler = scheduler(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, windows), block_size=BLOCK, log_stats=True,
+        self.scheduler = scheduler(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, groups), block_size=BLOCK, log_stats=True,
                                    structured_output_manager=StructuredOutputManager(config))
         self.drafts = config.num_speculative_tokens
         self.rng, self.flying = random.Random(seed), deque()
@@ -76,18 +76,18 @@ class Engine:
         return out
 
 
-def steps(kind, manager, monkeypatch, seed, length=400, tail=40):
+def steps(kind, manager, monkeypatch, seed, length=400, tail=40, groups=(0,), shares=True, blocks=BLOCKS):
     """Everything that these steps decide, and the manager at their end. A draft's block may become free without having been published; of several
     such blocks the managers take different ones first, so with drafts the blocks are counted."""
-    engine = Engine(kind, manager, monkeypatch, seed=seed)
+    engine = Engine(kind, manager, monkeypatch, groups, blocks, seed)
     scheduler, rng, block_hasher, log, number = engine.scheduler, random.Random(seed), hasher(BLOCK), [], 0
 
     def shown(tables):
-        return [len(ids) for ids in tables] if tables and engine.drafts else tables
+        return [len(ids) for ids in tables] if tables and (engine.drafts or groups != (0,)) else tables
 
     for _ in range(length):
         if number < 60 and rng.random() < 0.4:
-            shared = [rng.randrange(2) for _ in range(2)] if scheduler.connector is None else []
+            shared = [rng.randrange(2) for _ in range(2)] if shares else []
             tokens = [token for token in shared for _ in range(3 * BLOCK)] + [100 + number] * rng.randint(1, tail)
             request = make_request(str(number), tokens, block_hasher)
             request.max_tokens, request.sampling_params.ignore_eos = rng.randint(1, 60), True
@@ -112,25 +112,42 @@ def test_every_step_of_vllms_scheduler_is_the_same(kind, monkeypatch, seed):
     manager.manager.check()
 
 
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("groups", [(0, ("state", 0)), (("state", BLOCK), 0, 48, ("state", BLOCK))])
+def test_every_step_with_states_is_the_same(depth, groups, tmp_path, monkeypatch):
+    """There is room for all, and prompts share nothing: ours publishes a step later, and takes free blocks in another order. With asynchronous
+    scheduling ours returns states when the output of a step comes, vLLM when the request is scheduled again."""
+    kind = depth, config_of(tmp_path, depth, 0)
+    kind[1].cache_config.mamba_cache_mode = "align"
+    logs = []
+    for which in VllmManager, KVCacheManager:
+        log, manager = steps(kind, which, monkeypatch, depth, groups=groups, shares=False, tail=300, blocks=4000)
+        logs.append([entry[:-1] if depth else entry for entry in log])
+    for number, (a, b) in enumerate(zip(*logs)):
+        assert a == b, f"step {number}"
+    assert manager.manager.stats.admissions == 60
+    manager.manager.check()
+
+
 @pytest.mark.parametrize("depth, drafts", KINDS.values())
 def test_every_step_with_asynchronous_loads_of_a_connector_is_the_same(depth, drafts, tmp_path, monkeypatch):
     """The blocks that other requests may still need are reserved: vLLM's scheduler asks the coordinator for their number.
     Prompts share nothing: a block that is loaded twice is kept once by ours."""
     kind = depth, config_of(tmp_path, depth, drafts, KVTransferConfig(kv_connector="Loads", kv_role="kv_both", kv_connector_module_path="vllm_connector"))
-    theirs, _ = steps(kind, VllmManager, monkeypatch, depth, 300, 300)
+    theirs, _ = steps(kind, VllmManager, monkeypatch, depth, 300, 300, shares=False)
     asked, ask = [], _Coordinator.get_num_blocks_to_allocate
     monkeypatch.setattr(_Coordinator, "get_num_blocks_to_allocate", lambda *args, **options: asked.append(ask(*args, **options)) or asked[-1])
-    ours, manager = steps(kind, KVCacheManager, monkeypatch, depth, 300, 300)
+    ours, manager = steps(kind, KVCacheManager, monkeypatch, depth, 300, 300, shares=False)
     for number, (a, b) in enumerate(zip(theirs, ours)):
         assert a == b, f"step {number}"
     assert len(asked) > 10 and max(asked) > 0, asked
     manager.manager.check()
 
 
-@pytest.mark.parametrize("windows", [(0,), (0, 48)])
-def test_decoding_reads_each_token_once(kind, monkeypatch, windows):
+@pytest.mark.parametrize("groups", [(0,), (0, 48), (0, ("chunk", 64))])
+def test_decoding_reads_each_token_once(kind, monkeypatch, groups):
     """Whatever the context, a step may read the tokens that are new, not those before them."""
-    engine, prompt, requests = Engine(kind, KVCacheManager, monkeypatch, windows, blocks=200), 300, []
+    engine, prompt, requests = Engine(kind, KVCacheManager, monkeypatch, groups, blocks=200), 300, []
     for number in range(4):
         request = make_request(str(number), [number] * prompt, None)
         request.sampling_params.ignore_eos = True

@@ -4,14 +4,37 @@
 import collections.abc
 import types
 
-SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "MambaSpec")}
+SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec", "MambaSpec",
+                                                                     "CircularBufferSpec")}
 
 
-def config(num_blocks, block_size=4, windows=(0,), kind=None):
-    """A KVCacheConfig with a group per entry of windows; 0 = full attention."""
-    specs = [SPECS[kind or ("SlidingWindowSpec" if window else "FullAttentionSpec")](block_size=block_size, sliding_window=window or None)
-             for window in windows]
-    return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec) for spec in specs])
+def spec(kind, block_size):
+    """The specification of a group: 0 is full attention, a number a window of so many tokens, ("chunk", n) chunked local attention, ("state", n)
+    Mamba whose kernels write states inside a step at multiples of n tokens (0 = only at its end), or the name of a class."""
+    name, size = kind if isinstance(kind, tuple) else (kind, 0)
+    if name == "chunk":
+        return SPECS["ChunkedLocalAttentionSpec"](block_size=block_size, attention_chunk_size=size)
+    if name == "state":
+        return SPECS["MambaSpec"](block_size=block_size, mamba_cache_mode="align", num_speculative_blocks=0, num_prefill_checkpoint_blocks=int(size > 0),
+                                  prefill_checkpoint_alignment=size or None)
+    name = name if isinstance(name, str) else "SlidingWindowSpec" if kind else "FullAttentionSpec"
+    return SPECS[name](block_size=block_size, sliding_window=kind or None)
+
+
+def is_state(kind):
+    return isinstance(kind, tuple) and kind[0] == "state"
+
+
+def first_read(kind, query):
+    """The first token that a query reads."""
+    if isinstance(kind, tuple):
+        return query // kind[1] * kind[1]
+    return max(0, query - kind + 1) if kind else 0
+
+
+def config(num_blocks, block_size=4, kinds=(0,)):
+    """A KVCacheConfig with a group per kind."""
+    return types.SimpleNamespace(num_blocks=num_blocks, kv_cache_groups=[types.SimpleNamespace(kv_cache_spec=spec(kind, block_size)) for kind in kinds])
 
 
 class Request:
@@ -24,6 +47,7 @@ class Request:
         self.prompt_embeds = None
         self.skip_reading_prefix_cache = skip
         self.num_computed_tokens = self.num_in_flight_tokens = self.num_preemptions = 0
+        self.num_prompt_tokens = len(self.all_token_ids)
 
     @property
     def num_tokens(self):

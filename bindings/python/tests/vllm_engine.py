@@ -6,7 +6,7 @@ import os
 
 import torch
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import ChunkedLocalAttentionSpec, FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, MambaSpec, SlidingWindowSpec
 from vllm.v1.outputs import ModelRunnerOutput
 
 BLOCK = 16
@@ -14,11 +14,22 @@ MODEL = dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=
              num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, dtype="float32")
 
 
-def layout(num_blocks, block_size, windows=(0,)):
+def spec(kind, block_size):
+    """The specification of a group: 0 is full attention, a number a window of so many tokens, ("chunk", n) chunked local attention, ("state", n)
+    Mamba whose kernels write states inside a step at multiples of n tokens; 0 = only at its end."""
     shape = dict(block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
-    specs = [SlidingWindowSpec(sliding_window=window, **shape) if window else FullAttentionSpec(**shape) for window in windows]
-    return KVCacheConfig(num_blocks=num_blocks, kv_cache_tensors=[],
-                         kv_cache_groups=[KVCacheGroupSpec([f"layer{i}"], spec) for i, spec in enumerate(specs)])
+    if isinstance(kind, int):
+        return SlidingWindowSpec(sliding_window=kind, **shape) if kind else FullAttentionSpec(**shape)
+    name, size = kind
+    if name == "chunk":
+        return ChunkedLocalAttentionSpec(attention_chunk_size=size, **shape)
+    return MambaSpec(shapes=((1,),), dtypes=(torch.float32,), block_size=block_size, mamba_cache_mode="align",
+                     num_prefill_checkpoint_blocks=int(size > 0), prefill_checkpoint_alignment=size or None)
+
+
+def layout(num_blocks, block_size, kinds=(0,)):
+    groups = [KVCacheGroupSpec([f"layer{i}"], spec(kind, block_size)) for i, kind in enumerate(kinds)]
+    return KVCacheConfig(num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
 
 
 def engine_config(folder, max_num_seqs, max_num_batched_tokens, max_model_len, async_scheduling=False, **options):

@@ -23,9 +23,9 @@ def hasher(block_size, function_name="sha256"):
     return get_request_block_hasher(block_size, function)
 
 
-def managers(num_blocks, block_size, max_model_len, windows=(0,), **options):
+def managers(num_blocks, block_size, max_model_len, kinds=(0,), **options):
     """(vLLM's manager, ours) with equal arguments."""
-    return [kind(layout(num_blocks, block_size, windows), max_model_len, block_size, block_size, **options) for kind in (VllmManager, KVCacheManager)]
+    return [kind(layout(num_blocks, block_size, kinds), max_model_len, block_size, block_size, **options) for kind in (VllmManager, KVCacheManager)]
 
 
 def make_request(request_id, tokens, block_hasher, salt=None, **options):

@@ -14,25 +14,87 @@ NULL_BLOCK = 0
 
 _FULL = {"FullAttentionSpec", "MLAAttentionSpec"}
 _WINDOW = {"SlidingWindowSpec", "SlidingWindowMLASpec"}
+_CHUNK = {"ChunkedLocalAttentionSpec"}
+_STATE = {"MambaSpec"}
+_KNOWN = _FULL | _WINDOW | _CHUNK | _STATE
 
 
-def groups_of(kv_cache_config: Any) -> tuple[list[Group], int]:
-    """Returns the groups of a KVCacheConfig and their block size. Raises UnsupportedError for kinds of layers that the library does not have,
-    and for several block sizes."""
-    groups, sizes = [], set()
+class Layout(NamedTuple):
+    """The groups of a KVCacheConfig. num_states: groups that hold recurrent states. stride: the kernels can write a state inside a step, at a
+    multiple of so many tokens from the step's first; 0 = only at its end."""
+
+    groups: list[Group]
+    block_size: int
+    num_states: int
+    stride: int
+
+    def blocks_for(self, tokens: int, held: int, inside: bool) -> int:
+        """Returns the blocks that tables of `held` entries need for so many tokens; `inside`: with a state inside the step."""
+        added = max(0, -(-tokens // self.block_size) - held)
+        return (len(self.groups) - self.num_states) * added + self.num_states * min(added, 1 + inside)
+
+    def inside(self, start: int, end: int) -> int:
+        """Returns the tokens after which the kernels write another state in a step from start to end tokens: the last ones before its end that fill a
+        block. 0 = none."""
+        last = (end - 1) // self.block_size * self.block_size
+        if not self.stride or start % self.block_size or last <= start or (last - start) % self.stride:
+            return 0
+        return last
+
+
+def layout_of(kv_cache_config: Any, hash_block_size: int) -> Layout:
+    """Raises UnsupportedError for kinds of layers that the library does not have, and for several block sizes."""
+    groups, sizes, strides = [], set(), []
     for entry in kv_cache_config.kv_cache_groups:
         spec = entry.kv_cache_spec
         kind = type(spec).__name__
-        if kind not in _FULL | _WINDOW:
-            known = ", ".join(sorted(_FULL | _WINDOW))
+        if kind not in _KNOWN:
+            known = ", ".join(sorted(_KNOWN))
             raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
         window = spec.sliding_window if kind in _WINDOW else 0
+        chunk = spec.attention_chunk_size if kind in _CHUNK else 0
+        if kind in _STATE:
+            strides.append(_stride(spec))
         # As in vLLM, a prefix can be continued at every block, not only where a prompt or a request has ended.
-        groups.append(Group(window_tokens=window, retention_tokens=spec.block_size if window else 0))
+        retention = spec.block_size if kind not in _FULL else 0
+        groups.append(Group(window_tokens=window, chunk_tokens=chunk, state=kind in _STATE, retention_tokens=retention))
         sizes.add(spec.block_size)
     if len(sizes) != 1:
         raise UnsupportedError(f"groups have block sizes {sorted(sizes)}; they must have one, so give all layers the same")
-    return groups, sizes.pop()
+    stride = strides[0] if len(set(strides)) == 1 else 0
+    if stride and hash_block_size not in sizes:
+        raise UnsupportedError(f"prefix_match_unit is {hash_block_size}; Mamba layers are supported with that of a block, {sizes.pop()}")
+    return Layout(groups, sizes.pop(), len(strides), stride)
+
+
+def _stride(spec: Any) -> int:
+    if spec.mamba_cache_mode != "align":
+        raise UnsupportedError(f"Mamba layers are supported with mamba_cache_mode align, not {spec.mamba_cache_mode}; turn prefix caching on")
+    if spec.num_speculative_blocks:
+        raise UnsupportedError("Mamba layers with speculative decoding are not supported; turn it off, or use vLLM's own manager (unset KVCACHE_VLLM)")
+    return int(spec.prefill_checkpoint_alignment or 0) if spec.num_prefill_checkpoint_blocks else 0
+
+
+def edges_of(group: Group, block_size: int) -> Optional[tuple[int, int]]:
+    """Returns (first, period): a commit changes a request's table of this group at each first + n * period tokens, n >= 1. None: it never does."""
+    if group.window_tokens:
+        return group.window_tokens - 1, block_size
+    if group.state:  # each commit says which state there is
+        return 0, 1
+    return (0, group.chunk_tokens) if group.chunk_tokens else None
+
+
+def blocks_behind(group: Group, block_size: int, tokens: int) -> int:
+    """Returns the number of blocks that a table of this group has lost after so many tokens."""
+    if group.window_tokens:
+        return max(0, tokens - group.window_tokens + 1) // block_size
+    return tokens // group.chunk_tokens * group.chunk_tokens // block_size if group.chunk_tokens else 0
+
+
+def text_of(group: Group) -> str:
+    if group.state:
+        return "state"
+    return f"window {group.window_tokens}" if group.window_tokens else f"chunk {group.chunk_tokens}" if group.chunk_tokens else "full"
 
 
 def identity_keys(request: Any) -> list[ExtraKey]:

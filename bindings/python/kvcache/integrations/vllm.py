@@ -6,12 +6,13 @@
     scheduler.KVCacheManager = KVCacheManager
 
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
-blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba, chunked local and cross attention, groups of several
-block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
+blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba without prefix caching or with speculative decoding,
+cross attention, groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core
+read.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
-a step run in order. With a sliding window, a request is committed when its tokens are computed, because a commit also returns the blocks
-behind the window. One thread calls a manager, as in vLLM.
+a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
+returns the blocks that are behind. One thread calls a manager, as in vLLM.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .. import __version__, _native
 from ..errors import NoSpaceError, UnsupportedError
 from ..manager import Manager
 from ..request import pack_keys
-from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, groups_of, identity_keys
+from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, blocks_behind, edges_of, identity_keys, layout_of, text_of
 from ._vllm_events import EventLog, told_apart
 from .block_space import AllocStatus, BlockSpaceManager
 
@@ -82,7 +83,10 @@ class KVCacheManager(_native.SlotAllocator):
                               ("metrics_collector", metrics_collector)):
             if refused:
                 raise UnsupportedError(f"{name} is not supported by this manager; turn it off, or use vLLM's own (unset KVCACHE_VLLM)")
-        groups, self.block_size = groups_of(kv_cache_config)
+        layout = self._layout = layout_of(kv_cache_config, hash_block_size)
+        if layout.num_states and use_eagle:
+            raise UnsupportedError("use_eagle is not supported with Mamba layers; turn it off, or use vLLM's own manager (unset KVCACHE_VLLM)")
+        groups, self.block_size = layout.groups, layout.block_size
         blocks = kv_cache_config.num_blocks
         self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
         self.enable_kv_cache_events = enable_kv_cache_events
@@ -95,7 +99,8 @@ class KVCacheManager(_native.SlotAllocator):
         self.block_pool = _BlockPool(self.manager)
         self.coordinator = _Coordinator(self, max_in_flight_tokens or max_model_len)
         self.prefix_cache_stats = _new_stats() if log_stats else None
-        self._windows = any(group.window_tokens for group in groups)
+        edges = [edge for group in groups for edge in [edges_of(group, self.block_size)] if edge is not None]
+        self._lossy = bool(edges)  # some table loses blocks
         self._live: dict[str, _native.Admitted] = {}
         self._prompts: dict[str, _Prompt] = {}
         self._waiting: Optional[_Prompt] = None  # the one whose prompt the library keeps
@@ -105,8 +110,8 @@ class KVCacheManager(_native.SlotAllocator):
         self._events = EventLog(self.manager, kv_cache_config, self.block_size) if enable_kv_cache_events else None
         # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
         super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len,
-                         [group.window_tokens for group in groups if group.window_tokens], enable_caching, not self._zeroing)
-        kinds = ", ".join(f"window {group.window_tokens}" if group.window_tokens else "full" for group in groups)
+                         edges, enable_caching, not self._zeroing)
+        kinds = ", ".join(map(text_of, groups))
         _log.info("kvcache %s: its KVCacheManager runs in place of vLLM's: %d blocks of %d tokens, groups: %s", __version__, blocks, self.block_size, kinds)
 
     # ---- finding and allocating
@@ -151,33 +156,49 @@ class KVCacheManager(_native.SlotAllocator):
             raise ValueError("num_new_tokens is 0 and no computed tokens are taken over; give at least one token")
         if num_encoder_tokens:
             raise UnsupportedError("cross-attention blocks (num_encoder_tokens) are not supported; use the engine's own manager")
-        end = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens + num_new_tokens
+        start = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens
+        end = start + num_new_tokens
         needed = min(end + num_lookahead_tokens, self.max_model_len)
         live = self._live.get(request.request_id)
         new: Optional[KVCacheBlocks] = self.empty_kv_cache_blocks
         if live is None:
-            live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks)
+            inside = 0 if num_external_computed_tokens else self._layout.inside(start, end)
+            written = num_external_computed_tokens or max(0, inside - start)  # states that are written before that of the step's end
+            live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks, written)
             if live is None:
                 return None
+            if inside:
+                live.stop_at(inside)
             first = -(-(num_new_computed_tokens + num_external_computed_tokens) // self.block_size)
             new = KVCacheBlocks(functools.partial(live.ids, first, live.num_blocks))
             if self._zeroing:
                 self._record_for_zeroing(live, num_new_computed_tokens // self.block_size, first, skip_zeroing_group_ids)
         else:
-            if self._windows:
+            if self._lossy:
                 self._commit(live, request, self._processed(request))
             if (full_sequence_must_fit or reserved_blocks) and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
                 return None
             if needed > live.num_blocks * self.block_size:
-                ids = live.grow(needed)
+                ids = self._grow(live, needed, self._layout.inside(start, end))
                 if ids is None:
                     return None
                 new = KVCacheBlocks(ids)
                 if self._zeroing:
-                    self._new_ids += itertools.chain.from_iterable(ids)
-        if not self._windows and not delay_cache_blocks:
+                    self._record(ids)
+        if not self._lossy and not delay_cache_blocks:
             self._commit(live, request, end)
         return new
+
+    def _grow(self, live: _native.Admitted, needed: int, inside: int) -> Optional[list[list[int]]]:
+        """Takes slots for `needed` tokens, and with `inside` blocks for the states after as many tokens. Returns the new blocks."""
+        if inside <= live.num_blocks * self.block_size:
+            return live.grow(needed)
+        if self._layout.blocks_for(needed, live.num_blocks, True) > self.block_pool.get_num_free_blocks():
+            return None
+        if not live.stop_at(inside):
+            return live.grow(needed)
+        parts = live.grow(inside), live.grow(needed)
+        return [ids + more for ids, more in zip(*(part or [] for part in parts))]
 
     def _probe(self, prompt: _Prompt, limit: Optional[int]) -> tuple[int, int]:
         """Returns the cached tokens (at most `limit`, and at most all tokens but one), and the tokens that only some group has after them."""
@@ -211,12 +232,12 @@ class KVCacheManager(_native.SlotAllocator):
     def _peek(self, prompt: _Prompt, cached: int) -> list[list[int]]:
         ids = []
         for group in range(len(self.groups)):
-            held = self.manager.acquire_prefix(prompt.tokens, prompt.keys, group=group)
+            held = self.manager.acquire_prefix(prompt.tokens[:cached], [key for key in prompt.keys if key.first_token < cached], group=group)
             self.manager.release_blocks(held)
-            ids.append([NULL_BLOCK if id < 0 else id for id in held[: cached // self.block_size].tolist()])
+            ids.append([NULL_BLOCK if id < 0 else id for id in held.tolist()])
         return ids
 
-    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int) -> Optional[_native.Admitted]:
+    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int, written: int) -> Optional[_native.Admitted]:
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or not prompt.belongs_to(request):
             self._forget(prompt)
@@ -225,21 +246,24 @@ class KVCacheManager(_native.SlotAllocator):
             self._prompts[request.request_id] = prompt
         known = len(prompt.tokens)
         space, prompt.space = prompt.space, None
-        if space is not None and prompt.refused is not None and not self._windows and self._live and prompt.refused.holds(needed, hit, whole, space):
+        if space is not None and prompt.refused is not None and not self._lossy and self._live and prompt.refused.holds(needed, hit, whole, space):
             return None
         if reserved:
             self._probe(prompt, None)
-            blocks = len(self.groups) * -(-needed // self.block_size)
-            if hit:
-                blocks += self._info.blocks_needed - len(self.groups) * -(-known // self.block_size)
+            blocks = self._layout.blocks_for(needed, hit // self.block_size, bool(written))
+            if hit:  # cached blocks of the hit that nobody holds
+                blocks += self._info.blocks_needed - self._layout.blocks_for(known, hit // self.block_size, False)
             if blocks > self._info.blocks_available - reserved:
                 return None
         config = self._config
         config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if prompt.shared else _native.KVC_REQUEST_NO_WRITE)
                         | (_native.KVC_REQUEST_FULL_MUST_FIT if whole else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
         config.max_cached_tokens, config.lookahead = hit, max(0, needed - known)
-        # To the end of the last block. At least 1, because 0 means all tokens.
-        config.slots = max(1, min(-(-needed // self.block_size) * self.block_size, known) - hit)
+        slots = min(-(-needed // self.block_size) * self.block_size, known) - hit  # to the end of the last block
+        if self._layout.num_states:
+            config.external_tokens = written = written if written < slots else 0
+            slots -= written
+        config.slots = max(1, slots)  # 0 means all tokens
         m = self.manager._m
         try:
             id, cached = _native.kvc_manager_allocate_request(m, 0, prompt.tokens, pack_keys(prompt.keys), config)
@@ -265,8 +289,7 @@ class KVCacheManager(_native.SlotAllocator):
         """Whether the blocks suffice for `needed` tokens (with `whole`: all tokens) besides those that are reserved for others."""
         if whole:
             needed = max(needed, min(request.num_tokens, self.max_model_len))
-        missing = len(self.groups) * (-(-needed // self.block_size) - live.num_blocks)
-        return missing <= self.block_pool.get_num_free_blocks() - reserved
+        return self._layout.blocks_for(needed, live.num_blocks, False) <= self.block_pool.get_num_free_blocks() - reserved
 
     def _processed(self, request: Any) -> int:
         """Number of tokens that no step in flight computes."""
@@ -274,16 +297,16 @@ class KVCacheManager(_native.SlotAllocator):
         return processed
 
     def _tables(self, live: _native.Admitted) -> list[list[int]]:
-        if self._windows:
+        if self._lossy:
             live.refresh()
         return live.ids()
 
     # ---- publishing and freeing
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
-        """Frees the blocks behind the window."""
+        """Frees the blocks behind a window or a chunk."""
         live = self._live.get(request_id)
-        if self._windows and live is not None and live.committed < min(processed_computed_tokens, live.known):
+        if self._lossy and live is not None and live.committed < min(processed_computed_tokens, live.known):
             live.commit((), min(processed_computed_tokens, live.known))  # no token is new
 
     def free(self, request: Any) -> None:
@@ -306,7 +329,7 @@ class KVCacheManager(_native.SlotAllocator):
     def _pop(self, request: Any) -> Optional[_native.Admitted]:
         self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
-        if live is not None and self._windows:
+        if live is not None and self._lossy:
             self._commit(live, request, self._processed(request))
         return live
 
@@ -325,11 +348,11 @@ class KVCacheManager(_native.SlotAllocator):
     # ---- what requests hold
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:
-        """Returns the block table of a request; empty if it holds nothing. Entries that left a window are block 0."""
+        """Returns the block table of a request; empty if it holds nothing. Entries that left a window or a chunk are block 0."""
         live = self._live.get(request_id)
         if live is None:
             return self.empty_kv_cache_blocks
-        return KVCacheBlocks(self._tables(live) if self._windows else functools.partial(live.ids, 0, live.num_blocks))
+        return KVCacheBlocks(self._tables(live) if self._lossy else functools.partial(live.ids, 0, live.num_blocks))
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         live = self._live.get(request_id)
@@ -337,7 +360,7 @@ class KVCacheManager(_native.SlotAllocator):
 
     def get_block_ids_for_computed_tokens(self, request_id: str, num_computed_tokens: int) -> tuple[list[int], ...]:
         blocks = -(-num_computed_tokens // self.block_size)
-        return tuple(ids[:blocks] for ids in self.get_block_ids(request_id))
+        return tuple(ids if group.state else ids[:blocks] for group, ids in zip(self.groups, self.get_block_ids(request_id)))
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """Returns, per group, the number of first blocks of the table that every request holds (for cascade attention)."""
@@ -374,20 +397,23 @@ class KVCacheManager(_native.SlotAllocator):
             self._record_for_zeroing(live, start_token // self.block_size, 0, ())
 
     def _record_for_zeroing(self, live: _native.Admitted, first: int, first_unloaded: int, loaded_groups: Iterable[int]) -> None:
-        for group, ids in enumerate(live.ids()):
-            begin = max(first, first_unloaded) if group in loaded_groups else first
-            self._new_ids += [id for id in ids[begin:] if id != NULL_BLOCK]
+        self._record([ids[max(first, first_unloaded) if group in loaded_groups else first:] for group, ids in enumerate(live.ids())])
+
+    def _record(self, tables: list[list[int]]) -> None:
+        for group, ids in zip(self.groups, tables):
+            if not group.state:  # as in vLLM, states are not cleared
+                self._new_ids += [id for id in ids if id != NULL_BLOCK]
 
     def take_kv_cache_block_copies(self) -> tuple[list[Any], list[Any]]:
         """Empty: without partial hits and forks no block is copied."""
         return [], []
 
     def take_boundary_state_offloads(self) -> dict[str, list[tuple[int, int, int]]]:
-        """Empty: there are no Mamba states."""
+        """Empty: connectors get no Mamba states."""
         return {}
 
     def finalize_partial_tail_offloads(self, request: Any) -> list[tuple[int, int, int]]:
-        """Empty: there are no Mamba states."""
+        """Empty: no state inside a block is cached."""
         return []
 
     def new_step_starts(self) -> None:
@@ -439,25 +465,31 @@ class _Coordinator:
 
     def __init__(self, owner: KVCacheManager, max_in_flight_tokens: int):
         self._owner = owner
-        self._most = [_most_blocks(entry.kv_cache_spec, max_in_flight_tokens, owner.max_model_len) if group.window_tokens else None
+        self._most = [_most_blocks(entry.kv_cache_spec, max_in_flight_tokens, owner.max_model_len) if group.window_tokens or group.chunk_tokens else None
                       for group, entry in zip(owner.groups, owner.kv_cache_config.kv_cache_groups)]
         self.single_type_managers = [
-            SimpleNamespace(kv_cache_group_id=i, block_size=owner.block_size, kv_cache_spec=entry.kv_cache_spec, retains_longer_hit=False)
+            SimpleNamespace(kv_cache_group_id=i, block_size=entry.kv_cache_spec.block_size, kv_cache_spec=entry.kv_cache_spec, retains_longer_hit=False)
             for i, entry in enumerate(owner.kv_cache_config.kv_cache_groups)]
 
     def get_num_blocks_to_allocate(self, request_id: str, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]],
                                    num_encoder_tokens: int, total_computed_tokens: int, num_local_computed_tokens: int,
                                    num_tokens_main_model: int, apply_admission_cap: bool = False, prefill_end: int = 0) -> int:
         """Returns the blocks that become unavailable when the request gets slots for num_tokens in all, of which new_computed_blocks are its
-        hit. With apply_admission_cap, a window counts with the most blocks that a request ever holds in it."""
+        hit. With apply_admission_cap, a window or a chunk counts with the most blocks that a request ever holds in it."""
         owner, blocks = self._owner, 0
         live = owner._live.get(request_id)
         held = live.num_blocks if live is not None else 0
+        inside = owner._layout.inside(total_computed_tokens, num_tokens_main_model)
         for group, most, found in zip(owner.groups, self._most, new_computed_blocks):
+            if group.state:
+                new = -(-num_tokens_main_model // owner.block_size) - len(found) - held
+                blocks += min(max(0, new), 1 + bool(inside))
+                blocks += sum(owner.manager.block_info(block.block_id).requests == 0 for block in found if not block.is_null)
+                continue
             needed = -(-num_tokens // owner.block_size)
             if apply_admission_cap and most is not None:
                 needed = min(needed, most)
-            behind = max(0, total_computed_tokens - group.window_tokens + 1) // owner.block_size if group.window_tokens else 0
+            behind = blocks_behind(group, owner.block_size, total_computed_tokens)
             blocks += max(0, needed - max(behind if live is None else 0, held + len(found)))
             taken = (block.block_id for block in found[max(0, behind - held):] if not block.is_null)
             blocks += sum(owner.manager.block_info(id).requests == 0 for id in taken)  # cached blocks that nobody holds

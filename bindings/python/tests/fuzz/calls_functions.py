@@ -313,7 +313,7 @@ def scheduled_of(w):
     tokens = [1] * (r.info.num_tokens + w.rng.randrange(6))
     if w.rng.random() < 0.3:
         tokens = w.h.as_changing_list(np.array(tokens))
-    allocator = Scheduled(table, "empty", tuple, 64, w.rng.choice(((), (), [w.number(5)], [5, 3])), True, True)
+    allocator = Scheduled(table, "empty", tuple, 64, w.rng.choice(((), (), [(w.number(5), 4)], [(5, 4), (0, 3)])), True, True)
     return allocator, Wanted(table, tokens, w.rng.choice((lambda: None, lambda: None, table.clear, mischief)))
 
 
