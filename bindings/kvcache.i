@@ -259,6 +259,14 @@ KVC_STRUCT(kvc_sizing_decision)
 %ignore kvc_attention_launch::workspace;
 %ignore kvc_attention_launch::workspace_bytes;
 %ignore kvc_rope_rows::x;
+// As eight bytes a word, little-endian: a word is the same in every language.
+%ignore kvc_request_config::cross_digest;
+%extend kvc_request_config {
+  void set_cross_digest(uint64_t first, uint64_t second, uint64_t third, uint64_t fourth) {
+    const uint64_t words[4] = {first, second, third, fourth};
+    memcpy($self->cross_digest, words, sizeof words);
+  }
+}
 %ignore kvc_rope_rows::num_tokens;
 %ignore kvc_rope_rows::table;
 %ignore kvc_rope_rows::table_rows;

@@ -106,7 +106,8 @@ enum {
   KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
   KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
   KVC_FEATURE_FILLS = 9,         /**< KVC_MANAGER_FILLS. Since 0.3. */
-  KVC_FEATURE_STATE_GROUPS = 11  /**< KVC_GROUP_STATE. Since 0.3. */
+  KVC_FEATURE_STATE_GROUPS = 11, /**< KVC_GROUP_STATE. Since 0.3. */
+  KVC_FEATURE_CROSS_GROUPS = 12  /**< KVC_GROUP_CROSS. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -139,7 +140,11 @@ enum {
    *  kvc_request_info.next_checkpoint. Slots mean nothing in this group. (A kernel that writes the states of
    *  all block ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS and
    *  KVC_MANAGER_RESERVE. Since 0.3. */
-  KVC_GROUP_STATE = 3
+  KVC_GROUP_STATE = 3,
+  /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
+   *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
+   *  Since 0.3. */
+  KVC_GROUP_CROSS = 4
 };
 
 /** kvc_manager_config.policy. */
@@ -287,10 +292,10 @@ typedef struct kvc_properties {
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
-  double policy_weight;    /**< As in kvc_manager_config. Since 0.3. */
-  uint64_t policy_history; /**< As in kvc_manager_config. Since 0.3. */
-  uint32_t max_quotas;     /**< As in kvc_manager_config. Since 0.3. */
-  uint32_t reserved;       /**< 0 */
+  double policy_weight;      /**< As in kvc_manager_config. Since 0.3. */
+  uint64_t policy_history;   /**< As in kvc_manager_config. Since 0.3. */
+  uint32_t max_quotas;       /**< As in kvc_manager_config. Since 0.3. */
+  uint32_t num_cross_groups; /**< Groups of the kind KVC_GROUP_CROSS, the last ones. Since 0.3. */
   /** Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs.
    *  Since 0.3. */
   uint64_t max_blocks;
@@ -520,6 +525,18 @@ typedef struct kvc_request_config {
    *  KVC_MANAGER_RESERVE. Since 0.3. */
   uint32_t reserve;
   uint32_t reserved; /**< 0 */
+  /** Tokens of the request's encoder, at most max_request_tokens; 0 = none. Each KVC_GROUP_CROSS has
+   *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. The first commit of a
+   *  token that was computed after the admission says that they are written: write them first. Needs such a
+   *  group. Since 0.3. */
+  uint64_t cross_tokens;
+  /** Digest of the encoder's input, by a party that the engine trusts. Requests of a namespace with equal
+   *  digests and cross_tokens share the encoder's blocks, and the prefixes that the decoder computed with
+   *  them: it is as if the first token had an extra key, of which the SHA-256 of these 32 bytes and
+   *  cross_tokens (8 bytes, little-endian) is the digest. A key of the prompt over that token is
+   *  KVC_ERROR_UNSUPPORTED, unless it is this one. All zero = private: the request neither uses nor publishes
+   *  anything, in any group. Since 0.3. */
+  uint8_t cross_digest[32];
 } kvc_request_config;
 
 /** State of a request. */
@@ -545,6 +562,10 @@ typedef struct kvc_request_info {
    *  group's retention_tokens.
    *  End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
   uint64_t next_checkpoint;
+  uint64_t cross_tokens; /**< As configured. Since 0.3. */
+  /** cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need
+   *  not run; else 0. Of a fork: whether they are written. Since 0.3. */
+  uint64_t num_cross_cached;
 } kvc_request_info;
 
 /** Creates a waiting request. Its tokens are copied and hashed; it gets no block.
@@ -588,8 +609,8 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
- *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has no
- *  block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
+ * no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
@@ -599,8 +620,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
  *  state block leaves slots for the committed tokens alone. To go back to a checkpoint, preempt the request,
  *  truncate it and admit it again.
- *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed at
- *  that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
+ * at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
 
@@ -645,11 +666,11 @@ KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* req
                                              size_t row_stride);
 
 /** Writes the slots of tokens [first_token, first_token + num_tokens) of a request in one group; -1 for
- *  tokens that left the window.
+ *  tokens that left the window. In a cross group they are the encoder's tokens.
  *  @param[out] slots        [num_tokens] integers of element_size bytes.
  *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
  *  @return KVC_OK; NOT_FOUND; BUSY (tokens of a waiting request, which has no slots); INVALID_ARGUMENT
- * (tokens past the capacity). Since 0.1. */
+ * (tokens past the capacity, or past those of the encoder). Since 0.1. */
 KVC_API kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group,
                                             uint64_t first_token, uint64_t num_tokens, void* slots,
                                             size_t element_size);
@@ -812,10 +833,10 @@ typedef struct kvc_step {
    *  fill_id to its end. To use other memory than in the last step, such as two sets in turn, set
    *  KVC_STEP_WHOLE_ROWS. May be NULL. */
   int32_t* block_tables;
-  /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items. Only
-   *  extensions have slots here. Those of an admission, for its tokens from `cached` on, follow from its row
-   *  of block_tables: row[t / block_size] * block_size + t % block_size; kvc_manager_export_slots writes
-   *  them too. May be NULL. */
+  /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items and in
+   *  cross groups. Only extensions have slots here. Those of an admission, for its tokens from `cached` on,
+   * follow from its row of block_tables: row[t / block_size] * block_size + t % block_size;
+   * kvc_manager_export_slots writes them too. May be NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
    *  (by a fork), pinned, held externally or published (after a truncation). May be NULL if none can be. */

@@ -76,6 +76,7 @@ const (
 	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
 	FeatureFills         Feature = C.KVC_FEATURE_FILLS
 	FeatureStateGroups   Feature = C.KVC_FEATURE_STATE_GROUPS
+	FeatureCrossGroups   Feature = C.KVC_FEATURE_CROSS_GROUPS
 )
 
 // Supports asks whether this build has a feature.

@@ -36,6 +36,7 @@ type Group struct {
 	ChunkTokens                   uint64
 	State                         bool
 	MaxCheckpoints                uint64 // With State: cached states at most; the group needs a pool of its own. 0 = as many as fit.
+	Cross                         bool
 }
 
 // Config is the shape of a manager: kvc_manager_config. Only the blocks have no default: set NumBlocks, Pools, or Model and Memory.
@@ -167,6 +168,8 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 			to.chunk_tokens, to.max_checkpoints = C.uint64_t(group.ChunkTokens), C.uint64_t(group.MaxCheckpoints)
 			if group.State {
 				to.kind = C.KVC_GROUP_STATE
+			} else if group.Cross {
+				to.kind = C.KVC_GROUP_CROSS
 			} else if group.WindowTokens > 0 {
 				to.kind = C.KVC_GROUP_SLIDING_WINDOW
 			} else if group.ChunkTokens > 0 {

@@ -28,6 +28,7 @@ type RequestInfo struct {
 	NamespaceID, UserData, NumTokens, NumCommitted, NumCached, Capacity, NumBlocks, LostReuseTokens, MinTruncateTokens uint64
 	Admitted, Flags                                                                                                    uint32
 	NextCheckpoint                                                                                                     uint64
+	CrossTokens, NumCrossCached                                                                                        uint64 // Of the encoder: its tokens, and as many if their KV was cached.
 }
 
 // ProbeInfo says what would hit: kvc_probe_info. Fits is 1 if the admission has space.
@@ -68,7 +69,7 @@ type Properties struct {
 	PolicyWeight                                                                       float64
 	PolicyHistory                                                                      uint64
 	MaxQuotas                                                                          uint32
-	_                                                                                  uint32
+	NumCrossGroups                                                                     uint32 // The last groups.
 	MaxBlocks                                                                          uint64 // Blocks that all pools may have.
 	RecordBytes                                                                        uint64
 }

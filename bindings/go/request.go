@@ -19,6 +19,8 @@ type requestConfig struct {
 	flags, dropTailBlocks                                       uint32
 	waitUntilNs                                                 uint64
 	reserve, _                                                  uint32
+	crossTokens                                                 uint64
+	crossDigest                                                 [32]byte
 }
 
 // Reserve says how much room an admission takes for the tokens that its request will probably get: as many as of the ended requests 50 %, 75 %
@@ -51,10 +53,12 @@ type RequestOptions struct {
 	WaitUntilNs     uint64     // Until then ErrFilling while another request computes the next tokens; 0 = compute them too.
 	ExtraKeys       []ExtraKey // In order, without overlaps.
 	Reserve         Reserve    // Room for the tokens to come; appends within it never lack a block. Needs Config.Reserves.
+	CrossTokens     uint64     // Tokens of the request's encoder; 0 = none. Needs a Group with Cross.
+	CrossDigest     [32]byte   // Of the encoder's input: requests with equal ones share. All zero = private, which shares nothing.
 }
 
 func (o *RequestOptions) config() *requestConfig {
-	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks, waitUntilNs: o.WaitUntilNs, reserve: uint32(o.Reserve)}
+	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks, waitUntilNs: o.WaitUntilNs, reserve: uint32(o.Reserve), crossTokens: o.CrossTokens, crossDigest: o.CrossDigest}
 	config.size = uint64(unsafe.Sizeof(*config))
 	for _, flag := range []struct {
 		set  bool
@@ -197,8 +201,11 @@ func (m *Manager) BlockTable(request Request, group uint32) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := uint64(properties.BlockSize)
-	table := make([]int32, (info.Capacity+size-1)/size)
+	size, tokens := uint64(properties.BlockSize), info.Capacity
+	if uint64(group)+uint64(properties.NumCrossGroups) >= uint64(properties.NumGroups) {
+		tokens = uint64(info.Admitted) * info.CrossTokens
+	}
+	table := make([]int32, (tokens+size-1)/size)
 	return table, m.ExportTables([]Request{request}, group, -1, table)
 }
 

@@ -70,8 +70,8 @@ typedef struct kvc_rebuild {
  *  @param[out]    manager Free it with kvc_manager_destroy.
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, no manager is made; ask with capacities
  *  0); BUSY (admitted requests, pins, holds, steps in flight, pending work: the text has the count and the
- *  fix); UNSUPPORTED (a group with a window); INVALID_ARGUMENT (other groups or pools, a field of config);
- *  LIMIT, OUT_OF_MEMORY. A failed call leaves nothing behind. Since 0.3. */
+ *  fix); UNSUPPORTED (a group with a window, a cross group); INVALID_ARGUMENT (other groups or pools, a field
+ * of config); LIMIT, OUT_OF_MEMORY. A failed call leaves nothing behind. Since 0.3. */
 KVC_API kvc_status kvc_manager_rebuild(struct kvc_manager* m, const struct kvc_manager_config* config,
                                        kvc_rebuild* rebuild, struct kvc_manager** manager);
 

@@ -6,6 +6,7 @@
 #include "api/create.h"
 #include "api/guard.h"
 #include "api/recording.h"
+#include "manager/cross.h"
 #include "models/memory.h"
 
 namespace kvc {
@@ -93,11 +94,11 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
 kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   GroupShape& out = shape->groups[g];
   const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW, chunks = group.kind == KVC_GROUP_CHUNKED_LOCAL,
-             state = group.kind == KVC_GROUP_STATE;
-  if (group.kind != KVC_GROUP_FULL && !window && !chunks && !state) {
+             state = group.kind == KVC_GROUP_STATE, cross = group.kind == KVC_GROUP_CROSS;
+  if (group.kind != KVC_GROUP_FULL && !window && !chunks && !state && !cross) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "group %zu is of kind %u; full attention (0), sliding window (1), chunked local attention "
-                "(2) and recurrent state (3) are supported",
+                "(2), recurrent state (3) and cross-attention (4) are supported",
                 g, group.kind);
   }
   if (group.reserved != 0)
@@ -120,9 +121,9 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
     return invalid("group %zu: max_checkpoints is %llu; only recurrent state has checkpoints: set 0", g,
                    ull(group.max_checkpoints));
   }
-  if (group.kind == KVC_GROUP_FULL && group.retention_tokens != 0) {
-    return invalid("group %zu: retention_tokens is %llu; full attention keeps all blocks: set 0", g,
-                   ull(group.retention_tokens));
+  if ((group.kind == KVC_GROUP_FULL || cross) && group.retention_tokens != 0) {
+    return invalid("group %zu: retention_tokens is %llu; %s keeps all blocks: set 0", g,
+                   ull(group.retention_tokens), cross ? "cross-attention" : "full attention");
   }
   if (group.retention_tokens % shape->block_size != 0) {
     return invalid("group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
@@ -137,7 +138,15 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   out.restarts = chunks ? std::lcm(out.window, uint64_t{shape->block_size}) : UINT64_MAX;
   out.retention = group.retention_tokens > kEndlessTokens ? 0 : group.retention_tokens;
   out.sinks = static_cast<uint32_t>(ceil_div(group.num_sink_tokens, shape->block_size));
-  (out.windowed() ? shape->window_groups : shape->full_groups) |= 1u << g;
+  if (!cross && shape->has_cross()) {
+    return invalid("group %zu is of kind %u behind a cross group; cross groups (4) are the last ones", g,
+                   group.kind);
+  }
+  if (cross && g == 0)
+    return invalid(
+        "group 0 is a cross group; give at least one group before it, which holds the decoder's tokens");
+  (cross ? shape->cross_groups : out.windowed() ? shape->window_groups : shape->full_groups) |= 1u << g;
+  shape->num_token_groups += !cross;
   if (!state) return KVC_OK;
   shape->state_groups |= 1u << g;
   if (group.max_checkpoints != 0) shape->max_cached[group.pool] = group.max_checkpoints;
@@ -156,7 +165,8 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   if (config.num_groups == 0 && config.groups != nullptr)
     return invalid("groups is set and num_groups is 0; set num_groups, or leave groups NULL");
   shape->num_groups = config.num_groups == 0 ? 1 : static_cast<uint32_t>(config.num_groups);
-  shape->window_groups = shape->full_groups = shape->state_groups = 0;
+  shape->window_groups = shape->full_groups = shape->state_groups = shape->cross_groups = 0;
+  shape->num_token_groups = 0;
   std::fill_n(shape->max_cached, kMaxPools, UINT64_MAX);
   uint32_t used_pools = 0, shared_pools = 0;
   for (size_t g = 0; g < shape->num_groups; ++g) {
@@ -446,11 +456,20 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
   if (out->reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_request_config.reserved is %u and must be 0", out->reserved);
   KVC_TRY(check_reserve(shape, out->reserve));
+  if (out->cross_tokens != 0 && !shape.has_cross()) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "cross_tokens is %llu; the manager has no cross group: create it with one, or leave it 0",
+                ull(out->cross_tokens));
+  }
+  if (kvc_extra_key key; out->cross_tokens == 0 && cross_key(*out, &key))
+    return invalid("cross_digest is set and cross_tokens is 0; set the number of the encoder's tokens");
   const struct {
     const char* name;
     uint64_t value;
-  } counts[] = {
-      {"external_tokens", out->external_tokens}, {"slots", out->slots}, {"lookahead", out->lookahead}};
+  } counts[] = {{"external_tokens", out->external_tokens},
+                {"slots", out->slots},
+                {"lookahead", out->lookahead},
+                {"cross_tokens", out->cross_tokens}};
   for (const auto& count : counts) {
     if (count.value > shape.max_request_tokens) {
       return invalid("%s is %llu; at most max_request_tokens, %llu", count.name, ull(count.value),

@@ -63,6 +63,7 @@ kvc_status kvc_supports(uint32_t feature) {
     case KVC_FEATURE_FILLS:
     case KVC_FEATURE_STATE_GROUPS:
     case KVC_FEATURE_QUOTAS:
+    case KVC_FEATURE_CROSS_GROUPS:
       return KVC_OK;
     default:
       return kvc::fail(KVC_ERROR_UNSUPPORTED, "feature %u is not in this build (%s)", feature,

@@ -62,6 +62,7 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
       out->num_groups = shape.num_groups;
       out->num_pools = shape.num_pools;
       out->max_quotas = shape.num_classes - 1;
+      out->num_cross_groups = shape.num_groups - shape.num_token_groups;
       if (m->recorder != nullptr) out->record_bytes = m->recorder->capacity();
       return kvc_status{KVC_OK};
     });

@@ -119,7 +119,7 @@ struct Flat {
 };
 using RequestConfig = Flat<kvc_request_config>;
 using CurveConfig = Flat<kvc_curve_config>;
-static_assert(sizeof(kvc_request_config) == 72, "a new field: if it is no pointer, write its size here");
+static_assert(sizeof(kvc_request_config) == 112, "a new field: if it is no pointer, write its size here");
 static_assert(sizeof(kvc_curve_config) == 40, "a new field: if it is no pointer, write its size here");
 
 struct Name {

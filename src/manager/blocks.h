@@ -187,6 +187,9 @@ class Blocks {
   // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
   // not published: before `end` if all nodes are in use.
   size_t publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end);
+  // The same for the blocks of an encoder, all of whose positions have the same tokens. Returns how many
+  // positions are published. In cross.cc.
+  size_t publish_cross(const Publication& publication, size_t positions);
   // The same for externally held blocks of a group, from the root on; entries of -1 publish no block.
   void publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks, size_t num_blocks,
                         ExtraRecords& extras);

@@ -64,6 +64,9 @@ class Checker {
               "request %zu: committed %u, known %u, capacity %u", i, r.committed, r.known, r.capacity);
     KVC_CHECK(r.tail_base <= r.published_tokens() && r.known - r.tail_base <= r.tail.capacity,
               "request %zu: its tail does not cover its tokens", i);
+    KVC_CHECK(r.cross_positions == (r.admitted ? shape_.positions_of(r.cross_tokens) : 0) &&
+                  (!r.cross_pending || (r.admitted && r.cross_tokens != 0 && r.append_limit == 0)),
+              "request %zu: %u positions for %u tokens of its encoder", i, r.cross_positions, r.cross_tokens);
     if (!r.admitted) {
       KVC_CHECK(r.append_limit == 0, "request %zu waits with an open lane", i);
       KVC_CHECK(r.positions == 0 && r.capacity == 0 && r.tail_base == 0,
@@ -91,6 +94,7 @@ class Checker {
       KVC_CHECK(r.published == 0, "request %zu published %u positions and has no cursor", i, r.published);
     }
     KVC_TRY(tables(i, r));
+    KVC_TRY(cross_tables(i, r));
     return lane(i, r);
   }
 
@@ -119,7 +123,7 @@ class Checker {
                   (int64_t{raw(r.groups[0].blocks.data[position])} - position) * int64_t{shape_.block_size},
               "request %zu: its lane leads to other slots than block %d", i,
               raw(r.groups[0].blocks.data[position]));
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const uint32_t tail = r.capacity / shape_.block_size;  // where capacity grows into
       if (tail < r.positions) {
         const Block& block = pool_[r.groups[g].blocks.data[tail]];
@@ -136,7 +140,7 @@ class Checker {
   }
 
   kvc_status tables(size_t i, const Request& r) {
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const GroupShape& shape = shape_.groups[g];
       const GroupTable& table = r.groups[g];
       NodeId node = r.cursor;
@@ -163,6 +167,27 @@ class Checker {
     return KVC_OK;
   }
 
+  kvc_status cross_tables(size_t i, const Request& r) {
+    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+      NodeId before = root_of(r.ns);
+      for (size_t j = 0; j < r.cross_positions; ++j) {
+        const BlockId id = r.groups[g].blocks.data[j];
+        KVC_CHECK(is_block(id) && pool_.exists(raw(id)) && pool_[id].pool == shape_.groups[g].pool &&
+                      pool_[id].group == g,
+                  "request %zu, group %u, position %zu: block %d is not of this group", i, g, j, raw(id));
+        KVC_CHECK(r.cross_pending || pool_[id].content == Content::kWritten,
+                  "request %zu, group %u: block %d of its encoder is not written", i, g, raw(id));
+        const NodeId node = pool_[id].node;
+        KVC_CHECK(!is_node(node) || (r.cross_shared && tree_[node].depth == j &&
+                                     (tree_[node].parent == before || j == 0 || !is_node(before))),
+                  "request %zu, group %u, position %zu: block %d is published elsewhere", i, g, j, raw(id));
+        before = node;
+        ++holds_[static_cast<size_t>(raw(id))].refs;
+      }
+    }
+    return KVC_OK;
+  }
+
   // Sources of copies are held: those of single calls until they are taken, those of a step until it ends.
   void copies_in_progress() {
     const auto hold = [&](const CopyList& list) {
@@ -175,14 +200,14 @@ class Checker {
   void pins() {
     s_.each_pin([&](size_t, const Pin& pin) {
       ++users_[pin.ns];
-      for (size_t j = 0; j < pin.length * shape_.num_groups; ++j) {
+      for (size_t j = 0; j < pin.length * shape_.num_token_groups; ++j) {
         const BlockId id = pin.blocks.data[j];
         if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
       }
     });
     s_.prompts.each([&](size_t, const RegisteredPrompt& prompt) {
       ++users_[prompt.ns];
-      for (size_t j = 0; j < size_t{prompt.num_pinned} * shape_.num_groups; ++j) {
+      for (size_t j = 0; j < size_t{prompt.num_pinned} * shape_.num_token_groups; ++j) {
         const BlockId id = prompt.blocks.data[j];
         if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
       }
@@ -351,6 +376,9 @@ class Checker {
       KVC_CHECK(pool_[block].node == id && pool_[block].group == g, "node %zu: block %d hangs elsewhere", i,
                 raw(block));
     }
+    KVC_CHECK((resident & shape_.cross_groups) == 0 ||
+                  ((resident & shape_.token_groups()) == 0 && tree_.tokens(id)[0] == kCrossToken),
+              "node %zu: blocks of encoders and of others, %x", i, resident);
     KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i,
               node.resident, resident);
     KVC_CHECK(!tree_.counts_uses() || (tree_.uses().of(id) != 0) == (resident != 0),

@@ -35,7 +35,7 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
   const RequestTable::Records records = view.records();
   const uint32_t vocab_size = shape_.vocab_size;
   const size_t num_items = plan.num_items();
-  const uint32_t num_groups = shape_.num_groups;
+  const uint32_t num_groups = shape_.num_groups, num_token_groups = shape_.num_token_groups;
   const auto stays_inside = [&](const Request& request, size_t i) {
     const uint64_t offset = step.extend_offsets[i];
     if (step.extend_offsets[i + 1] - offset != 1 || !request.lane_takes_token() ||
@@ -76,7 +76,9 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
       }
     }
     if (step.num_blocks != nullptr) {
-      for (size_t g = 0; g < num_groups; ++g) step.num_blocks[g * num_items + i] = request.positions;
+      for (size_t g = 0; g < num_token_groups; ++g) step.num_blocks[g * num_items + i] = request.positions;
+      for (size_t g = num_token_groups; g < num_groups; ++g)
+        step.num_blocks[g * num_items + i] = request.cross_positions;
     }
   }
   if (decoded != end - begin) prefetch_items(plan, begin, end, status);

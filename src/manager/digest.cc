@@ -76,9 +76,9 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
   for (const uint64_t value :
        {uint64_t{request.known}, uint64_t{request.capacity}, uint64_t{request.committed},
         uint64_t{request.published}, uint64_t{request.flags}, uint64_t{request.prompt_len},
-        uint64_t{request.own_from}, request.slots, request.external_tokens, uint64_t{request.max_cached_tokens},
-        uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks}, request.user_data,
-        uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
+        uint64_t{request.own_from}, uint64_t{request.slots}, uint64_t{request.external_tokens},
+        uint64_t{request.max_cached_tokens}, uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks},
+        request.user_data, uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
         uint64_t{request.readmission}}) {
     out.add(value);
   }
@@ -88,7 +88,13 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
   if (request.known > published)
     out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
   out.add_bytes(request.keys.data, request.num_keys * sizeof(kvc_extra_key));
-  for (size_t g = 0; g < state.shape.num_groups; ++g) {
+  if (request.cross_tokens != 0) {
+    out.add(request.cross_tokens | uint64_t{request.cross_shared} << 32 |
+            uint64_t{request.cross_pending} << 33 | uint64_t{request.cross_cached} << 34);
+    for (size_t g = state.shape.num_token_groups; g < state.shape.num_groups; ++g)
+      out.add_bytes(request.groups[g].blocks.data, request.cross_positions * sizeof(BlockId));
+  }
+  for (size_t g = 0; g < state.shape.num_token_groups; ++g) {
     out.add(request.positions == 0 ? 0 : request.groups[g].dropped);
     out.add_bytes(request.groups[g].blocks.data, request.positions * sizeof(BlockId));
   }
@@ -151,11 +157,11 @@ uint64_t StateReader::digest() const {
     out.add_bytes(prompt.name.data, prompt.name_size);
     out.add_bytes(prompt.tokens.data, prompt.num_tokens * sizeof(int32_t));
     out.add_bytes(prompt.keys.data, prompt.num_keys * sizeof(kvc_extra_key));
-    out.add_bytes(prompt.blocks.data, prompt.num_pinned * shape.num_groups * sizeof(BlockId));
+    out.add_bytes(prompt.blocks.data, prompt.num_pinned * shape.num_token_groups * sizeof(BlockId));
   });
   each_pin([&](size_t i, const Pin& pin) {
     out.add(i);
-    out.add_bytes(pin.blocks.data, pin.length * shape.num_groups * sizeof(BlockId));
+    out.add_bytes(pin.blocks.data, pin.length * shape.num_token_groups * sizeof(BlockId));
   });
   const Zeroing& zeroing = blocks.zeroing();
   if (zeroing.on()) out.add_bytes(zeroing.blocks(), zeroing.count() * sizeof(int32_t));

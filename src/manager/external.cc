@@ -17,8 +17,16 @@ kvc_status ExternalBlocks::acquire(uint32_t group, int32_t* blocks, size_t num_b
   return KVC_OK;
 }
 
+kvc_status ExternalBlocks::check_token_group(uint32_t group) const {
+  if (group < shape_.num_token_groups) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "group %u is a cross group, whose blocks have no prefix; requests share them by cross_digest",
+              group);
+}
+
 kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group, int32_t* blocks,
                                           size_t capacity, size_t* count) {
+  KVC_TRY(check_token_group(group));
   Prompt prompt;
   KVC_TRY(scratch.look(&prompt));
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
@@ -96,6 +104,7 @@ kvc_status ExternalBlocks::check_publication(uint32_t group, const int32_t* bloc
 
 kvc_status ExternalBlocks::publish(LookupScratch& scratch, uint32_t group, const int32_t* blocks,
                                    size_t num_blocks) {
+  KVC_TRY(check_token_group(group));
   while (num_blocks != 0 && blocks[num_blocks - 1] == -1) --num_blocks;  // they publish nothing
   Prompt prompt;
   KVC_TRY(scratch.look(&prompt));

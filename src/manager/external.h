@@ -20,6 +20,7 @@ class ExternalBlocks {
   kvc_status unpublish(const int32_t* blocks, size_t num_blocks, uint64_t* num_unpublished);
 
  private:
+  kvc_status check_token_group(uint32_t group) const;
   kvc_status check_exists(const int32_t* blocks, size_t i) const;
   kvc_status begin_entries(const int32_t* blocks, size_t num_blocks);
   kvc_status check_publication(uint32_t group, const int32_t* blocks, size_t num_blocks, const NodeId* path,

@@ -28,7 +28,7 @@ uint64_t Requests::fills_behind(const Request& request, uint64_t step_id) const 
 // After an admission. What it has hit may be filling: a commit beyond it says that all of it is written.
 void Requests::begin_fill(Request& request, size_t num_hits, uint64_t step_id) {
   for (size_t j = 0; j < num_hits && blocks_.pool().num_filling() != 0; ++j) {
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (!is_block(block) || !blocks_.pool().is_filling(block)) continue;
       ++counters_.filling_hits;
@@ -122,7 +122,7 @@ void Requests::enqueue(Request& request, uint64_t step_id) {
 }
 
 bool Requests::is_filling(const Request& request, size_t position) const {
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId block = request.groups[g].blocks.data[position];
     if (is_block(block) && blocks_.pool().is_filling(block)) return true;
   }
@@ -132,7 +132,7 @@ bool Requests::is_filling(const Request& request, size_t position) const {
 bool Requests::holds_filling(const Request& request, uint64_t step_id) const {
   const BlockPool& pool = blocks_.pool();
   for (size_t j = 0; j < request.positions; ++j) {
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (is_block(block) && pool.is_filling(block) &&
           static_cast<int32_t>(pool.filling_step(block) - static_cast<uint32_t>(step_id)) >= 0) {

@@ -7,7 +7,7 @@ namespace kvc {
 // Groups whose partly filled block at `position` must be copied before it is written.
 uint32_t Requests::shared_groups(const Request& request, size_t position) const {
   uint32_t groups = 0;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId id = request.groups[g].blocks.data[position];
     if (!is_block(id)) continue;
     const Block& block = blocks_.pool()[id];
@@ -28,7 +28,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
   const size_t added = positions - request.positions;
   const uint64_t step_end = known < capacity ? known : capacity;
   Demand demand(shape_.num_pools);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     demand.blocks[shape_.groups[g].pool] +=
         positions - shape_.first_taken(g, request.positions, positions, step_end) + (copied >> g & 1);
   }
@@ -43,7 +43,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
   }
 
   CopyList& list = copies == nullptr ? copies_ : *copies;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     GroupTable& table = request.groups[g];
     if ((copied >> g & 1) != 0) {
       const BlockId source = table.blocks.data[partial];  // its reference goes over to the copy
@@ -130,6 +130,12 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
         ull(num_committed), request.committed, request.known, request.capacity);
   }
   const auto committed = static_cast<uint32_t>(num_committed);
+  if (shape_.has_cross() && request.cross_pending) [[unlikely]]
+    return commit_cross(request, committed);
+  return commit_known(request, committed);
+}
+
+kvc_status Requests::commit_known(Request& request, uint32_t committed) {
   if (shape_.state_groups != 0) [[unlikely]]
     KVC_TRY(check_states(request, committed));
   if (committed >= request.next_full) {
@@ -164,7 +170,7 @@ void Requests::mark_committed(Request& request) {
 }
 
 void Requests::mark_written(Request& request, size_t positions) {
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId* blocks = request.groups[g].blocks.data;
     for (size_t j = request.marked / shape_.block_size; j < positions; ++j) {
       if (is_block(blocks[j])) blocks_.mark_written(blocks[j]);
@@ -263,8 +269,9 @@ void Requests::open_lane(Request& request) {
   request.close_lane();
   if (!request.admitted || request.known == 0 || request.tail_shared || request.lookahead >= request.room)
     return;
+  if (shape_.has_cross() && request.cross_pending) return;  // the next commit publishes
   for (uint32_t g = 0; g < shape_.num_groups && request.row >= 0; ++g) {
-    if (!request.groups[g].in_sync(request.positions)) return;
+    if (!request.groups[g].in_sync(positions_in(shape_, request, g))) return;
   }
   const uint32_t position = shape_.by_block.divide(request.known - 1);
   if (position >= request.positions || request.marked < request.committed) return;

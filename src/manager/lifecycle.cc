@@ -28,7 +28,7 @@ kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
 }
 
 bool Requests::reserve_tables(Request& request, size_t positions) {
-  for (size_t g = 0; g < shape_.num_groups; ++g) {
+  for (size_t g = 0; g < shape_.num_token_groups; ++g) {
     if (!request.groups[g].blocks.reserve(arena_, positions, request.positions)) return false;
   }
   return true;
@@ -56,6 +56,9 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
 kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
   uint32_t ns = 0;
   KVC_TRY(blocks_.find_namespace(prompt.namespace_id, &ns));
+  kvc_extra_key key;
+  const size_t own_keys = config.cross_tokens != 0 && cross_key(config, &key);
+  if (own_keys != 0) KVC_TRY(check_cross_key(prompt, key));
   KVC_TRY(take_record(ns, out));
   Request& request = **out;
   request.building = true;
@@ -64,10 +67,12 @@ kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& co
     fills_[table_.index_of(request)].wait_until = config.wait_until_ns;
   const size_t blocks = prompt.num_tokens / shape_.block_size;
   if (!request.tail.reserve(arena_, prompt.num_tokens, 0) || !request.hashes.reserve(arena_, blocks, 0) ||
-      !request.keys.reserve(arena_, prompt.num_keys, 0)) {
+      !request.keys.reserve(arena_, prompt.num_keys + own_keys, 0) ||
+      (own_keys != 0 && !reserve_cross_hashes(request))) {
     discard(request);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %zu tokens of a request", prompt.num_tokens);
   }
+  if (own_keys != 0) begin_cross(request, config, key);
   return KVC_OK;
 }
 
@@ -76,24 +81,26 @@ kvc_status Requests::fill(Request& request, const TokenSpan& prompt) {
   const uint32_t block_size = shape_.block_size;
   uint64_t chain = request.chain;
   const size_t piece = block_size * (block_size >= 1024 ? 1 : 1024 / block_size);
-  if (prompt.num_keys != 0)
-    std::memcpy(request.keys.data, prompt.keys, prompt.num_keys * sizeof(kvc_extra_key));
+  size_t num_keys = prompt.num_keys;
+  if (request.cross_shared) [[unlikely]]
+    num_keys = fill_cross(request, prompt);
+  else if (num_keys != 0)
+    std::memcpy(request.keys.data, prompt.keys, num_keys * sizeof(kvc_extra_key));
   for (size_t done = 0; done < prompt.num_tokens; done += piece) {
     const size_t count = prompt.num_tokens - done < piece ? prompt.num_tokens - done : piece;
     int32_t* tokens = request.tail.data + done;
     std::memcpy(tokens, prompt.tokens + done, count * sizeof(int32_t));
     KVC_TRY(check_tokens(tokens, count, shape_.vocab_size, done));
-    if (prompt.num_keys == 0) {
+    if (num_keys == 0) {
       chain = hash_.blocks(chain, tokens, block_size, count / block_size,
                            request.hashes.data + done / block_size);
     }
   }
-  if (prompt.num_keys != 0) {
-    chain =
-        hash_span(hash_, chain, {request.tail.data, prompt.num_tokens, request.keys.data, prompt.num_keys},
-                  block_size, request.hashes.data);
+  if (num_keys != 0) {
+    chain = hash_span(hash_, chain, {request.tail.data, prompt.num_tokens, request.keys.data, num_keys},
+                      block_size, request.hashes.data);
   }
-  request.set_prompt(prompt.num_tokens, prompt.num_keys, chain);
+  request.set_prompt(prompt.num_tokens, num_keys, chain);
   return KVC_OK;
 }
 
@@ -105,13 +112,14 @@ void Requests::publish(Request& request) {
 void Requests::discard(Request& request) {
   request.building = false;
   request.free_buffers(arena_, shape_.num_groups);
+  if (shape_.has_cross()) cross_[table_.index_of(request)].hashes.clear(arena_);
   blocks_.drop_user(request.ns);
   --count_;
   table_.give_back(request);
 }
 
 size_t Requests::hit_limit(const Request& request) const {
-  if (!shape_.caches() || (request.flags & KVC_REQUEST_NO_READ) != 0 || request.known == 0) return 0;
+  if (!reads(request) || request.known == 0) return 0;
   uint64_t tokens = request.known - 1;
   if (request.max_cached_tokens != 0 && request.max_cached_tokens < tokens)
     tokens = request.max_cached_tokens;
@@ -148,7 +156,7 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
       request.external_tokens == 0 ? 0 : std::min<uint64_t>(cached + request.external_tokens, request.known);
   admission->step_end = std::min<uint64_t>(admission->capacity, request.known);
   Demand& demand = admission->demand;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const uint32_t p = shape_.groups[g].pool;
     const size_t now =
         shape_.num_taken(g, length, admission->positions, admission->step_end, admission->transfer_end);
@@ -160,6 +168,8 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
       demand.add_hit(block);
     }
   }
+  if (request.cross_tokens != 0) [[unlikely]]
+    KVC_TRY(plan_cross(request, admission));
   if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
     plan_reserve(request, max_positions, counted, admission);
   return KVC_OK;
@@ -178,7 +188,8 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
 }
 
 kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step_id) {
-  if (const size_t longest = shape_.positions_of(admitted_capacity(request, 0, true));
+  if (const size_t longest = std::max(shape_.positions_of(admitted_capacity(request, 0, true)),
+                                      shape_.positions_of(request.cross_tokens));
       longest > max_positions) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest,
                 max_positions);
@@ -195,13 +206,13 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
     count_refusal(request, status);
     return status;
   }
-  if (!reserve_tables(request, positions)) {
+  if (!reserve_tables(request, positions) || (request.cross_tokens != 0 && !reserve_cross_tables(request))) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }
 
   // Nothing can fail from here on. The cursor and the hits of all groups are held before any block is taken.
   blocks_.move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     GroupTable& table = request.groups[g];
     for (size_t j = 0; j < length; ++j) {
       table.blocks.data[j] = kNoBlock;
@@ -213,10 +224,14 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
     table.begin(shape_.dropped_below(g, length * shape_.block_size));
   }
   blocks_.use(path, length);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  if (request.cross_tokens != 0 && admission.cross_cached) hold_cross(request);
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     take_blocks(request, g, length, positions, admission.step_end, admission.transfer_end);
   }
-  const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
+  if (request.cross_tokens != 0) [[unlikely]]
+    begin_cross_tables(request, admission.cross_cached);
+  const bool publishes =
+      shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
   request.begin_admission({length, positions, admission.capacity, admission.epoch,
                            admission.hit.lost * shape_.block_size,
                            static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes});

@@ -220,6 +220,11 @@ kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "a group has a window; only groups with full attention can be rebuilt: create a new manager");
   }
+  if (old.shape_.has_cross() || shape_.has_cross()) {
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "a group holds encoders; only groups with full attention can be rebuilt: create a new manager");
+  }
   if (old.shape_.num_groups != shape_.num_groups || old.shape_.num_pools != shape_.num_pools) {
     return invalid("config has %u groups in %u pools, the old manager %u in %u; they must be equal",
                    shape_.num_groups, shape_.num_pools, old.shape_.num_groups, old.shape_.num_pools);

@@ -98,7 +98,7 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
 kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, uint64_t behind, Match* found) {
   if (!path_.reserve(arena_, limit, 0) || !residents_.reserve(arena_, limit, 0))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks", limit);
-  found->length = match(prompt, limit, shape_.all_groups(), drop, behind, path_.data, residents_.data,
+  found->length = match(prompt, limit, shape_.token_groups(), drop, behind, path_.data, residents_.data,
                         &found->lost, found);
   found->path = path_.data;
   return KVC_OK;
@@ -111,7 +111,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   KVC_TRY(scratch.status());
   constexpr size_t kSlice = 256;
   const PrefixTree& tree = blocks_.tree();
-  const uint32_t groups = shape_.all_groups();
+  const uint32_t groups = shape_.token_groups();
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
   const size_t limit =
       shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
@@ -156,7 +156,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   const size_t length = longest_common(known, scratch.residents(), tokens, groups);
   const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
   Demand demand(shape_.num_pools);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     uint64_t& blocks = demand.blocks[shape_.groups[g].pool];
     blocks += shape_.num_taken(g, length, shape_.positions_of(tokens.num_tokens), tokens.num_tokens, 0);
     for (size_t j = 0; j < length; ++j)

@@ -40,8 +40,8 @@ class Matcher {
   struct Match {
     const NodeId* path;
     size_t length;
-    size_t reached;  // before the last positions were dropped
-    size_t known;    // positions of the path that are known
+    size_t reached;   // before the last positions were dropped
+    size_t known;     // positions of the path that are known
     size_t junction;  // with state groups: what all others could serve, if that is more; else 0
     uint32_t lost;
   };

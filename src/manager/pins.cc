@@ -5,7 +5,7 @@ namespace kvc {
 
 size_t Pins::first_full(const NodeId* path, size_t length) const {
   for (size_t j = 0; j < length; ++j) {
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       if (matcher_.needs_position(g, j, length) &&
           blocks_.pool()[blocks_.tree().block_of(path[j], g)].pins == UINT16_MAX) {
         return j;
@@ -17,7 +17,7 @@ size_t Pins::first_full(const NodeId* path, size_t length) const {
 
 Demand Pins::demand(const NodeId* path, size_t length) const {
   Demand demand(shape_.num_pools);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
       if (matcher_.needs_position(g, j, length))
         demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path[j], g)]);
@@ -40,7 +40,7 @@ kvc_status Pins::check(const NodeId* path, size_t length, uint32_t ns) const {
 }
 
 void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
       BlockId block = kNoBlock;
       if (matcher_.needs_position(g, j, length)) {
@@ -68,7 +68,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   KVC_TRY(scratch.look(&prompt));
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length =
-      matcher_.match(prompt, limit, shape_.all_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+      matcher_.match(prompt, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());
   }
@@ -77,7 +77,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   if (pin == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %zu pins are in use; unpin some or raise max_requests", table_.size());
   }
-  if (!pin->blocks.reserve(arena_, length * shape_.num_groups, 0)) {
+  if (!pin->blocks.reserve(arena_, length * shape_.num_token_groups, 0)) {
     table_.give_back(*pin);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a pin of %zu blocks", length);
   }
@@ -106,7 +106,8 @@ kvc_status Pins::unpin(uint64_t id) {
 void Pins::follow_moves(uint32_t pool) {
   for (size_t i = 0; i < table_.size(); ++i) {
     const Pin& pin = table_[i];
-    if (pin.id != 0) blocks_.follow_moves(pool, pin.blocks.data, size_t{pin.length} * shape_.num_groups);
+    if (pin.id != 0)
+      blocks_.follow_moves(pool, pin.blocks.data, size_t{pin.length} * shape_.num_token_groups);
   }
 }
 

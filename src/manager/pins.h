@@ -11,7 +11,7 @@ struct Pin {
   int32_t next_free;
   uint32_t ns;
   uint32_t length;         // positions
-  Buffer<BlockId> blocks;  // [num_groups][length], kNoBlock where none is needed
+  Buffer<BlockId> blocks;  // [num_token_groups][length], kNoBlock where none is needed
 };
 
 using PinTable = HandleTable<Pin, HandleKind::kPin>;
@@ -29,9 +29,9 @@ class Pins {
   kvc_status pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned);
   kvc_status unpin(uint64_t id);
 
-  // What pins and registered prompts do with the blocks of a hit of `length` positions: [num_groups][length].
-  // LIMIT if a block has as many pins as it can have; without room for the namespace what an admission
-  // answers.
+  // What pins and registered prompts do with the blocks of a hit of `length` positions:
+  // [num_token_groups][length]. LIMIT if a block has as many pins as it can have; without room for the
+  // namespace what an admission answers.
   kvc_status check(const NodeId* path, size_t length, uint32_t ns) const;
   bool may_hold(const NodeId* path, size_t length, uint32_t ns) const;
   void hold(const NodeId* path, size_t length, BlockId* blocks);

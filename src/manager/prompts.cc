@@ -58,10 +58,10 @@ bool Prompts::reserve(const TokenSpan& span, size_t name_size, RegisteredPrompt*
   return prompt->name.reserve(arena_, name_size, 0) && prompt->tokens.reserve(arena_, span.num_tokens, 0) &&
          prompt->keys.reserve(arena_, span.num_keys, 0) &&
          prompt->hashes.reserve(arena_, prompt->num_positions, 0) &&
-         prompt->blocks.reserve(arena_, size_t{prompt->num_positions} * shape_.num_groups, 0) &&
+         prompt->blocks.reserve(arena_, size_t{prompt->num_positions} * shape_.num_token_groups, 0) &&
          path_.reserve(arena_, prompt->num_positions, 0) &&
          residents_.reserve(arena_, prompt->num_positions, 0) &&
-         spare_.reserve(arena_, size_t{prompt->num_positions} * shape_.num_groups, 0);
+         spare_.reserve(arena_, size_t{prompt->num_positions} * shape_.num_token_groups, 0);
 }
 
 void Prompts::free_buffers(RegisteredPrompt& prompt) {
@@ -84,7 +84,7 @@ kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& 
   }
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t length =
-      matcher_.match(content, limit, shape_.all_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+      matcher_.match(content, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
   KVC_TRY(pins_.check(scratch.path(), length, content.ns));
   const size_t name_size = std::strlen(name);
   RegisteredPrompt fresh = {};
@@ -150,7 +150,7 @@ void Prompts::follow_moves(uint32_t pool) {
   for (size_t i = 0; count_ != 0 && i < used_; ++i) {
     const RegisteredPrompt& prompt = records_.data[i];
     if (prompt.registered)
-      blocks_.follow_moves(pool, prompt.blocks.data, size_t{prompt.num_pinned} * shape_.num_groups);
+      blocks_.follow_moves(pool, prompt.blocks.data, size_t{prompt.num_pinned} * shape_.num_token_groups);
   }
 }
 
@@ -194,11 +194,11 @@ void Prompts::grow(RegisteredPrompt& prompt) {
                        prompt.num_keys,    prompt.ns,          blocks_.namespaces().epoch(prompt.ns)};
   const size_t limit = shape_.caches() ? prompt.num_positions : 0;
   const size_t length =
-      matcher_.match(content, limit, shape_.all_groups(), 0, path_.data, residents_.data, nullptr);
+      matcher_.match(content, limit, shape_.token_groups(), 0, path_.data, residents_.data, nullptr);
   if (length < prompt.num_pinned || !pins_.may_hold(path_.data, length, prompt.ns)) return;
   pins_.hold(path_.data, length, spare_.data);
   give_up(prompt);
-  copy_to(prompt.blocks, spare_.data, length * shape_.num_groups);
+  copy_to(prompt.blocks, spare_.data, length * shape_.num_token_groups);
   prompt.num_pinned = static_cast<uint32_t>(length);
   prompt.epoch = content.epoch;
 }

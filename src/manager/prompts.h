@@ -23,7 +23,7 @@ struct RegisteredPrompt {
   Buffer<int32_t> tokens;
   Buffer<kvc_extra_key> keys;
   Buffer<uint64_t> hashes;  // [num_positions]
-  Buffer<BlockId> blocks;   // [num_groups][num_pinned], room for all positions
+  Buffer<BlockId> blocks;   // [num_token_groups][num_pinned], room for all positions
 };
 
 class Prompts {

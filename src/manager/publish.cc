@@ -29,7 +29,7 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
     } else {
       *cursor = node;
     }
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = groups[g].blocks.data[i];
       if (i != checkpoint && (shape_.state_groups >> g & 1) != 0) continue;
       if (filled_by != 0) {
@@ -102,19 +102,19 @@ void Blocks::end_positions() {
 
 bool Blocks::is_alone(const GroupTable* groups, size_t position) {
   NodeId node = kNoNode;
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId id = groups[g].blocks.data[position];
     if (is_block(id) && is_node(pool_[id].node)) node = pool_[id].node;
   }
   if (!is_node(node)) return true;  // nothing is published
   if (tree_.stale(tree_[node])) {   // nobody finds it; how long what waits in LRU stays there, others decide
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId id = groups[g].blocks.data[position];
       if (is_block(id) && pool_[id].shared()) return false;
     }
     return true;
   }
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId id = tree_.block_of(node, g);
     if (!is_block(id)) continue;
     if (id != groups[g].blocks.data[position] || pool_[id].shared() || pool_[id].next_copy != id)
@@ -124,7 +124,7 @@ bool Blocks::is_alone(const GroupTable* groups, size_t position) {
 }
 
 void Blocks::make_private(const GroupTable* groups, size_t position) {
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId id = groups[g].blocks.data[position];
     if (is_block(id) && is_node(pool_[id].node)) detach(id);
   }

@@ -78,7 +78,7 @@ size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
 
 // Whether a hit may go as far as to this position: it and all before it have a block in each group.
 bool Rebuild::reachable(NodeId old) {
-  const uint32_t all = from_.shape.all_groups();
+  const uint32_t all = from_.shape.token_groups();
   NodeId at = old;
   while (is_node(at) && seen(at).reach == Reach::kUnknown && old_tree_[at].resident == all)
     at = old_tree_[at].parent;

@@ -19,12 +19,13 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   info->num_cached = request->num_cached;
   info->capacity = request->capacity;
   info->num_blocks = 0;
-  for (size_t g = 0; g < shape.num_groups && request->admitted; ++g) {
+  for (size_t g = 0; g < shape.num_token_groups && request->admitted; ++g) {
     const GroupTable& table = request->groups[g];
     info->num_blocks += request->positions - table.num_dropped(shape.groups[g].sinks);
     for (size_t j = table.dropped; (shape.state_groups >> g & 1) != 0 && j < request->positions; ++j)
       info->num_blocks -= !is_block(table.blocks.data[j]);
   }
+  info->num_blocks += uint64_t{request->cross_positions} * (shape.num_groups - shape.num_token_groups);
   info->lost_reuse_tokens = request->lost;
   info->min_truncate_tokens = request->known == 0 ? 0
                               : request->admitted ? requests.restorable(*request, 1).higher
@@ -32,6 +33,8 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   info->admitted = request->admitted;
   info->flags = request->flags;
   info->next_checkpoint = requests.next_checkpoint(*request);
+  info->cross_tokens = request->cross_tokens;
+  info->num_cross_cached = request->cross_cached ? request->cross_tokens : 0;
   return KVC_OK;
 }
 
@@ -170,17 +173,18 @@ kvc_status StateReader::export_tables(const uint64_t* ids, size_t num_ids, uint3
   for (size_t i = 0; i < num_ids; ++i) {
     const Request* request = nullptr;
     KVC_TRY(find(ids[i], &request));
-    if (request->positions > row_stride) {
+    if (const uint32_t positions = positions_in(shape, *request, group); positions > row_stride) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL, "request %zu has a table of %u blocks, rows have room for %zu",
-                  i, request->positions, row_stride);
+                  i, positions, row_stride);
     }
   }
   for (size_t i = 0; i < num_ids; ++i) {
     const Request& request = *requests.table().find(ids[i]);
     const BlockId* entries = request.groups[group].blocks.data;
     int32_t* row = tables + i * row_stride;
-    for (size_t j = 0; j < request.positions; ++j) row[j] = is_block(entries[j]) ? raw(entries[j]) : fill_id;
-    for (size_t j = request.positions; j < row_stride; ++j) row[j] = fill_id;
+    const size_t positions = positions_in(shape, request, group);
+    for (size_t j = 0; j < positions; ++j) row[j] = is_block(entries[j]) ? raw(entries[j]) : fill_id;
+    for (size_t j = positions; j < row_stride; ++j) row[j] = fill_id;
   }
   return KVC_OK;
 }
@@ -191,9 +195,12 @@ kvc_status StateReader::export_slots(uint64_t id, uint32_t group, uint64_t first
   KVC_TRY(find(id, &request));
   if (!request->admitted && num_tokens != 0)
     return fail(KVC_ERROR_BUSY, "request %llu is waiting and has no slots; admit it first", ull(id));
-  if (num_tokens > request->capacity || first_token > request->capacity - num_tokens) {
-    return invalid("tokens %llu + %llu are past the capacity, %u; reserve or append more", ull(first_token),
-                   ull(num_tokens), request->capacity);
+  const bool cross = group >= shape.num_token_groups;
+  const uint32_t end = cross ? request->cross_tokens : request->capacity;
+  if (num_tokens > end || first_token > end - num_tokens) {
+    return invalid(cross ? "tokens %llu + %llu are past those of the encoder, %u"
+                         : "tokens %llu + %llu are past the capacity, %u; reserve or append more",
+                   ull(first_token), ull(num_tokens), end);
   }
   const uint64_t largest = pool().num_ids() * shape.block_size - 1;
   if (element_size == 4 && largest > INT32_MAX) {

@@ -3,10 +3,11 @@
 // changes state. All but fill() are used under the manager's lock.
 //
 // lifecycle.cc creates and admits, reserves.cc says what admissions reserve, growth.cc extends and commits,
-// shrink.cc releases, truncates and forks, states.cc places recurrent states, fills.cc follows who computes
-// what, hints.cc keeps what the engine says of their future.
+// shrink.cc releases, truncates and forks, states.cc places recurrent states, cross.cc keeps the blocks of
+// encoders, fills.cc follows who computes what, hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/blocks.h"
+#include "manager/cross.h"
 #include "manager/curves.h"
 #include "manager/fills.h"
 #include "manager/matcher.h"
@@ -40,7 +41,8 @@ class Requests {
   [[nodiscard]] bool create(Memory& memory, IdTag tag) {
     return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation) &&
            (!shape_.has_hints() || hints_.create(memory, shape_.max_requests)) &&
-           (!shape_.has_fills() || fills_.create(memory, shape_.max_requests));
+           (!shape_.has_fills() || fills_.create(memory, shape_.max_requests)) &&
+           (!shape_.has_cross() || cross_.create(memory, shape_.max_requests));
   }
 
   const Shape& shape() const { return shape_; }
@@ -112,6 +114,7 @@ class Requests {
   void enqueue_extension(Request& request, uint32_t capacity_before, uint64_t step_id);
   // The steps from `step_id` on have failed: preempts the requests that hold what they were to write.
   kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
+  const Cross& cross(size_t index) const { return cross_[index]; }
   const Fills::Of& fill(size_t index) const { return fills_[static_cast<uint32_t>(index)]; }
 
   // Hints, if the manager has them.
@@ -161,6 +164,7 @@ class Requests {
     size_t positions;
     uint64_t capacity, epoch;
     uint64_t step_end, transfer_end;  // tokens; 0 = there is no transfer
+    bool cross_cached;                // if it has an encoder
     Demand demand;
   };
   kvc_status plan(const Request& request, size_t max_positions, uint64_t step_id, AdmissionPlan* admission);
@@ -169,6 +173,10 @@ class Requests {
   void note_length(const Request& request);
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
+  // Whether it may use what others have published.
+  bool reads(const Request& request) const {
+    return shape_.caches() && (request.flags & KVC_REQUEST_NO_READ) == 0 && !request.cross_private();
+  }
   size_t hit_limit(const Request& request) const;
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
   void count_admission(Request& request);
@@ -181,6 +189,7 @@ class Requests {
   kvc_status reserve_known(Request& request, size_t num_tokens);
   void add_known(Request& request, const int32_t* tokens, size_t num_tokens);
   bool reserve_copies(size_t added);
+  kvc_status commit_known(Request& request, uint32_t committed);
   kvc_status extend_blocks(Request& request, uint64_t capacity, uint64_t known, CopyList* copies);
   uint32_t shared_groups(const Request& request, size_t position) const;
   uint64_t next_chain(const Request& request) const;
@@ -214,6 +223,20 @@ class Requests {
   bool gather_tokens(Request& request, size_t first_position);
   void cut_blocks(Request& request, uint64_t tokens, size_t kept);
 
+  // cross.cc, for managers that have cross groups
+  bool reserve_cross_hashes(Request& request);
+  void begin_cross(Request& request, const kvc_request_config& config, const kvc_extra_key& key);
+  size_t fill_cross(Request& request, const TokenSpan& prompt);
+  kvc_status plan_cross(const Request& request, AdmissionPlan* admission);
+  bool find_cross(const Request& request, uint64_t epoch);
+  bool reserve_cross_tables(Request& request);
+  void hold_cross(Request& request);
+  void begin_cross_tables(Request& request, bool cached);
+  kvc_status commit_cross(Request& request, uint32_t committed);
+  void release_cross(Request& request, bool of_old_epoch);
+  bool reserve_cross_fork(const Request& parent, Request& child);
+  void fork_cross(const Request& parent, Request& child);
+
   // fills.cc
   uint64_t fills_behind(const Request& request, uint64_t step_id) const;
   void begin_fill(Request& request, size_t num_hits, uint64_t step_id);
@@ -238,9 +261,11 @@ class Requests {
   Curves curves_;
   Lengths lengths_;  // with KVC_MANAGER_RESERVE
   RequestTable table_;
-  Array<RequestHints> hints_;  // by index of the request; empty without hints
-  Fills fills_;                // empty without fills
-  CopyList copies_;            // of single calls
+  Array<RequestHints> hints_;       // by index of the request; empty without hints
+  Fills fills_;                     // empty without fills
+  Array<Cross> cross_;              // likewise; empty without cross groups
+  Buffer<NodeId> cross_path_ = {};  // of the last plan
+  CopyList copies_;                 // of single calls
   Buffer<kvc_block_copy> copy_buffer_ = {};
   uint64_t count_ = 0;
   uint64_t num_admitted_ = 0;

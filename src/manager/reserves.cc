@@ -27,7 +27,7 @@ void Requests::plan_reserve(const Request& request, size_t max_positions, size_t
   if (capacity <= admission->capacity) return;
   const size_t positions = shape_.positions_of(capacity);
   Demand demand = admission->demand;
-  for (uint32_t g = 0; g < shape_.num_groups && positions > counted; ++g)
+  for (uint32_t g = 0; g < shape_.num_token_groups && positions > counted; ++g)
     demand.blocks[shape_.groups[g].pool] += positions - counted;
   if (blocks_.num_admitted(request.ns, num_admitted_) == 0 && !blocks_.may_hold(demand, request.ns)) return;
   admission->demand = demand;

@@ -38,7 +38,7 @@ struct GroupShape {
   uint64_t retention;  // tokens, at most 2^32; 0 = none
   uint64_t restarts;   // at its multiples a chunk and a block begin; UINT64_MAX without chunks
 
-  bool windowed() const { return kind != KVC_GROUP_FULL; }
+  bool windowed() const { return kind != KVC_GROUP_FULL && kind != KVC_GROUP_CROSS; }
   // First position that a query at token `tokens` still reads, if it reads any before its own.
   uint64_t window_start(uint64_t tokens, uint32_t block_size) const {
     if (tokens < window) return 0;
@@ -57,9 +57,11 @@ struct Shape {
   uint32_t vocab_size;  // 0 = any non-negative
   uint32_t flags;
   uint32_t num_groups, num_pools;
-  uint32_t window_groups;  // bit per group
+  uint32_t num_token_groups;  // the first ones, whose tables follow the request's tokens; then cross groups
+  uint32_t window_groups;     // bit per group
   uint32_t full_groups;
   uint32_t state_groups;  // windows too, of the last token
+  uint32_t cross_groups;
   GroupShape groups[kMaxGroups];
   uint64_t pool_blocks[kMaxPools];  // at first, null block included
   uint64_t pool_room[kMaxPools];    // at most
@@ -73,7 +75,8 @@ struct Shape {
   // The division of the cached blocks (BlockPool).
   uint32_t num_classes, num_levels;
 
-  uint32_t all_groups() const { return full_groups | window_groups; }
+  uint32_t token_groups() const { return full_groups | window_groups; }
+  bool has_cross() const { return cross_groups != 0; }
   uint64_t lists_per_pool() const {
     return uint64_t{num_classes} * num_levels * policy->num_shelves(policy_weight);
   }
@@ -94,8 +97,8 @@ struct Shape {
     return shape.retention != 0 &&
            serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
   }
-  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens` tokens
-  // gets slots.
+  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens`
+  // tokens gets slots.
   size_t first_taken(uint32_t group, size_t begin, size_t end, uint64_t tokens) const {
     if ((state_groups >> group & 1) == 0 || begin == end || tokens == 0) return begin;
     const size_t last = by_block.divide(static_cast<uint32_t>(tokens - 1));
@@ -118,7 +121,7 @@ struct Shape {
                                     : 0;
   }
   // Whether positions may be published without a block.
-  bool only_states() const { return state_groups == all_groups(); }
+  bool only_states() const { return state_groups == token_groups(); }
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
   bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }

@@ -37,7 +37,9 @@ Place Blocks::place_of(NodeId node) const {
 void Blocks::shelve(BlockId id) { pool_.push_shelf(id, place_of(pool_[id].node)); }
 
 uint32_t Blocks::num_missing(NodeId node) const {
-  return static_cast<uint32_t>(__builtin_popcount(shape_.full_groups & ~tree_[node].resident));
+  const uint32_t resident = tree_[node].resident;
+  const uint32_t needed = (resident & shape_.cross_groups) != 0 ? shape_.cross_groups : shape_.full_groups;
+  return static_cast<uint32_t>(__builtin_popcount(needed & ~resident));
 }
 
 void Blocks::detach_and_sort(BlockId id) {
@@ -51,7 +53,7 @@ void Blocks::detach_and_sort(BlockId id) {
 // Stale blocks stay where they are: free_stale() walks along the shelves.
 void Blocks::find_fragments(NodeId node, uint32_t group) {
   const uint32_t bit = 1u << group;
-  if ((shape_.full_groups & bit) == 0) return;
+  if (((shape_.full_groups | shape_.cross_groups) & bit) == 0) return;
   if (!tree_.alive(node) || tree_.stale(tree_[node])) return;
   if ((tree_[node].resident & bit) != 0 || num_missing(node) != 1) return;
   each_cached(node, [&](BlockId id) { pool_.reshelve(id, place_of(node)); });

@@ -17,7 +17,7 @@ size_t Requests::boundary_below(const Request& request, size_t position) const {
   consider(request.published);
   if (position > request.published) return best;  // what lies behind the published end is one segment
   if (request.prompt_len != 0) consider((request.prompt_len - 1) / block_size);
-  for (size_t g = 0; g < shape_.num_groups; ++g) {
+  for (size_t g = 0; g < shape_.num_token_groups; ++g) {
     const size_t step = shape_.groups[g].retention / block_size;
     if (step != 0 && position != 0) consider((position - 1) / step * step);
   }
@@ -54,16 +54,15 @@ void Requests::release_full(Request& request, size_t begin, size_t end, bool of_
 
 void Requests::release_blocks_of(Request& request) {
   const bool of_old_epoch = stale(request);
-  if (shape_.window_groups == 0) {
-    release_full(request, 0, request.positions, of_old_epoch);
-    return;
-  }
-  for (size_t end = request.positions; end != 0;) {
+  if (shape_.window_groups == 0) release_full(request, 0, request.positions, of_old_epoch);
+  for (size_t end = shape_.window_groups == 0 ? 0 : request.positions; end != 0;) {
     const size_t begin = boundary_below(request, end);
     release_windows(request, begin, end, of_old_epoch);
     release_full(request, begin, end, of_old_epoch);
     end = begin;
   }
+  if (shape_.has_cross()) [[unlikely]]
+    release_cross(request, of_old_epoch);
 }
 
 void Requests::end_admission(Request& request, bool ends) {
@@ -223,12 +222,12 @@ void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
   const bool of_old_epoch = stale(request);
   for (size_t j = request.positions; j-- > kept;) {
     const bool keep_published = j < request.own_from || !blocks_.is_alone(request.groups, j);
-    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (is_block(block)) blocks_.release(block, keep_published, request.ns, of_old_epoch);
     }
   }
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     request.groups[g].cut(static_cast<uint32_t>(kept), shape_.dropped_below(g, tokens));
   }
 }
@@ -242,11 +241,10 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   const auto first = static_cast<uint32_t>(published * shape_.block_size);
   const uint32_t unpublished = parent.committed - first;
   const size_t positions = shape_.positions_of(parent.committed);
-  uint32_t num_keys = parent.num_keys;
-  while (num_keys != 0 && parent.keys.data[num_keys - 1].first_token >= parent.committed) --num_keys;
+  const uint32_t num_keys = parent.keys_within(parent.committed);
   if (!child.tail.reserve(arena_, unpublished + 2 * shape_.block_size, 0) ||
       !reserve_tables(child, positions) || !child.keys.reserve(arena_, num_keys, 0) ||
-      !gather_tokens(parent, published)) {
+      !gather_tokens(parent, published) || (shape_.has_cross() && !reserve_cross_fork(parent, child))) {
     discard(child);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
   }
@@ -271,7 +269,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);
   const uint32_t copied = states_inside(parent);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     child.groups[g].dropped = parent.groups[g].dropped;
     const size_t shared = positions - (copied >> g & 1);
     if (shared != positions) copy_state(parent, child, g);
@@ -281,6 +279,8 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
       if (is_block(block)) blocks_.share(block);
     }
   }
+  if (shape_.has_cross()) [[unlikely]]
+    fork_cross(parent, child);
   ++num_admitted_;
   blocks_.count_admitted(child.ns, 1);
   table_.publish(child);
@@ -305,7 +305,7 @@ void Requests::follow_moves(uint32_t pool) {
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       if (shape_.groups[g].pool != pool) continue;
       GroupTable& table = request.groups[g];
-      for (uint32_t j = request.positions; j-- > 0;) {
+      for (uint32_t j = positions_in(shape_, request, g); j-- > 0;) {
         const BlockId entry = table.blocks.data[j];
         if (!is_block(entry) || blocks_.pool()[entry].list != List::kFree) continue;
         table.replace(j, blocks_.pool().moved_to(entry));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent states: which positions of a table have a block, which of them are worth keeping, and forks, which
-// need a state of their own. docs/SEMANTICS.md, "State groups".
+// Recurrent states: which positions of a table have a block, which of them are worth keeping, and forks,
+// which need a state of their own. docs/SEMANTICS.md, "State groups".
 #include <algorithm>
 
 #include "manager/requests.h"
 
 namespace kvc {
 
-// Takes the blocks of positions [begin, end) of a table. In a state group only those where a step that ends at
-// `step_end` tokens, or a transfer that ends at `transfer_end`, leaves its state.
+// Takes the blocks of positions [begin, end) of a table. In a state group only those where a step that ends
+// at `step_end` tokens, or a transfer that ends at `transfer_end`, leaves its state.
 void Requests::take_blocks(Request& request, uint32_t group, size_t begin, size_t end, uint64_t step_end,
                            uint64_t transfer_end) {
   BlockId* const blocks = request.groups[group].blocks.data;
@@ -70,13 +70,13 @@ uint64_t Requests::next_checkpoint(const Request& request) const {
   return next <= shape_.max_request_tokens ? next : 0;
 }
 
-// Slots that `tokens` tokens keep: if a step that ended there would find no block, those of the committed ones.
+// Slots that `tokens` tokens keep: if a step that ended there would find no block, those of the committed
+// ones.
 uint32_t Requests::slots_left(const Request& request, uint32_t tokens) const {
   const size_t positions = shape_.positions_of(tokens);
   if (tokens == 0 || positions > request.positions) return tokens;
   for (uint32_t states = shape_.state_groups; states != 0; states &= states - 1) {
-    if (!is_block(request.groups[__builtin_ctz(states)].blocks.data[positions - 1]))
-      return request.committed;
+    if (!is_block(request.groups[__builtin_ctz(states)].blocks.data[positions - 1])) return request.committed;
   }
   return tokens;
 }

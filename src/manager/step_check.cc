@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step must satisfy before it changes anything: each request has its own row, and the arrays have room
 // for all that the step may write. O(items), under the lock.
+#include <algorithm>
+
 #include "manager/stepper.h"
 
 namespace kvc {
@@ -104,6 +106,10 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
     const uint64_t tokens = committed < end ? committed : end;  // more are refused
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       const GroupTable& table = request->groups[g];
+      if (g >= shape_.num_token_groups) {  // shown at once, or not at all
+        if (whole || !table.in_sync(request->cross_positions)) bound += request->cross_positions;
+        continue;
+      }
       uint64_t entries = positions;
       const uint32_t dropped = table.dropped - table.synced_dropped;
       if (!whole && table.synced > dropped) entries -= table.synced - dropped;
@@ -116,6 +122,7 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
     if (!plan.writes_row(step.num_requests + i)) continue;
     uint64_t tokens = 0;
     uint32_t reserve = 0;  // which may take the whole row
+    uint64_t encoder;      // tokens
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
       const Request* request = view_.peek(step.admit_requests[i]);
       if (request == nullptr) continue;
@@ -124,13 +131,17 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
       tokens = view_.capacity_for(*request, request->known + learned);
       reserve = request->reserve;
+      encoder = request->cross_tokens;
     } else {
       tokens = step.admit_offsets[i + 1] - step.admit_offsets[i] + plan.config(i).lookahead;
       reserve = plan.config(i).reserve;
+      encoder = plan.config(i).cross_tokens;
     }
     const uint64_t entries =
         reserve != KVC_RESERVE_NONE ? step.row_stride : ceil_div(tokens, shape_.block_size);
-    bound += shape_.num_groups * (entries < step.row_stride ? entries : step.row_stride);
+    bound += shape_.num_token_groups * std::min<uint64_t>(entries, step.row_stride) +
+             (shape_.num_groups - shape_.num_token_groups) *
+                 std::min<uint64_t>(ceil_div(encoder, shape_.block_size), step.row_stride);
   }
   return bound;
 }
@@ -142,7 +153,7 @@ size_t Stepper::bound_copies(const StepPlan& plan) const {
   for (size_t i = 0; i < step.num_requests; ++i) {
     const Request* request = view_.peek(step.requests[i]);
     if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
-      bound += shape_.num_groups;
+      bound += shape_.num_token_groups;
     }
   }
   return bound;

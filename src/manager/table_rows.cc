@@ -13,8 +13,9 @@ void TableRows::write_slots(const StepPlan& plan, size_t i, const Request* reque
   const kvc_step& step = plan.step;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     int64_t* slots = step.slots + g * step.slot_capacity + step.extend_offsets[i];
+    const bool has_slots = request != nullptr && g < shape_.num_token_groups;
     for (uint64_t t = 0; t < count; ++t)
-      slots[t] = request == nullptr ? -1 : slot_of(shape_, *request, g, static_cast<uint32_t>(first + t));
+      slots[t] = has_slots ? slot_of(shape_, *request, g, static_cast<uint32_t>(first + t)) : -1;
   }
 }
 
@@ -22,10 +23,14 @@ void TableRows::show(StepPlan& plan, size_t item, Request* request) {
   kvc_step& step = plan.step;
   if (step.num_blocks != nullptr) {
     for (size_t g = 0; g < shape_.num_groups; ++g) {
-      step.num_blocks[g * plan.num_items() + item] = request == nullptr ? 0 : request->positions;
+      step.num_blocks[g * plan.num_items() + item] =
+          request == nullptr ? 0 : positions_in(shape_, *request, g);
     }
   }
-  if (request == nullptr || !plan.writes_row(item) || request->positions > step.row_stride) return;
+  if (request == nullptr || !plan.writes_row(item) || request->positions > step.row_stride ||
+      request->cross_positions > step.row_stride) {
+    return;
+  }
   const int32_t row = plan.row(item);
   const bool whole = (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || !owns(*request, row);
   if (whole) {
@@ -39,7 +44,7 @@ void TableRows::show(StepPlan& plan, size_t item, Request* request) {
 void TableRows::sync(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole) {
   kvc_step& step = plan.step;
   GroupTable& table = request.groups[group];
-  const uint32_t positions = request.positions;
+  const uint32_t positions = positions_in(shape_, request, group);
   if (!whole && table.in_sync(positions)) return;
 
   int32_t* out = step.block_tables + (group * step.num_rows + static_cast<size_t>(row)) * step.row_stride;

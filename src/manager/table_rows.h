@@ -7,7 +7,11 @@
 
 namespace kvc {
 
-// Slot of a token that has a position; -1 if its block was returned.
+// Blocks that a request's table of a group has.
+inline uint32_t positions_in(const Shape& shape, const Request& request, size_t group) {
+  return group < shape.num_token_groups ? request.positions : request.cross_positions;
+}
+// Slot of a token that has a position, of a cross group the encoder's; -1 if its block was returned.
 inline int64_t slot_of(const Shape& shape, const Request& request, uint32_t group, uint32_t token) {
   const uint32_t position = shape.by_block.divide(token);
   const BlockId block = request.groups[group].blocks.data[position];

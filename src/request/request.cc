@@ -10,8 +10,9 @@ void Request::configure(const kvc_request_config& config, uint64_t root) {
   flags = config.flags;
   user_data = config.user_data;
   max_cached_tokens = static_cast<uint32_t>(std::min<uint64_t>(config.max_cached_tokens, UINT32_MAX));
-  external_tokens = config.external_tokens;
-  slots = config.slots;
+  external_tokens = static_cast<uint32_t>(config.external_tokens);
+  slots = static_cast<uint32_t>(config.slots);
+  cross_tokens = static_cast<uint32_t>(config.cross_tokens);
   lookahead = static_cast<uint32_t>(config.lookahead);
   drop_tail_blocks = config.drop_tail_blocks;
   reserve = static_cast<uint8_t>(config.reserve);
@@ -36,7 +37,8 @@ void Request::begin_admission(const Admission& admission) {
 }
 
 void Request::end_admission() {
-  admitted = false;
+  admitted = cross_pending = false;
+  cross_positions = 0;
   positions = room = capacity = committed = marked = published = hashed = num_hashes = junction = 0;
   next_full = UINT32_MAX;
 }
@@ -53,6 +55,11 @@ void Request::fork_from(Request& parent, size_t shared_positions, size_t num_pub
   num_keys = num_extra_keys;
   next_full = parent.next_full == UINT32_MAX ? UINT32_MAX : published_tokens() + block_size;
   slots = parent.slots;  // of an admission after a preemption
+  cross_tokens = parent.cross_tokens;
+  cross_shared = parent.cross_shared;
+  cross_positions = parent.cross_positions;
+  cross_pending = parent.cross_pending;
+  cross_cached = !parent.cross_pending;
   epoch = parent.epoch;
   lookahead = parent.lookahead;
   flags = parent.flags;

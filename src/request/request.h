@@ -4,8 +4,9 @@
 // Invariants: committed <= min(known, capacity). positions is ceil(capacity / block size) while the request
 // is admitted, and 0 while it waits. `tail` has the tokens from published * block size on, perhaps more;
 // earlier ones are in the nodes from `cursor` to the root. The tree keeps `cursor` alive. In the table of a
-// window group the entries [sinks, dropped) are empty. One thread at a time uses a request, under the
-// manager's lock.
+// window group the entries [sinks, dropped) are empty. The tables of cross groups have cross_positions
+// entries, ceil(cross_tokens / block size) while it is admitted. One thread at a time uses a request, under
+// the manager's lock.
 #pragma once
 #include <kvcache.h>
 
@@ -96,17 +97,29 @@ struct alignas(64) Request {
   uint32_t flags;  // KVC_REQUEST_*
   uint32_t drop_tail_blocks;
   uint32_t generation;
-  int32_t next_free;  // list of unused entries
-  uint8_t reserve;    // KVC_RESERVE_*
+  int32_t next_free;   // list of unused entries
+  uint8_t reserve;     // KVC_RESERVE_*
+  bool cross_shared;   // its encoder has a digest, to which the first key binds the prefix
+  bool cross_pending;  // admitted, and no commit has said that the encoder's blocks are written
+  bool cross_cached;   // the last admission found them
   uint32_t max_cached_tokens;
   uint32_t junction;  // tokens whose state is worth keeping, since others had them; 0 = none
-  uint64_t external_tokens, slots;
+  uint32_t external_tokens, slots;
+  uint32_t cross_tokens, cross_positions;
   uint64_t user_data;
 
   // The methods below keep the invariants. Everyone reads the fields; only the methods set them, apart from
   // `row`, `stepped`, `building` and `readmission`, which the rows, the step and the manager's Requests keep.
 
   uint32_t published_tokens() const { return published * block_size; }
+  // Of an encoder without a digest: nobody can tell what its decoder's keys and values depend on.
+  bool cross_private() const { return cross_tokens != 0 && !cross_shared; }
+  // Keys that begin before `tokens`. That of the encoder stays, also without a token.
+  uint32_t keys_within(uint32_t tokens) const {
+    uint32_t count = num_keys;
+    while (count > uint32_t{cross_shared} && keys.data[count - 1].first_token >= tokens) --count;
+    return count;
+  }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
 
   void begin(uint32_t of_namespace, uint32_t size_of_blocks, uint64_t most_tokens) {
@@ -126,6 +139,18 @@ struct alignas(64) Request {
     bool publishes;
   };
   void begin_admission(const Admission& admission);
+  // The encoder has a digest, and this is the first key.
+  void share_cross(const kvc_extra_key& key) {
+    keys.data[0] = key;
+    cross_shared = true;
+  }
+  // The encoder's blocks: `count` in each cross group, found or taken.
+  void begin_cross(size_t count, bool cached) {
+    cross_positions = static_cast<uint32_t>(count);
+    cross_cached = cached;
+    cross_pending = count != 0 && !cached;
+  }
+  void end_cross_pending() { cross_pending = false; }
   // Back to waiting, without a block or a cursor; its known tokens stay.
   void end_admission();
   // This new request becomes a copy of the committed part of `parent`, in `positions` blocks that are shared.
@@ -171,8 +196,8 @@ struct alignas(64) Request {
   void set_published(size_t count, bool written);
   void stop_publishing() { next_full = UINT32_MAX; }
   // Keeps the first `tokens` tokens, of which `most_slots` keep their slots, in `kept` positions, of which
-  // `num_published` are published. The chain goes back to `cursor_chain`, the key of the cursor, where no kept
-  // hash is nearer.
+  // `num_published` are published. The chain goes back to `cursor_chain`, the key of the cursor, where no
+  // kept hash is nearer.
   void cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_published, uint64_t cursor_chain);
   void cut_waiting(uint32_t tokens, uint64_t root);
 
@@ -216,9 +241,7 @@ struct alignas(64) Request {
     const uint64_t fits = uint64_t{positions} * block_size;
     room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
   }
-  void cut_keys(uint32_t tokens) {
-    while (num_keys != 0 && keys.data[num_keys - 1].first_token >= tokens) --num_keys;
-  }
+  void cut_keys(uint32_t tokens) { num_keys = keys_within(tokens); }
 };
 
 static_assert(sizeof(Request) == 256);

@@ -83,8 +83,8 @@ static void test_groups_and_pools(void) {
   const uint32_t window = KVC_GROUP_SLIDING_WINDOW;
   const uint32_t chunks = KVC_GROUP_CHUNKED_LOCAL;
   refuse_group((kvc_group_config){.kind = 5}, KVC_ERROR_UNSUPPORTED, "5", "");
-  refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .window_tokens = 7}, KVC_ERROR_INVALID_ARGUMENT, "7",
-               "");
+  refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .window_tokens = 7}, KVC_ERROR_INVALID_ARGUMENT,
+               "7", "");
   refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .retention_tokens = 6}, KVC_ERROR_INVALID_ARGUMENT,
                "6", "4");
   refuse_group((kvc_group_config){.max_checkpoints = 6}, KVC_ERROR_INVALID_ARGUMENT, "6", "");

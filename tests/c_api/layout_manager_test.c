@@ -71,7 +71,7 @@ AT(kvc_properties, num_pools, 76);
 AT(kvc_properties, policy_weight, 80);
 AT(kvc_properties, policy_history, 88);
 AT(kvc_properties, max_quotas, 96);
-AT(kvc_properties, reserved, 100);
+AT(kvc_properties, num_cross_groups, 100);
 AT(kvc_properties, max_blocks, 104);
 AT(kvc_properties, record_bytes, 112);
 
@@ -110,7 +110,7 @@ AT(kvc_event_batch, count, 32);
 AT(kvc_event_batch, tokens, 40);
 AT(kvc_event_batch, token_capacity, 48);
 
-SIZE(kvc_request_config, 72);
+SIZE(kvc_request_config, 112);
 AT(kvc_request_config, struct_size, 0);
 AT(kvc_request_config, user_data, 8);
 AT(kvc_request_config, max_cached_tokens, 16);
@@ -122,13 +122,15 @@ AT(kvc_request_config, drop_tail_blocks, 52);
 AT(kvc_request_config, wait_until_ns, 56);
 AT(kvc_request_config, reserve, 64);
 AT(kvc_request_config, reserved, 68);
+AT(kvc_request_config, cross_tokens, 72);
+AT(kvc_request_config, cross_digest, 80);
 
 SIZE(kvc_extra_key, 48);
 AT(kvc_extra_key, first_token, 0);
 AT(kvc_extra_key, num_tokens, 8);
 AT(kvc_extra_key, digest, 16);
 
-SIZE(kvc_request_info, 96);
+SIZE(kvc_request_info, 112);
 AT(kvc_request_info, struct_size, 0);
 AT(kvc_request_info, namespace_id, 8);
 AT(kvc_request_info, user_data, 16);
@@ -142,6 +144,8 @@ AT(kvc_request_info, min_truncate_tokens, 72);
 AT(kvc_request_info, admitted, 80);
 AT(kvc_request_info, flags, 84);
 AT(kvc_request_info, next_checkpoint, 88);
+AT(kvc_request_info, cross_tokens, 96);
+AT(kvc_request_info, num_cross_cached, 104);
 
 SIZE(kvc_probe_info, 56);
 AT(kvc_probe_info, struct_size, 0);

@@ -68,6 +68,7 @@ static void test_library(void) {
   OK(kvc_supports(KVC_FEATURE_QUOTAS));
   OK(kvc_supports(KVC_FEATURE_FILLS));
   OK(kvc_supports(KVC_FEATURE_STATE_GROUPS));
+  OK(kvc_supports(KVC_FEATURE_CROSS_GROUPS));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(10));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));

@@ -52,7 +52,8 @@ TEST(StateGroups, OnlyTheEndOfAStepHasABlock) {
   EXPECT_EQ(held(c.table(r.id, 1)), (At{2, 7}));  // read there, written here
   c.commit(r.id, 29);
   EXPECT_EQ(held(c.table(r.id, 1)), (At{7}));
-  for (uint64_t n = 30; n < 50; ++n) {  // decoding: the block of the last token, and for a moment the next one
+  for (uint64_t n = 30; n < 50;
+       ++n) {  // decoding: the block of the last token, and for a moment the next one
     if (n > 30) c.append(r.id, text(2, 1));
     EXPECT_EQ(c.try_reserve(r.id, n), KVC_OK);
     c.commit(r.id, n);

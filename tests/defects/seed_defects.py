@@ -16,7 +16,7 @@ import sys
 from defects import DEFECTS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_resize", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
+TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_cross", "test_resize", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
            "test_property_reader_threads", "test_property_property"]
 TESTS = [[target] for target in TARGETS[:-1]] + [[TARGETS[-1], "--shrink", "0"]]
 

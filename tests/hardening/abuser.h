@@ -13,7 +13,7 @@ namespace kvc::test {
 class Abuser : private BadArguments {
  public:
   // Shapes of the manager's groups.
-  static constexpr int kShapes = 8;
+  static constexpr int kShapes = 9;
   explicit Abuser(uint64_t seed, int shape = 0) : BadArguments(seed) {
     kvc_group_config full = {}, window = {};
     full.struct_size = window.struct_size = sizeof full;
@@ -26,6 +26,7 @@ class Abuser : private BadArguments {
       window.window_tokens = 0, window.chunk_tokens = shape == 5 ? 8 : 5;
     }
     if (shape == 7) window.kind = KVC_GROUP_STATE, window.window_tokens = 0, window.retention_tokens = 8;
+    if (shape == 8) window = {}, window.struct_size = sizeof window, full.kind = KVC_GROUP_CROSS;
     const kvc_group_config groups[] = {window, full};  // calls of external blocks mostly name the first
     kvc_manager_config config = {};
     config.struct_size = sizeof config;

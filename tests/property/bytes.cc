@@ -58,6 +58,7 @@ std::vector<uint64_t> Bytes::chains(uint64_t ns, uint64_t epoch, const model::Te
     for (const model::Span& span : text.spans)
       if (span.first <= t && t < span.first + span.count)
         letter = {text.tokens[t], span.digest, span.count, t - span.first};
+    if (text.origin && t == 0) letter.digest = text.origin, letter.length = 1, letter.offset = 0;
     out[t] = chain = extend(chain, letter);
   }
   return out;
@@ -66,6 +67,21 @@ std::vector<uint64_t> Bytes::chains(uint64_t ns, uint64_t epoch, const model::Te
 void Bytes::put(uint64_t chain, uint64_t group, int block, uint64_t offset) {
   slots_.push_back(block * static_cast<int64_t>(block_size_) + static_cast<int64_t>(offset));
   rows_.push_back(row_of(chain, group));
+}
+
+// The rows of an encoder, which its number tells apart if it is private; of its last block too.
+void Bytes::put_cross(const model::Request& request, bool authors) {
+  model::Text text;
+  text.tokens.assign(model_.up(request.options.cross) * block_size_, -1);
+  text.spans = {{0, request.options.cross,
+                 request.options.cross_digest ? request.options.cross_digest : request.text.origin}};
+  const std::vector<uint64_t> chain = chains(request.options.ns, request.epoch, text, text.tokens.size());
+  for (size_t i = 0; i < request.cross.size(); ++i)
+    for (size_t t = 0; t < chain.size(); ++t) {
+      const int block = request.cross[i][t / block_size_].block;
+      put(chain[t], request.table.size() + i, block, t % block_size_);
+      if (authors) author_[block] = static_cast<int64_t>(request.options.ns);
+    }
 }
 
 void Bytes::put_published(int id) {
@@ -106,8 +122,11 @@ void Bytes::write(const model::Request& request, uint64_t count, const std::vect
   if (!model_.accepts(request, count, text.tokens)) return;
   copy_pending();
   const std::vector<uint64_t> chain = chains(request.options.ns, request.epoch, text, count);
+  if (request.cross_pending && count > request.committed && count > request.cached + request.options.external)
+    put_cross(request, true);
   for (size_t g = 0; g < request.table.size(); ++g)
-    for (uint64_t t = is_state(g) && count > request.committed ? count - 1 : request.committed; t < count; ++t)
+    for (uint64_t t = is_state(g) && count > request.committed ? count - 1 : request.committed; t < count;
+         ++t)
       if (const int block = request.table[g][t / block_size_].block; block >= 0) {
         put(chain[t], g, block, is_state(g) ? 0 : t % block_size_);
         author_[block] = static_cast<int64_t>(request.options.ns);
@@ -183,8 +202,10 @@ std::string Bytes::check_authors() {
   std::erase_if(zeros_done_, [&](int block) { return !to_clear.count(block); });
   std::set<int> unfinished;
   for (const model::Copy& copy : model_.pending) unfinished.insert(copy.destination);
-  for (const auto& [id, request] : model_.requests)
-    for (const auto& row : request.table)
+  for (const auto& [id, request] : model_.requests) {
+    model::Table rows = request.table;
+    rows.insert(rows.end(), request.cross.begin(), request.cross.end());
+    for (const auto& row : rows)
       for (const model::Cell& cell : row) {
         if (cell.block < 0 || unfinished.count(cell.block)) continue;
         int64_t& author = author_[cell.block];
@@ -195,6 +216,7 @@ std::string Bytes::check_authors() {
                  (author == kAnybody ? "a external holder" : std::to_string(author));
         author = reader;
       }
+  }
   for (size_t i = 0; i < author_.size(); ++i) {
     const int id = static_cast<int>(i);
     if (!model_.usable(id) || model_.findable(id) || unfinished.count(id)) continue;
@@ -212,9 +234,11 @@ std::string Bytes::check() {
     const std::vector<uint64_t> chain =
         chains(request.options.ns, request.epoch, request.text, request.committed);
     for (size_t g = 0; g < request.table.size(); ++g)
-      for (uint64_t t = is_state(g) && request.committed ? request.committed - 1 : 0; t < request.committed; ++t)
+      for (uint64_t t = is_state(g) && request.committed ? request.committed - 1 : 0; t < request.committed;
+           ++t)
         if (const int block = request.table[g][t / block_size_].block; block >= 0 && !unfinished.count(block))
           put(chain[t], g, block, is_state(g) ? 0 : t % block_size_);
+    if (!request.cross_pending) put_cross(request, false);
   }
   for (size_t id = 0; id < model_.num_blocks(); ++id) {
     if (model_.usable(static_cast<int>(id)) && model_.findable(static_cast<int>(id)))

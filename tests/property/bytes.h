@@ -54,7 +54,10 @@ class Bytes {
   std::vector<uint64_t> chains(uint64_t ns, uint64_t epoch, const model::Text& text, uint64_t count) const;
   void put(uint64_t chain, uint64_t group, int block, uint64_t offset);
   void put_published(int block);
-  bool is_state(uint64_t group) const { return model_.config().groups[group].state; }
+  bool is_state(uint64_t group) const {
+    return group < model_.config().groups.size() && model_.config().groups[group].state;
+  }
+  void put_cross(const model::Request& request, bool authors);
   kvc_rows at_slots(std::vector<Row>& of) const;
   void flush();
 

@@ -109,6 +109,13 @@ Setup random_setup(Random& random) {
     const bool alone = c.groups.size() == 1 || (c.pools.size() == 2 && g.pool == 1);
     if (g.state && alone && random.chance(40)) g.max_checkpoints = random.between(1, 6);
   }
+  const uint64_t cross = random.chance(35) ? random.between(1, 2) : 0;
+  for (uint64_t i = 0; i < cross; ++i) {  // in a pool that there is, or in one of its own
+    const bool own = random.chance(40) ||
+                     std::any_of(c.groups.begin(), c.groups.end(), [](auto& g) { return g.max_checkpoints; });
+    if (own) c.pools.push_back(random.between(low, high));
+    c.cross.push_back(own ? c.pools.size() - 1 : random.below(c.pools.size()));
+  }
   c.null_block = random.chance(20);
   c.no_cache = random.chance(2);
   c.zero_always = random.chance(20), c.zero_cross_namespace = random.chance(40);
@@ -208,6 +215,10 @@ model::Options Generator::options(const World& world) {
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_WRITE;
   if (random_.chance(10)) o.flags |= KVC_REQUEST_FULL_MUST_FIT;
   if (random_.chance(6)) o.flags |= KVC_REQUEST_RESUMED;
+  if (!setup_.config.cross.empty() && random_.chance(70)) {
+    o.cross = random_.chance(60) ? 2 * B_ : random_.between(1, 3 * B_);
+    if (random_.chance(80)) o.cross_digest = static_cast<int32_t>(random_.between(1, 2));
+  }
   if (setup_.config.fills) {
     if (random_.chance(60)) o.flags |= KVC_REQUEST_PUBLISH_ENQUEUED;
     if (random_.chance(50)) o.flags |= KVC_REQUEST_SHARE_FILLING;
@@ -496,7 +507,7 @@ Op Generator::next(const World& world) {
       op.group = random_.below(setup_.config.pools.size() + 1);
       break;
     case Kind::kAcquire:
-      op.group = random_.below(setup_.config.groups.size());
+      op.group = random_.below(setup_.config.groups.size() + setup_.config.cross.size());
       op.number = random_.chance(10) ? 65 : random_.between(1, 3);
       break;
     case Kind::kAcquirePrefix:

@@ -7,22 +7,24 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_H_
 
-#include "property/model_fills.h"
+#include "property/model_cross.h"
 
 namespace model {
 
-class Model : public FillRules {
+class Model : public CrossRules {
  public:
-  using FillRules::FillRules;
+  using CrossRules::CrossRules;
 
   // ---- requests
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
     if (text.tokens.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (!epochs.count(o.ns)) return KVC_ERROR_NOT_FOUND;
+    if (o.cross && o.cross_digest && starts_with_key(text)) return KVC_ERROR_UNSUPPORTED;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     if (!valid(text.tokens)) return KVC_ERROR_INVALID_ARGUMENT;
     Request& r = requests[*id = ++last_id_];
     r.options = o, r.text = text, r.prompt = text.tokens.size();
+    r.text.origin = origin_of(o, last_id_);
     return changed();
   }
   kvc_status admit(uint64_t id, uint64_t* cached) {
@@ -34,13 +36,14 @@ class Model : public FillRules {
                    ahead = std::min(n + o.lookahead, std::max(n, config_.max_tokens));
     uint64_t limit = n ? (n - 1) / B : 0;
     if (o.max_cached) limit = std::min(limit, o.max_cached / B);
-    if (o.flags & KVC_REQUEST_NO_READ) limit = 0;
+    if ((o.flags & KVC_REQUEST_NO_READ) || (o.cross && !o.cross_digest)) limit = 0;
     const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
     if (kvc_status status = wait(*r, hit, limit)) return status;
     uint64_t capacity = o.slots ? std::min(n, hit.blocks * B + o.external + o.slots) : n;
     if (capacity == n) capacity = ahead;
     const uint64_t counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
-    Table table = hit.table;
+    Table table = hit.table, cross;
+    const bool found = o.cross && find_cross(o, cross);
     const auto ns = int64_t(o.ns);
     std::vector<uint64_t> need(pools.size());
     const uint64_t step_end = std::min(capacity, n);
@@ -48,22 +51,32 @@ class Model : public FillRules {
     for (size_t g = 0; g < config_.groups.size(); ++g)
       need[config_.groups[g].pool] += std::max(count_new(g, hit.blocks, up(capacity), step_end, transfer),
                                                count_new(g, hit.blocks, up(counted), n, 0));
+    for (const size_t p : config_.cross) need[p] += found ? 0 : up(o.cross);
+    Table hits = table;
+    hits.insert(hits.end(), cross.begin(), cross.end());
     if (const uint64_t rest = expected(o.reserve, n - r->prompt)) {
       const uint64_t more = std::min(n + rest + o.lookahead, config_.max_tokens);
       std::vector<uint64_t> wanted = need;
       for (const Group& g : config_.groups) wanted[g.pool] += up(std::max(more, counted)) - up(counted);
-      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, table, 0) == KVC_OK))
+      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, hits, 0) == KVC_OK))
         need = wanted, capacity = more;
     }
-    if (kvc_status status = fits(ns, need, table, any_admitted(ns) ? config_.watermark : 0))
+    if (kvc_status status = fits(ns, need, hits, any_admitted(ns) ? config_.watermark : 0))
       return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
-    hold(table, &Block::requests);
+    hold(hits, &Block::requests);
     for (const auto& row : table)
       for (const Cell& cell : row) stats.filling_hits += cell.block >= 0 && blocks_[cell.block].filling;
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     recall(o.ns, r->text, 0, hit.blocks);
+    for (uint64_t j = 1; found && j <= up(o.cross); ++j) policies_.use(positions, cross_key(o, j));
     for (size_t g = 0; g < table.size(); ++g) lengthen(table, g, up(capacity), o.ns, step_end, transfer);
+    cross.resize(o.cross ? config_.cross.size() : 0);
+    for (size_t i = 0; i < cross.size(); ++i)
+      while (cross[i].size() < up(o.cross))
+        cross[i].push_back({take(table.size() + i, int64_t(o.ns)), true}),
+            ++blocks_[cross[i].back().block].requests;
+    r->cross = cross, r->cross_cached = found, r->cross_pending = o.cross && !found;
     if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
           stats.block_hits += hit.blocks;
@@ -73,8 +86,8 @@ class Model : public FillRules {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->lost = hit.lost, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
-    r->capacity = capacity;
+    r->epoch = epochs[o.ns], r->lost = hit.lost, r->junction = hit.junction, r->published = hit.blocks,
+    r->table = table, r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
     r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
     apply(*r, 0, hit.blocks);
@@ -111,7 +124,8 @@ class Model : public FillRules {
     const uint64_t known = r->text.tokens.size() + tokens.size();
     if (known > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (r->admitted)
-      if (kvc_status status = extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), known, copies))
+      if (kvc_status status =
+              extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), known, copies))
         return status;
     r->text.tokens.insert(r->text.tokens.end(), tokens.begin(), tokens.end());
     return tokens.empty() ? KVC_OK : changed();
@@ -144,7 +158,7 @@ class Model : public FillRules {
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !fills(*r, j))
           blocks_[b].written = true;
-    const uint64_t published = r->published;
+    const uint64_t published = r->published, committed = r->committed;
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
@@ -165,6 +179,7 @@ class Model : public FillRules {
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
           drop(b, &Block::requests), b = -1;
         }
+    if (r->cross_pending && c > committed && computed) write_cross(*r);
     return KVC_OK;
   }
   kvc_status truncate(uint64_t id, uint64_t n) {
@@ -217,7 +232,8 @@ class Model : public FillRules {
       for (Cell& cell : row) cell.own = false;
     }
     c.junction = c.junction > c.committed ? 0 : c.junction;
-    hold(c.table, &Block::requests);
+    hold(c.table, &Block::requests), hold(c.cross, &Block::requests);
+    c.cross_cached = c.options.cross && !c.cross_pending;
     for (size_t g = 0; g < c.table.size(); ++g) {  // the next step overwrites the state
       if (!config_.groups[g].state || c.committed % B == 0) continue;
       Cell& cell = c.table[g].back();
@@ -402,7 +418,7 @@ class Model : public FillRules {
   // ---- external blocks
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
-    need[config_.groups[group].pool] = n;
+    need[pool_of(group)] = n;
     if (kvc_status status = fits(kExternal, need, {}, 0)) return status;
     for (uint64_t i = 0; i < n; ++i)
       out.push_back(take(group, kExternal)), ++blocks_[out.back()].external, changed();

@@ -51,6 +51,10 @@ class Rules {
   }
   Request* find(uint64_t id) { return requests.count(id) ? &requests[id] : nullptr; }
   bool in_flight() const { return issued > retired; }
+  size_t num_groups() const { return config_.groups.size() + config_.cross.size(); }
+  size_t pool_of(size_t g) const {
+    return g < config_.groups.size() ? config_.groups[g].pool : config_.cross[g - config_.groups.size()];
+  }
   uint64_t up(uint64_t tokens) const { return (tokens + B - 1) / B; }
   const Config& config() const { return config_; }
 
@@ -110,8 +114,8 @@ class Rules {
   bool has_states() const {
     return std::any_of(config_.groups.begin(), config_.groups.end(), [](const Group& g) { return g.state; });
   }
-  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends at
-  // `tokens` tokens and a transfer that ends at `transfer`?
+  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends
+  // at `tokens` tokens and a transfer that ends at `transfer`?
   bool exists(size_t g, uint64_t j, uint64_t tokens, uint64_t transfer) const {
     if (!config_.groups[g].state || tokens == 0) return true;
     return j * B >= (tokens - 1) / B * B || (transfer && j == (transfer - 1) / B);
@@ -135,6 +139,7 @@ class Rules {
     for (const Span& s : text.spans)
       for (uint64_t i = s.first; i < std::min(s.first + s.count, blocks * B); ++i)
         k.prefix[i].digest = s.digest, k.prefix[i].length = s.count, k.prefix[i].offset = i - s.first;
+    if (text.origin && blocks) k.prefix[0].digest = text.origin, k.prefix[0].length = 1;
     return k;
   }
   bool starts_with(Positions::const_iterator at, const Key& k) const {
@@ -335,7 +340,7 @@ class Rules {
         }
   }
   int take(size_t group, int64_t owner, bool copied = false) {
-    const size_t p = config_.groups[group].pool;
+    const size_t p = pool_of(group);
     Pool& pool = pools[p];
     if (shares_.of(owner).max[p]) keep_to(owner, p, shares_.of(owner).max[p] - 1);
     const bool fresh = !pool.free.empty();
@@ -409,10 +414,11 @@ class Rules {
             drop(table[g][j].block, &Block::pins);
   }
   int missing(Positions::const_iterator at) const {  // full groups without a block there
-    int count = 0;
+    int count = 0, crossed = 0;
     for (size_t g = 0; g < config_.groups.size(); ++g)
       count += !config_.groups[g].window && at->second[g].empty();
-    return count;
+    for (size_t g = config_.groups.size(); g < num_groups(); ++g) crossed += at->second[g].empty();
+    return crossed == int(config_.cross.size()) ? count : crossed;
   }
   bool movable(int id) const {
     const Block& b = blocks_[id];
@@ -428,14 +434,14 @@ class Rules {
     Pool& pool = pools[b.pool];
     remove(pool.free, to), pool.free.push_back(from);
     std::replace(pool.lru.begin(), pool.lru.end(), from, to);
-    for (auto& [id, r] : requests) follow(r.table, from, to);
+    for (auto& [id, r] : requests) follow(r.table, from, to), follow(r.cross, from, to);
     for (auto& [id, pin] : pins) follow(pin.table, from, to);
     if (b.published) std::replace(b.at->second[b.group].begin(), b.at->second[b.group].end(), from, to);
     blocks_[to] = b;
     b = Block{.pool = b.pool, .at = positions.end(), .owner = b.owner};
   }
   bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
-    const auto [at, is_new] = positions.try_emplace(k, config_.groups.size());
+    const auto [at, is_new] = positions.try_emplace(k, num_groups());
     if (is_new) policies_.begin(k);
     const bool again = !at->second[g].empty();
     at->second[g].push_back(id), blocks_[id].published = true, blocks_[id].at = at;
@@ -447,7 +453,7 @@ class Rules {
     if (!b.published) return;
     b.published = false, remove(b.at->second[b.group], id);
     if (b.at->second[b.group].empty() && current(b.at->first)) note(KVC_EVENT_REMOVED, id, b.group, b.at);
-    if (policies_.wants_fragments() && !config_.groups[b.group].window && b.at->second[b.group].empty() &&
+    if (policies_.wants_fragments() && !is_window(size_t(b.group)) && b.at->second[b.group].empty() &&
         current(b.at->first) && missing(b.at) == 1)
       for (auto& copies : b.at->second)
         for (int other : copies)
@@ -459,6 +465,7 @@ class Rules {
       positions.erase(b.at);
     }
   }
+  bool is_window(size_t g) const { return g < config_.groups.size() && config_.groups[g].window; }
   void note(uint32_t kind, int id, size_t g, Positions::iterator at) {
     events.push_back({kind, at->first.ns, int(g), id, at->first.prefix.size() - B, at->first});
   }
@@ -523,6 +530,9 @@ class Rules {
             if (window && holds(b) == 1 && !serves(r, g, j, true)) detach(b);
             drop(b, &Block::requests);
           }
+    for (uint64_t j = r.cross.empty() ? 0 : r.cross[0].size(); j-- > 0;)
+      for (auto& row : r.cross) drop(row[j].block, &Block::requests);
+    r.cross.clear(), r.cross_pending = false;
   }
 
   static uint64_t rounded(uint64_t length) {  // up, to eighths of a power of two

@@ -33,12 +33,15 @@ struct Config {
   bool reserves = false;
   std::vector<uint64_t> pools;  // blocks at first
   std::vector<uint64_t> rooms;  // and at most; empty: the same
-  std::vector<Group> groups;
+  std::vector<Group> groups;    // that follow tokens
+  std::vector<size_t> cross;    // pools of the cross groups behind them
 };
 struct Options {
   uint64_t ns = 0, max_cached = 0, external = 0, slots = 0, lookahead = 0;
   uint32_t flags = 0, drop_tail = 0, reserve = 0;
   uint64_t wait_until = 0;
+  uint64_t cross = 0;        // tokens of the encoder
+  int32_t cross_digest = 0;  // 0 = private
 };
 struct Span {
   uint64_t first = 0, count = 0;
@@ -50,6 +53,7 @@ struct Letter {  // a token and the part of an extra key that lies over it
   auto operator<=>(const Letter&) const = default;
 };
 struct Text {
+  int32_t origin = 0;  // of the encoder that all of it depends on: a key over the first token
   std::vector<int32_t> tokens;
   std::vector<Span> spans;
 };
@@ -104,7 +108,8 @@ struct Request {
   uint64_t prompt = 0, committed = 0, capacity = 0, cached = 0, lost = 0, published = 0,
            epoch = 0;  // published: positions
   bool admitted = false, was_admitted = false;
-  Table table;
+  Table table, cross;  // of the groups that follow tokens; of the cross groups
+  bool cross_pending = false, cross_cached = false;
   std::vector<HintRange> ranges;  // the latest last
   bool over = false;              // its session
   uint64_t shared = 0;            // positions
@@ -128,7 +133,7 @@ struct Hit {
   Table table;
   uint64_t reached = 0;   // before the tail was dropped
   uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
-};                       // blocks: positions; entries not needed are -1
+};                        // blocks: positions; entries not needed are -1
 struct Copy {
   int source, destination;
 };

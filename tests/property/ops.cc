@@ -33,6 +33,7 @@ std::string options_of(const model::Options& o) {
   if (o.flags) out << " flags=" << o.flags;
   if (o.reserve) out << " reserve=" << o.reserve;
   if (o.drop_tail) out << " drop_tail=" << o.drop_tail;
+  if (o.cross) out << " cross=" << o.cross << " digest=" << o.cross_digest;
   if (o.wait_until) out << " wait_until=" << o.wait_until;
   return out.str();
 }
@@ -131,6 +132,7 @@ std::string to_text(const Setup& setup) {
       out << ", window " << g.window_tokens << ", sinks " << g.sink_tokens << ", retention " << g.retention;
     out << "\n";
   }
+  for (const size_t pool : c.cross) out << "  group: pool " << pool << ", cross\n";
   return out.str();
 }
 

@@ -41,6 +41,8 @@ kvc_request_config to_config(const model::Options& o) {
   c.drop_tail_blocks = o.drop_tail;
   c.wait_until_ns = o.wait_until;
   c.reserve = o.reserve;
+  c.cross_tokens = o.cross;
+  c.cross_digest[0] = c.cross_digest[31] = static_cast<uint8_t>(o.cross_digest);
   return c;
 }
 
@@ -60,6 +62,13 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
     group.window_tokens = g.window_tokens;
     group.retention_tokens = g.retention;
     group.pool = static_cast<uint32_t>(g.pool);
+    groups.push_back(group);
+  }
+  for (const size_t pool : c.cross) {
+    kvc_group_config group{};
+    group.struct_size = sizeof group;
+    group.kind = KVC_GROUP_CROSS;
+    group.pool = static_cast<uint32_t>(pool);
     groups.push_back(group);
   }
   std::vector<kvc_pool_config> pools;
@@ -102,7 +111,7 @@ World::World(const Setup& setup, int sides, uint64_t hash_mask)
     Side side;
     side.manager =
         make_manager(setup, 0x5eed0001u + static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u, hash_mask);
-    side.tables.assign(setup.config.groups.size() * rows_ * stride_, setup.fill_id);
+    side.tables.assign(model_.num_groups() * rows_ * stride_, setup.fill_id);
     side.shadow = side.tables;
     sides_.push_back(std::move(side));
   }

@@ -26,7 +26,7 @@ Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
 
 bool without_options(const model::Options& o) {
   return o.max_cached == 0 && o.external == 0 && o.slots == 0 && o.lookahead == 0 && o.flags == 0 &&
-         o.drop_tail == 0 && o.wait_until == 0 && o.reserve == 0;
+         o.drop_tail == 0 && o.wait_until == 0 && o.reserve == 0 && o.cross == 0;
 }
 
 // A probe right before an admission says what it does.
@@ -49,7 +49,8 @@ void World::write_bytes(const Op& op) {
       break;
     case Kind::kStep:
       bytes_.spoil_fenced();  // the step may retire others
-      if (to_model(op.step).retired > model_.issued || (op.step.in.now && op.step.in.now < model_.now())) break;
+      if (to_model(op.step).retired > model_.issued || (op.step.in.now && op.step.in.now < model_.now()))
+        break;
       for (std::set<uint64_t> named; const model::StepRequest& item : op.step.in.requests)
         if (const model::Request* r = model_.find(model_id(item.id));
             r && op.step.commits && named.insert(item.id).second)

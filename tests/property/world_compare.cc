@@ -172,6 +172,7 @@ std::string World::compare_requests(Side& side, int index) {
     uint64_t held = 0, least = 1;
     for (auto& row : want.table)
       for (const model::Cell& cell : row) held += cell.block >= 0;
+    for (const auto& row : want.cross) held += row.size();
     while (least < want.text.tokens.size() && !model_.restorable(want, least)) ++least;
     diff.check(name + "num_tokens", info.num_tokens, want.text.tokens.size());
     diff.check(name + "num_committed", info.num_committed, want.committed);
@@ -183,29 +184,36 @@ std::string World::compare_requests(Side& side, int index) {
     diff.check(name + "next_checkpoint", info.next_checkpoint, model_.next_checkpoint(want));
     diff.check(name + "admitted", info.admitted, want.admitted);
     diff.check(name + "flags", info.flags, want.options.flags);
-    for (size_t g = 0; want.admitted && g < want.table.size(); ++g) {
+    diff.check(name + "cross_tokens", info.cross_tokens, want.options.cross);
+    diff.check(name + "num_cross_cached", info.num_cross_cached, want.cross_cached ? want.options.cross : 0);
+    for (size_t g = 0; want.admitted && g < model_.num_groups(); ++g) {
+      static const std::vector<model::Cell> kNone;
+      const bool cross = g >= want.table.size();
+      const std::vector<model::Cell>& cells = !cross               ? want.table[g]
+                                              : want.cross.empty() ? kNone
+                                                                   : want.cross[g - want.table.size()];
+      const uint64_t end = cross ? want.options.cross : want.capacity;
       std::vector<int32_t> row(stride_, -77);
-      std::vector<int64_t> slots(want.capacity + 1, -77);
+      std::vector<int64_t> slots(end + 1, -77);
       const kvc_status tables =
           kvc_manager_export_tables(side.manager, &lib, 1, uint32_t(g), -5, row.data(), stride_);
       const kvc_status status =
-          kvc_manager_export_slots(side.manager, lib, uint32_t(g), 0, want.capacity, slots.data(), 8);
+          kvc_manager_export_slots(side.manager, lib, uint32_t(g), 0, end, slots.data(), 8);
       diff.check(name + "export_tables", uint64_t(tables), KVC_OK);
       diff.check(name + "export_slots", uint64_t(status), KVC_OK);
       for (size_t j = 0; j < stride_; ++j) {
-        const int block =
-            j < want.table[g].size() && want.table[g][j].block >= 0 ? want.table[g][j].block : -5;
+        const int block = j < cells.size() && cells[j].block >= 0 ? cells[j].block : -5;
         if (row[j] != block)
           diff.check(name + "table " + std::to_string(g) + " column " + std::to_string(j), uint64_t(row[j]),
                      uint64_t(block));
       }
-      for (uint64_t t = 0; t < want.capacity; ++t) {
-        const int block = want.table[g][t / B].block;
+      for (uint64_t t = 0; t < end; ++t) {
+        const int block = cells[t / B].block;
         const int64_t slot = block < 0 ? -1 : int64_t(block) * int64_t(B) + int64_t(t % B);
         if (slots[t] != slot)
           diff.check(name + "slot " + std::to_string(t), uint64_t(slots[t]), uint64_t(slot));
       }
-      if (slots[want.capacity] != -77) diff.check(name + "slot past the end", 1, 0);
+      if (slots[end] != -77) diff.check(name + "slot past the end", 1, 0);
     }
   }
   return diff.text();

@@ -108,7 +108,7 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   const auto id = [&](uint64_t tag) { return lib_id(tag, side_index); };
   const size_t num_requests = in.in.requests.size(), num_new = in.in.admissions.size(),
                items = num_requests + num_new;
-  const size_t groups = setup_.config.groups.size();
+  const size_t groups = model_.num_groups();
 
   std::vector<uint64_t> frees, preempts, truncates, lengths, requests, committed, commit_offsets{0},
       extend_offsets{0};
@@ -213,7 +213,7 @@ std::string World::check_rows(const Op& op, Side& side, const StepPlan& plan, co
   const size_t num_requests = step.num_requests, items = num_requests + step.num_admissions;
   for (size_t i = 0; i < step.num_changes; ++i) {
     const kvc_table_change& c = step.changes[i];
-    if (c.group < 0 || c.row < 0 || c.column < 0 || size_t(c.group) >= setup_.config.groups.size() ||
+    if (c.group < 0 || c.row < 0 || c.column < 0 || size_t(c.group) >= model_.num_groups() ||
         size_t(c.row) >= rows_ || size_t(c.column) >= stride_)
       return "a change outside of the tables";
     side.shadow[(size_t(c.group) * rows_ + size_t(c.row)) * stride_ + size_t(c.column)] = c.block;
@@ -231,8 +231,12 @@ std::string World::check_rows(const Op& op, Side& side, const StepPlan& plan, co
     const bool refused =
         status[i] == KVC_ERROR_NO_SPACE || status[i] == KVC_ERROR_AGAIN || status[i] == KVC_ERROR_OVER_QUOTA;
     if (twice || !r || !r->admitted || !(status[i] == KVC_OK || (running && refused))) continue;
-    for (size_t g = 0; g < r->table.size(); ++g) {
-      const std::vector<model::Cell>& cells = r->table[g];
+    for (size_t g = 0; g < model_.num_groups(); ++g) {
+      static const std::vector<model::Cell> kNone;
+      const bool cross = g >= r->table.size();
+      const std::vector<model::Cell>& cells = !cross             ? r->table[g]
+                                              : r->cross.empty() ? kNone
+                                                                 : r->cross[g - r->table.size()];
       if (step.num_blocks[g * items + i] != cells.size()) error << "num_blocks of item " << i << "; ";
       for (size_t column = 0; plan.rows[i] >= 0 && column < stride_; ++column) {
         const size_t at = (g * rows_ + size_t(plan.rows[i])) * stride_ + column;
@@ -249,7 +253,7 @@ std::string World::check_rows(const Op& op, Side& side, const StepPlan& plan, co
       const uint64_t first = (op.step.with_ids ? r->text.tokens.size() : r->capacity) - count;
       for (uint64_t t = 0; t < count; ++t) {
         const uint64_t token = status[i] == KVC_OK ? first + t : 0, B = setup_.config.block_size;
-        const int block = status[i] == KVC_OK ? cells[token / B].block : -1;
+        const int block = status[i] == KVC_OK && !cross ? cells[token / B].block : -1;
         const int64_t want = block < 0 ? -1 : int64_t(block) * int64_t(B) + int64_t(token % B);
         if (step.slots[g * step.slot_capacity + step.extend_offsets[i] + t] != want) {
           error << "slot of token " << token << " of r" << tag << " in group " << g;

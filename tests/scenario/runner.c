@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], fills[3], hints, quotas, record_bytes, room, reserves, mode;
+static int64_t encoder[2], policy[3], fills[3], hints, quotas, record_bytes, room, reserves, mode;
 static char log_bytes[1 << 20];
 static size_t log_size;
 static kvc_workload* workload;
@@ -109,6 +109,12 @@ static kvc_status make_step(void) {
 /* Groups of the managers made from now on, instead of those of the manager's line. */
 static kvc_group_config chosen[8];
 static size_t num_chosen;
+
+// Of the encoders of requests from now on.
+static void give_encoder(kvc_request_config* config) {
+  config->cross_tokens = (uint64_t)encoder[0];
+  memset(config->cross_digest, (int)encoder[1], sizeof config->cross_digest);
+}
 
 static kvc_status choose_group(size_t count) {
   const kvc_group_config group = {.struct_size = sizeof group,
@@ -207,6 +213,7 @@ static kvc_status run_admissions(size_t count, char* printed) {
     configs[i].struct_size = sizeof configs[i];
     ((uint64_t*)array(KVC_STEP_ADMIT_NAMESPACES))[i] = namespaces[one[1]],
     configs[i].slots = (uint64_t)one[2];
+    give_encoder(&configs[i]);
     configs[i].flags = (uint32_t)fills[1], configs[i].wait_until_ns = (uint64_t)fills[2];
     memcpy((int32_t*)array(KVC_STEP_ADMIT_TOKENS) + offsets[i], sequence(one[3], one[4]),
            (size_t)one[4] * sizeof *tokens);
@@ -229,7 +236,10 @@ static kvc_status print_table(void) {
   kvc_status status = kvc_manager_request_info(m, requests[a[0]], &info);
   if (status == KVC_OK) status = kvc_manager_properties(m, &p);
   if (status != KVC_OK) return status;
-  const size_t size = (size_t)((info.capacity + p.block_size - 1) / p.block_size);
+  const int cross = (uint64_t)a[1] + p.num_cross_groups >= p.num_groups;
+  const size_t size =
+      (size_t)(((cross ? info.admitted * info.cross_tokens : info.capacity) + p.block_size - 1) /
+               p.block_size);
   status = kvc_manager_export_tables(m, &requests[a[0]], 1, (uint32_t)a[1], -1, blocks, size);
   if (status == KVC_OK) printf(" 0"), print_blocks(size);
   return status;
@@ -307,6 +317,16 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   const uint64_t ns = count > 1 ? namespaces[a[1] & 31] : 0;
   if (IS("policy")) return memcpy(policy, a, sizeof policy), KVC_OK;
   if (IS("hints")) return hints = a[0], KVC_OK;
+  if (IS("cross")) {
+    chosen[num_chosen++] = (kvc_group_config){.struct_size = sizeof chosen[0], .kind = KVC_GROUP_CROSS};
+    return KVC_OK;
+  }
+  if (IS("encoder")) return memcpy(encoder, a, sizeof encoder), KVC_OK;
+  if (IS("heard")) {
+    kvc_request_info info = {.struct_size = sizeof info};
+    status = kvc_manager_request_info(m, requests[a[0]], &info);
+    value = info.num_cross_cached, *printed = 1;
+  }
   if (IS("fills")) return memcpy(fills, a, sizeof fills), KVC_OK;
   if (IS("fail")) {
     uint64_t ids[64];
@@ -390,8 +410,10 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
-    const kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
-    const kvc_request_config* const config = mode != 0 ? &options : NULL;
+    kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
+    give_encoder(&options);
+    const kvc_request_config* const config =
+        mode != 0 || encoder[0] != 0 || encoder[1] != 0 ? &options : NULL;
     if (IS("create"))
       return kvc_manager_create_request(m, PROMPT(ns, tokens, (size_t)a[3], NULL, 0), config,
                                         &requests[a[0]]);

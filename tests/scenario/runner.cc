@@ -86,6 +86,17 @@ class Runner {
     step_ = std::make_unique<kvc::Step>(*m_, limits);
   }
 
+  void give_encoder(kvc_request_config& config) const {
+    config.cross_tokens = static_cast<uint64_t>(encoder_[0]);
+    std::fill_n(config.cross_digest, sizeof config.cross_digest, static_cast<uint8_t>(encoder_[1]));
+  }
+
+  std::string add_cross_group() {
+    auto group = kvc::make<kvc_group_config>();
+    group.kind = KVC_GROUP_CROSS;
+    return chosen_.push_back(group), "";
+  }
+
   std::string checkpoint(const Numbers& a) {
     auto info = kvc::make<kvc_request_info>();
     kvc::check(kvc_manager_request_info(c(), id(a[0]), &info));
@@ -128,6 +139,7 @@ class Runner {
     const kvc::Prompt prompt(tokens, {}, namespaces_[a[1]]);
     auto config = kvc::make<kvc_request_config>();
     config.reserve = static_cast<uint32_t>(mode_);
+    give_encoder(config);
     if (!admit) return id(a[0]) = m_->create(prompt, &config).release(), "";
     uint64_t cached = 0;  // Manager::allocate does not tell NO_SPACE from AGAIN
     kvc::check(kvc_manager_allocate_request(c(), prompt.get(), &config, &id(a[0]), &cached));
@@ -136,8 +148,10 @@ class Runner {
 
   std::string table(const Numbers& a) {
     const auto info = kvc::ask<kvc_request_info>(kvc_manager_request_info, c(), id(a[0]));
-    const uint64_t size = m_->properties().block_size;
-    std::vector<int32_t> row((info.capacity + size - 1) / size);
+    const kvc_properties p = m_->properties();
+    const bool cross = static_cast<uint32_t>(a[1]) + p.num_cross_groups >= p.num_groups;
+    std::vector<int32_t> row(
+        ((cross ? info.admitted * info.cross_tokens : info.capacity) + p.block_size - 1) / p.block_size);
     kvc::check(kvc_manager_export_tables(c(), &id(a[0]), 1, static_cast<uint32_t>(a[1]), -1, row.data(),
                                          row.size()));
     return join(row);
@@ -178,6 +192,7 @@ class Runner {
       const int64_t* one = &a[5 * i];
       step.array<uint64_t>(KVC_STEP_ADMIT_NAMESPACES)[i] = namespaces_[one[1]],
       configs[i].slots = static_cast<uint64_t>(one[2]);
+      give_encoder(configs[i]);
       configs[i].flags = static_cast<uint32_t>(fills_[1]),
       configs[i].wait_until_ns = static_cast<uint64_t>(fills_[2]);
       const auto tokens = sequence(one[3], one[4]);
@@ -336,12 +351,18 @@ class Runner {
   std::vector<char> log_;
   std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
-  Numbers fills_ = {0, 0, 0};
+  Numbers fills_ = {0, 0, 0}, encoder_ = {0, 0};
   static std::string said(uint64_t value) { return " " + std::to_string(value); }
 
   std::map<std::string, std::function<std::string(const Numbers&)>> lines_ = {
       {"policy", [this](const Numbers& a) { return policy_ = a, ""; }},
       {"hints", [this](const Numbers& a) { return hints_ = a[0] != 0, ""; }},
+      {"cross", [this](const Numbers&) { return add_cross_group(); }},
+      {"encoder", [this](const Numbers& a) { return encoder_ = a, ""; }},
+      {"heard",
+       [this](const Numbers& a) {
+         return said(kvc::ask<kvc_request_info>(kvc_manager_request_info, c(), id(a[0])).num_cross_cached);
+       }},
       {"fills", [this](const Numbers& a) { return fills_ = a, ""; }},
       {"fail",
        [this](const Numbers&) {

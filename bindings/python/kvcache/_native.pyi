@@ -114,10 +114,12 @@ KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
 KVC_FEATURE_FILLS: int
 KVC_FEATURE_STATE_GROUPS: int
+KVC_FEATURE_CROSS_GROUPS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
 KVC_GROUP_CHUNKED_LOCAL: int
 KVC_GROUP_STATE: int
+KVC_GROUP_CROSS: int
 KVC_POLICY_LRU: int
 KVC_POLICY_FREQUENCY: int
 KVC_POLICY_FRAGMENTATION: int
@@ -236,6 +238,7 @@ class kvc_properties:
     policy_weight: float
     policy_history: int
     max_quotas: int
+    num_cross_groups: int
     max_blocks: int
     record_bytes: int
 
@@ -249,6 +252,7 @@ class kvc_request_config:
     drop_tail_blocks: int
     wait_until_ns: int
     reserve: int
+    cross_tokens: int
 
 class kvc_request_info:
     namespace_id: int
@@ -263,6 +267,8 @@ class kvc_request_info:
     admitted: int
     flags: int
     next_checkpoint: int
+    cross_tokens: int
+    num_cross_cached: int
 
 class kvc_probe_info:
     num_cached: int

@@ -37,7 +37,7 @@ class Feature(IntEnum):
 
     LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
     pool. EVENTS: Manager.events(). HINTS: Manager(hints=True). QUOTAS: Manager.set_quota(). FILLS:
-    Manager(fills=True). STATE_GROUPS: Group(state=True)."""
+    Manager(fills=True). STATE_GROUPS: Group(state=True). CROSS_GROUPS: Group(cross=True)."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
@@ -49,6 +49,7 @@ class Feature(IntEnum):
     QUOTAS = _native.KVC_FEATURE_QUOTAS
     FILLS = _native.KVC_FEATURE_FILLS
     STATE_GROUPS = _native.KVC_FEATURE_STATE_GROUPS
+    CROSS_GROUPS = _native.KVC_FEATURE_CROSS_GROUPS
 
 
 class BlockState(IntEnum):

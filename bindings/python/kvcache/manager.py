@@ -43,6 +43,7 @@ class Group(NamedTuple):
         (e - 1) // block_size. Only steps' ends have blocks: the others are the fill id. A commit that ends at a multiple of block_size
         publishes the state there, and hits end at such checkpoints: see RequestInfo.next_checkpoint.
     max_checkpoints: with a state, cached states at most; the group needs a pool of its own. 0 = as many as the pool has room for.
+    cross: cross-attention: a query reads the tokens of the request's encoder. Such groups are the last ones, behind another one.
     """
 
     window_tokens: int = 0
@@ -52,6 +53,7 @@ class Group(NamedTuple):
     chunk_tokens: int = 0
     state: bool = False
     max_checkpoints: int = 0
+    cross: bool = False
 
 
 @described
@@ -249,7 +251,7 @@ class Manager:
 
     def allocate(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                  slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-                 flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none") -> Request:
+                 flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
@@ -262,17 +264,23 @@ class Manager:
         reserve: take room for the tokens that the request will probably get, as many as of the ended requests 50 % ("minimal"), 75 %
         ("balanced") or 95 % ("aggressive") got; appends within it never lack a block. Needs Manager(reserves=True).
 
+        cross_tokens: tokens of the request's encoder, for which each cross group gets blocks. cross_digest: digest of the encoder's input (32
+        bytes): requests with equal ones share its blocks (Request.info.num_cross_cached), and what the decoder computed with them; empty =
+        private, which shares nothing. Needs a Group with cross=True.
+
         Raises NoSpaceError, AgainError, FillingError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+                                cross_tokens, cross_digest)
         return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def create(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-               flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none") -> Request:
+               flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+                                cross_tokens, cross_digest)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def request(self, id: int) -> Request:
@@ -428,11 +436,12 @@ class Manager:
 
     def acquire_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
                        max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0,
-                       wait_until_ns: int = 0, reserve: str = "none") -> Request:
+                       wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates and admits a request with a registered prompt, followed by tokens (int32 [n]). Other parameters as for allocate(). Raises
         NotFoundError if there is no such name, and what allocate() raises; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve)
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+                                cross_tokens, cross_digest)
         return Request(self, *_native.kvc_manager_acquire_prompt(self._m, name, tokens, config))
 
     def unregister_prompt(self, name: str) -> None:
@@ -595,6 +604,8 @@ def _group_config(index: int, group: Group) -> _native.kvc_group_config:
     config = _native.kvc_group_config()
     if group.state:
         config.kind = _native.KVC_GROUP_STATE
+    elif group.cross:
+        config.kind = _native.KVC_GROUP_CROSS
     elif group.window_tokens:
         config.kind = _native.KVC_GROUP_SLIDING_WINDOW
     else:

@@ -264,6 +264,7 @@ class Properties(NamedTuple):
     policy_weight: As configured. Since 0.3.
     policy_history: As configured. Since 0.3.
     max_quotas: As configured. Since 0.3.
+    num_cross_groups: Groups of the kind KVC_GROUP_CROSS, the last ones. Since 0.3.
     max_blocks: Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs. Since 0.3.
     record_bytes: As configured. Since 0.3.
     """
@@ -283,6 +284,7 @@ class Properties(NamedTuple):
     policy_weight: float
     policy_history: int
     max_quotas: int
+    num_cross_groups: int
     max_blocks: int
     record_bytes: int
 
@@ -292,7 +294,7 @@ class Properties(NamedTuple):
         return cls(filled.num_blocks, filled.max_nodes, filled.max_requests, filled.max_request_tokens,
                    filled.event_capacity, filled.watermark_blocks, filled.block_size, filled.vocab_size, filled.policy,
                    filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history,
-                   filled.max_quotas, filled.max_blocks, filled.record_bytes)
+                   filled.max_quotas, filled.num_cross_groups, filled.max_blocks, filled.record_bytes)
 
 
 @described
@@ -314,6 +316,9 @@ class RequestInfo(NamedTuple):
     next_checkpoint: State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the prompt's full
         blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there,
         and commit it. 0 = none, or no state group. Since 0.3.
+    cross_tokens: As configured. Since 0.3.
+    num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0. Of
+        a fork: whether they are written. Since 0.3.
     """
 
     namespace_id: int
@@ -328,13 +333,16 @@ class RequestInfo(NamedTuple):
     admitted: bool
     flags: int
     next_checkpoint: int
+    cross_tokens: int
+    num_cross_cached: int
 
     @classmethod
     def read(cls, filled: _native.kvc_request_info) -> RequestInfo:
         """Reads the struct of the native layer."""
         return cls(filled.namespace_id, filled.user_data, filled.num_tokens, filled.num_committed, filled.num_cached,
                    filled.capacity, filled.num_blocks, filled.lost_reuse_tokens, filled.min_truncate_tokens,
-                   bool(filled.admitted), filled.flags, filled.next_checkpoint)
+                   bool(filled.admitted), filled.flags, filled.next_checkpoint, filled.cross_tokens,
+                   filled.num_cross_cached)
 
 
 @described

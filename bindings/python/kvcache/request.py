@@ -72,6 +72,8 @@ class RequestOptions(NamedTuple):
     wait_until_ns: until then the request is not admitted while another one computes its next tokens; 0 = it computes them too.
     keys: ExtraKey objects of the prompt.
     reserve: room for the tokens that the request will probably get: "none", "minimal", "balanced" or "aggressive". See Manager.allocate().
+    cross_tokens: tokens of the request's encoder; 0 = none.
+    cross_digest: digest of the encoder's input (32 bytes), by which requests share; empty = private.
     """
 
     namespace: Namespace | int = 0
@@ -85,6 +87,8 @@ class RequestOptions(NamedTuple):
     wait_until_ns: int = 0
     keys: Sequence[ExtraKey] = ()
     reserve: str = "none"
+    cross_tokens: int = 0
+    cross_digest: bytes = b""
 
 
 _RESERVES = {"none": _native.KVC_RESERVE_NONE, "minimal": _native.KVC_RESERVE_MINIMAL, "balanced": _native.KVC_RESERVE_BALANCED,
@@ -95,6 +99,15 @@ def reserve_number(reserve: str) -> int:
     if not isinstance(reserve, str) or reserve not in _RESERVES:
         raise ValueError(f"reserve is {reserve!r:.100}; it must be one of {', '.join(map(repr, _RESERVES))}")
     return _RESERVES[reserve]
+
+
+def cross_words(digest: bytes) -> tuple[int, ...]:
+    if not isinstance(digest, bytes):
+        raise TypeError(f"cross_digest is {digest!r:.100}; it must be bytes")
+    if len(digest) not in (0, 32):
+        raise ValueError(f"cross_digest has {len(digest)} bytes; it needs 32, or none for a private request")
+    padded = digest or bytes(32)
+    return tuple(int.from_bytes(padded[i : i + 8], "little") for i in range(0, 32, 8))
 
 
 DEFAULT_NAMESPACE = 2**64 - 1  # for Manager.reset and in events: the default namespace alone
@@ -112,16 +125,20 @@ def namespace_id(namespace: Namespace | int) -> int:
 
 
 def request_config(lookahead: int, slots: int, external_tokens: int, max_cached_tokens: int, drop_tail_blocks: int, user_data: int,
-                   flags: int, wait_until_ns: int = 0, reserve: str = "none") -> Optional[_native.kvc_request_config]:
+                   flags: int, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0,
+                   cross_digest: bytes = b"") -> Optional[_native.kvc_request_config]:
     """Returns the options of a request for the native layer; None = all defaults."""
     number = reserve_number(reserve)
-    if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, number) == (0,) * 9:
+    digest = cross_words(cross_digest)
+    if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, number, cross_tokens, *digest) == (0,) * 14:
         return None
     config = _native.kvc_request_config()
     config.lookahead, config.slots, config.external_tokens = lookahead, slots, external_tokens
     config.max_cached_tokens, config.drop_tail_blocks, config.user_data, config.flags = max_cached_tokens, drop_tail_blocks, user_data, flags
     config.wait_until_ns = wait_until_ns
     config.reserve = number
+    config.cross_tokens = cross_tokens
+    config.set_cross_digest(*digest)
     return config
 
 
@@ -284,7 +301,8 @@ class Request(_Owned):
             _native.kvc_manager_properties(self._manager._m, properties)
             info = _native.kvc_request_info()
             _native.kvc_manager_request_info(self._manager._m, self.id, info)
-            out = np.empty(-(-info.capacity // properties.block_size), np.int32)
+            cross = group + properties.num_cross_groups >= properties.num_groups
+            out = np.empty(-(-(info.admitted * info.cross_tokens if cross else info.capacity) // properties.block_size), np.int32)
         _native.kvc_manager_export_tables(self._manager._m, (self.id,), group, fill_id, out)
         return out
 

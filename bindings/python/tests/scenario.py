@@ -16,6 +16,7 @@ class Runner:
     hints = False
     fills = (0, 0, 0)
     groups = ()
+    encoder = {}
     room, reserves, mode = 0, False, "none"
 
     def shape(self):
@@ -51,6 +52,15 @@ class Runner:
 
     def line_hints(self, on):
         self.hints = bool(on)
+
+    def line_cross(self):
+        self.groups = (*self.groups, kvcache.Group(cross=True))
+
+    def line_encoder(self, tokens, digest):
+        self.encoder = {"cross_tokens": tokens, "cross_digest": bytes([digest]) * 32}
+
+    def line_heard(self, name):
+        return [self.request(name).info.num_cross_cached]
 
     def line_fills(self, *fills):
         self.fills = fills
@@ -175,12 +185,12 @@ class Runner:
         self.m.reset(self.namespace(name))
 
     def line_allocate(self, name, namespace, first, count):
-        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode)
+        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode, **self.encoder)
         self.requests[name] = self.kept(request)
         return [request.num_cached]
 
     def line_create(self, name, namespace, first, count):
-        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode))
+        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode, **self.encoder))
 
     def line_admit(self, name):
         return [self.request(name).admit()]
@@ -264,7 +274,7 @@ class Runner:
             step.admit_tokens[end : end + count] = range(first, first + count)
             step.admit_offsets[i + 1] = end = end + count
         step.num_requests, step.num_admissions, step.retired_step = 0, len(arriving), step.step_id
-        step.run([kvcache.RequestOptions(namespace=self.namespace(namespace), slots=slots, flags=self.fills[1], wait_until_ns=self.fills[2]) for _, namespace, slots, _, _ in arriving])
+        step.run([kvcache.RequestOptions(namespace=self.namespace(namespace), slots=slots, flags=self.fills[1], wait_until_ns=self.fills[2], **self.encoder) for _, namespace, slots, _, _ in arriving])
         for (name, *_), status, id in zip(arriving, step.status, step.admitted.tolist()):
             if status == 0:
                 self.requests[name] = id

@@ -26,6 +26,7 @@ type runner struct {
 	room                       uint64
 	reserves                   bool
 	mode                       kvcache.Reserve
+	encoder                    kvcache.RequestOptions // CrossTokens and CrossDigest
 	hints                      bool
 	fills                      [3]int
 	groups                     []kvcache.Group
@@ -146,7 +147,7 @@ func (r *runner) arrive(a []int) (text string, err error) {
 	options := make([]kvcache.RequestOptions, n)
 	for i := range options {
 		one := a[5*i:]
-		options[i] = kvcache.RequestOptions{Namespace: r.namespace(one[1]), Slots: uint64(one[2]), PublishEnqueued: r.fills[1]&16 != 0, ShareFilling: r.fills[1]&32 != 0, WaitUntilNs: uint64(r.fills[2])}
+		options[i] = kvcache.RequestOptions{Namespace: r.namespace(one[1]), Slots: uint64(one[2]), PublishEnqueued: r.fills[1]&16 != 0, ShareFilling: r.fills[1]&32 != 0, WaitUntilNs: uint64(r.fills[2]), CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest}
 		end += copy(r.step.AdmitTokens[end:], sequence(one[3], one[4]))
 		r.step.AdmitOffsets[i+1] = uint64(end)
 	}
@@ -250,6 +251,16 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		copy(r.policy[:], a)
 	case "hints":
 		r.hints = a[0] != 0
+	case "cross":
+		r.groups = append(r.groups, kvcache.Group{Cross: true})
+	case "encoder":
+		r.encoder.CrossTokens = uint64(a[0])
+		for i := range r.encoder.CrossDigest {
+			r.encoder.CrossDigest[i] = byte(a[1])
+		}
+	case "heard":
+		info, failure := r.m.RequestInfo(r.request(a[0]))
+		return said(info.NumCrossCached, failure)
 	case "fills":
 		r.fills = [3]int{a[0], a[1], a[2]}
 	case "fail":
@@ -345,10 +356,10 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "reset":
 		err = r.m.Reset(r.namespace(a[0]))
 	case "allocate":
-		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode})
+		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "create":
-		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode})
+		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		err = keep(r.requests, a[0], id, failure)
 	case "admit":
 		cached, failure := r.m.AdmitRequest(r.request(a[0]))

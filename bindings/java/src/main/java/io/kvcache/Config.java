@@ -42,9 +42,11 @@ public final class Config {
    *     Only steps' ends have blocks. A commit that ends at a multiple of blockSize publishes the state there, and hits end at such
    *     checkpoints: see {@link Request.Info#nextCheckpoint}
    * @param maxCheckpoints with a state: cached states at most; the group needs a pool of its own; 0 = as many as the pool has room for
+   * @param isCross cross-attention: a query reads the tokens of the request's encoder
    */
   public record Group(
-      long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens, boolean state, long maxCheckpoints) {
+      long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens, boolean state, long maxCheckpoints,
+      boolean isCross) {
     /** Refuses negative numbers. */
     public Group {
       Sizes.count("windowTokens", windowTokens);
@@ -57,12 +59,17 @@ public final class Config {
 
     /** Without a state. */
     public Group(long windowTokens, int numSinkTokens, long retentionTokens, int pool, long chunkTokens) {
-      this(windowTokens, numSinkTokens, retentionTokens, pool, chunkTokens, false, 0);
+      this(windowTokens, numSinkTokens, retentionTokens, pool, chunkTokens, false, 0, false);
     }
 
     /** A recurrent state in a pool. */
     public static Group state(int pool, long retentionTokens, long maxCheckpoints) {
-      return new Group(0, 0, retentionTokens, pool, 0, true, maxCheckpoints);
+      return new Group(0, 0, retentionTokens, pool, 0, true, maxCheckpoints, false);
+    }
+
+    /** Cross-attention, in a pool. Such groups are the last ones, behind another one. */
+    public static Group cross(int pool) {
+      return new Group(0, 0, 0, pool, 0, false, 0, true);
     }
 
     /** Full attention, or a sliding window. */
@@ -317,7 +324,8 @@ public final class Config {
       Group from = groups.get(i);
       kvc_group_config group = new kvc_group_config();
       group.setKind(
-          from.state() ? Native.KVC_GROUP_STATE
+          from.isCross() ? Native.KVC_GROUP_CROSS
+              : from.state() ? Native.KVC_GROUP_STATE
               : from.windowTokens() != 0 ? Native.KVC_GROUP_SLIDING_WINDOW
               : from.chunkTokens() != 0 ? Native.KVC_GROUP_CHUNKED_LOCAL
               : Native.KVC_GROUP_FULL);

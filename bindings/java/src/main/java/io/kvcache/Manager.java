@@ -489,6 +489,17 @@ public final class Manager implements AutoCloseable {
     }
   }
 
+  /** Whether the tables of a group hold the tokens of encoders. */
+  boolean isCross(int group) throws KvCacheException {
+    kvc_properties properties = new kvc_properties();
+    try {
+      call(m -> Native.kvc_manager_properties(m, properties));
+      return group >= properties.getNum_groups() - properties.getNum_cross_groups();
+    } finally {
+      properties.delete();
+    }
+  }
+
   /** Tokens per block. */
   public int blockSize() throws KvCacheException {
     kvc_properties properties = new kvc_properties();

@@ -118,7 +118,7 @@ public final class Request implements AutoCloseable {
     try {
       manager.call(m -> Native.kvc_manager_request_info(m, id, info));
       return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0,
-          info.getNext_checkpoint());
+          info.getNext_checkpoint(), info.getCross_tokens(), info.getNum_cross_cached());
     } finally {
       info.delete();
     }
@@ -129,13 +129,18 @@ public final class Request implements AutoCloseable {
    *
    * @param nextCheckpoint state groups: the next number of tokens above numCommitted whose state is worth keeping: end a step there, and
    *     commit it; 0 = none
+   * @param crossTokens tokens of the request's encoder
+   * @param numCrossCached as many if the last admission found their KV, else 0
    */
-  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long nextCheckpoint) {}
+  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long nextCheckpoint,
+      long crossTokens, long numCrossCached) {}
 
   /** Returns the block table of a group: block ids, -1 for entries that left a window. */
   public int[] blockTable(int group) throws KvCacheException {
     int size = manager.blockSize();
-    int[] table = new int[(int) ((info().capacity() + size - 1) / size)];
+    Info info = info();
+    long tokens = !info.admitted() ? 0 : manager.isCross(group) ? info.crossTokens() : info.capacity();
+    int[] table = new int[(int) ((tokens + size - 1) / size)];
     IntBuffer room = Buffers.ints(table.length);
     LongBuffer one = Buffers.longs(1).put(0, id);
     manager.exportTables(one, group, -1, room);

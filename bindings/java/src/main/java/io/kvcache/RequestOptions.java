@@ -2,6 +2,8 @@
 package io.kvcache;
 
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.LongBuffer;
 import java.util.Arrays;
 
 /** Options of a request; see kvc_request_config. */
@@ -82,6 +84,22 @@ public final class RequestOptions {
   public RequestOptions reserve(Reserve room) {
     config.setReserve(room.ordinal());
     return this;
+  }
+
+  /** Tokens of the request's encoder, in cross groups ({@link Config.Group#cross}); 0 = none. They are private: the request shares nothing. */
+  public RequestOptions crossTokens(long tokens) {
+    config.setCross_tokens(Sizes.count("crossTokens", tokens));
+    return this;
+  }
+
+  /** The same with the digest of the encoder's input (32 bytes): requests with equal ones share. All zero = private. */
+  public RequestOptions crossTokens(long tokens, byte[] digest) {
+    if (digest.length != 32) {
+      throw new IllegalArgumentException("the digest of an encoder's input has " + digest.length + " bytes; it needs 32");
+    }
+    LongBuffer words = ByteBuffer.wrap(digest).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer();
+    config.set_cross_digest(words.get(0), words.get(1), words.get(2), words.get(3));
+    return crossTokens(tokens);
   }
 
   /** Flags of this class, combined by or. */

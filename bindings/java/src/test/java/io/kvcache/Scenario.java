@@ -48,7 +48,7 @@ final class Scenario {
   private long recordBytes;
   private byte[] log = {};
   private boolean hints;
-  private int[] fills = new int[3];
+  private int[] fills = new int[3], encoder = new int[2];
   private final List<Config.Group> groups = new ArrayList<>();
   private boolean reserves;
   private long room;
@@ -147,6 +147,7 @@ final class Scenario {
     int end = 0;
     for (int i = 0; i < options.length; ++i) {
       options[i] = new RequestOptions().namespace(namespace(a[5 * i + 1])).slots(a[5 * i + 2]).flags(fills[1]).waitUntilNs(fills[2]);
+      heard(options[i]);
       step.admitTokens().put(end, IntStream.range(a[5 * i + 3], a[5 * i + 3] + a[5 * i + 4]).toArray());
       end += a[5 * i + 4];
       step.admitOffsets().put(i + 1, end);
@@ -189,8 +190,14 @@ final class Scenario {
     return " " + r.calls() + " " + r.mismatches() + " " + r.lostCalls() + " " + Long.toUnsignedString(r.digest());
   }
 
+  private RequestOptions heard(RequestOptions options) {
+    byte[] digest = new byte[32];
+    Arrays.fill(digest, (byte) encoder[1]);
+    return options.crossTokens(encoder[0], digest);
+  }
+
   private RequestOptions options(int namespace) {
-    return new RequestOptions().namespace(namespace(namespace)).reserve(mode);
+    return heard(new RequestOptions().namespace(namespace(namespace)).reserve(mode));
   }
 
   private static String pairs(List<int[]> copies) {
@@ -236,6 +243,8 @@ final class Scenario {
         }
       }
       case "hints" -> hints = a[0] != 0;
+      case "cross" -> groups.add(Config.Group.cross(0));
+      case "encoder" -> encoder = a;
       case "fills" -> fills = a;
       case "room" -> room = numbers[0];
       case "reserves" -> reserves = a[0] != 0;
@@ -299,6 +308,7 @@ final class Scenario {
       case "copies" -> pairs(m.takePending().copies());
       case "resize" -> pairs(m.resize(a[0], a[1]));
       case "expect" -> " " + m.expectedTokens(RequestOptions.Reserve.values()[a[0]], a[1]);
+      case "heard" -> " " + request(a[0]).info().numCrossCached();
       case "table" -> list(request(a[0]).blockTable(a[1]));
       case "checkpoint" -> " " + request(a[0]).info().nextCheckpoint();
       case "slots" -> slots(a);
