@@ -349,6 +349,24 @@ def test_a_state_is_found_where_a_step_has_ended_with_a_block():
     m.manager.check()
 
 
+@pytest.mark.parametrize("external", [12, 10])
+def test_a_load_ends_with_a_state(external):
+    m = make(kinds=(("state", 0), 0))
+    a, b = Request("a", range(30)), Request("b", range(100, 130))
+    assert m.allocate_slots(a, 0, num_external_computed_tokens=external, delay_cache_blocks=True) is not None
+    states, keys = m.get_block_ids("a")
+    assert [id != 0 for id in states] == [False, False, True] and len(keys) == 3
+    a.num_computed_tokens = external
+    m.cache_blocks(a, external)
+    assert m.get_computed_blocks(Request("c", range(30)))[1] == (12 if external == 12 else 0)
+    assert m.allocate_slots(b, 12, num_external_computed_tokens=external) is not None  # loaded and continued in one step
+    assert [id != 0 for id in m.get_block_ids("b")[0]] == [False, False, True, False, False, True]
+    b.num_computed_tokens, b.num_in_flight_tokens = external + 12, 12
+    assert m.allocate_slots(b, 2) is not None
+    m.free(a), m.free(b)
+    m.manager.check()
+
+
 def test_kernels_may_write_a_state_inside_a_step():
     m = make(kinds=(("state", 4), 0), num_blocks=17)
     a = Request("a", range(22))
@@ -421,7 +439,8 @@ def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-@pytest.mark.parametrize("kinds", [(0,), (6,), (0, 6), (0, ("chunk", 8)), (("chunk", 10),), (0, 6, ("chunk", 10)), (0, ("state", 0)), (("state", 4), 6, 0, ("state", 4)), (("state", 0),)])
+@pytest.mark.parametrize("kinds", [(0,), (6,), (0, 6), (0, ("chunk", 8)), (("chunk", 10),), (0, 6, ("chunk", 10)), (0, ("state", 0)),
+                                   (("state", 4), 6, 0, ("state", 4)), (("state", 0),)])
 def test_random_schedules_always_read_what_was_written(kinds, depth):
     """Steps of admissions, chunks and decoding. `depth` steps later their kernels write all new tokens, then read what each query sees; tokens
     that are sampled are known only then."""

@@ -4,7 +4,8 @@
 import collections.abc
 import types
 
-SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec", "MambaSpec", "CrossAttentionSpec", "CircularBufferSpec")}
+SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec", "MambaSpec",
+                                                                     "CrossAttentionSpec", "CircularBufferSpec")}
 
 
 def spec(kind, block_size):

@@ -6,8 +6,8 @@
     scheduler.KVCacheManager = KVCacheManager
 
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
-blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba without
-prefix caching or with speculative decoding, cross attention, groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
+blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba with both prefix caching and speculative decoding,
+groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
 a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
@@ -84,7 +84,7 @@ class KVCacheManager(_native.SlotAllocator):
                 raise UnsupportedError(f"{name} is not supported by this manager; turn it off, or use vLLM's own (unset KVCACHE_VLLM)")
         layout = self._layout = layout_of(kv_cache_config, enable_caching, hash_block_size, max_model_len)
         if layout.num_states and use_eagle:
-            raise UnsupportedError("use_eagle is not supported with Mamba layers; turn speculative decoding off, or use vLLM's own manager (unset KVCACHE_VLLM)")
+            raise UnsupportedError("use_eagle is not supported with Mamba layers; turn it off, or use vLLM's own manager (unset KVCACHE_VLLM)")
         groups, self.block_size = layout.groups, layout.block_size
         blocks = kv_cache_config.num_blocks
         self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
