@@ -23,31 +23,72 @@ static int read_tables(Admitted* self, Py_ssize_t from, Py_ssize_t to) {
     PyMem_Free(self->tables);
     self->tables = tables, self->room = room;
   }
-  for (Py_ssize_t g = 0; g < self->num_groups; ++g) {
-    int32_t* const table = self->tables + g * self->room;
+  for (Py_ssize_t row = 0; row < self->num_groups; ++row) {
+    if (self->is_fixed[row]) continue;
+    int32_t* const table = self->tables + row * self->room;
     const uint64_t id = self->id;
+    const uint32_t g = self->of_row[row];
     if (to - from == 1) {  // growth by one block: reads one entry
       int64_t slot;
-      if (!succeeded(kvc_manager_export_slots(self->m, id, (uint32_t)g, (uint64_t)(from * self->block_size),
-                                              1, &slot, sizeof slot)))
+      if (!succeeded(kvc_manager_export_slots(self->m, id, g, (uint64_t)(from * self->block_size), 1, &slot,
+                                              sizeof slot)))
         return 0;
       table[from] = slot < 0 ? kNullBlock : (int32_t)(slot / self->block_size);
     } else if (to != from) {
-      if (!succeeded(kvc_manager_export_tables(self->m, &id, 1, (uint32_t)g, kNullBlock, table, (size_t)to)))
-        return 0;
+      if (!succeeded(kvc_manager_export_tables(self->m, &id, 1, g, kNullBlock, table, (size_t)to))) return 0;
     }
   }
   self->num_blocks = to;
   return 1;
 }
 
+// Which group of the library each table shows, from `order`, the groups in the order of the tables (none:
+// their own); the last num_cross groups of the library are cross groups.
+static int read_order(Admitted* self, const char* order, Py_ssize_t size, Py_ssize_t num_cross) {
+  const Py_ssize_t count = self->num_groups;
+  unsigned seen = 0;
+  if (num_cross < 0 || num_cross > count || (order && size != count)) {
+    PyErr_Format(PyExc_ValueError, "order has %zd groups, num_cross is %zd; the manager has %zd groups", size,
+                 num_cross, count);
+    return 0;
+  }
+  for (Py_ssize_t row = 0; row < count; ++row) {
+    const unsigned char group = order ? (unsigned char)order[row] : (unsigned char)row;
+    if (group >= count || seen >> group & 1) {
+      PyErr_Format(PyExc_ValueError, "order[%zd] is %d; it must name each of the %zd groups once", row, group,
+                   count);
+      return 0;
+    }
+    seen |= 1u << group;
+    self->of_row[row] = group;
+    self->is_fixed[row] = group >= count - num_cross;
+  }
+  return 1;
+}
+
+static int read_fixed(Admitted* self, Py_ssize_t num_fixed) {
+  self->num_fixed = num_fixed;
+  self->fixed = PyMem_Malloc((size_t)(num_fixed * self->num_groups + 1) * sizeof *self->fixed);
+  if (!self->fixed) return PyErr_NoMemory() != NULL;
+  for (Py_ssize_t row = 0; row < self->num_groups && num_fixed; ++row) {
+    const uint64_t id = self->id;
+    if (self->is_fixed[row] &&
+        !succeeded(kvc_manager_export_tables(self->m, &id, 1, self->of_row[row], kNullBlock,
+                                             self->fixed + row * num_fixed, (size_t)num_fixed)))
+      return 0;
+  }
+  return 1;
+}
+
 static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
   PyObject* owner;
   unsigned long long id;
-  Py_ssize_t known, committed, block_size, num_groups;
-  static char* names[] = {"manager", "id", "known", "committed", "block_size", "num_groups", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKnnnn", names, &owner, &id, &known, &committed,
-                                   &block_size, &num_groups))
+  Py_ssize_t known, committed, block_size, num_groups, size = 0, num_cross = 0;
+  const char* order = NULL;
+  static char* names[] = {"manager",    "id",    "known",     "committed", "block_size",
+                          "num_groups", "order", "num_cross", NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKnnnn|y#n", names, &owner, &id, &known, &committed,
+                                   &block_size, &num_groups, &order, &size, &num_cross))
     return NULL;
   kvc_manager* const m = kvc_manager_of(owner);
   if (!m) return NULL;
@@ -66,7 +107,9 @@ static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keyw
   self->owner = owner, self->m = m, self->id = id, self->known = known, self->committed = committed;
   self->block_size = block_size, self->num_groups = num_groups;
   const Py_ssize_t blocks = ((Py_ssize_t)info.capacity + block_size - 1) / block_size;
-  if (!read_tables(self, 0, blocks)) {
+  const Py_ssize_t fixed = ((Py_ssize_t)info.cross_tokens + block_size - 1) / block_size;
+  if (!read_order(self, order, size, num_cross) || !read_fixed(self, num_cross ? fixed : 0) ||
+      !read_tables(self, 0, blocks)) {
     Py_DECREF(self);
     return NULL;
   }
@@ -76,26 +119,31 @@ static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keyw
 static void admitted_dealloc(Admitted* self) {
   PyTypeObject* const type = Py_TYPE(self);
   PyMem_Free(self->tables);
+  PyMem_Free(self->fixed);
   Py_XDECREF(self->owner);
   type->tp_free(self);
   Py_DECREF(type);
 }
 
-static PyObject* ids_of(const Admitted* self, Py_ssize_t from, Py_ssize_t to) {
+// Entries [from, to) of the tables that grow, and those of the others if with_fixed.
+static PyObject* ids_of(const Admitted* self, Py_ssize_t from, Py_ssize_t to, int with_fixed) {
   if (to > self->num_blocks) to = self->num_blocks;
   if (from > to) from = to;
   PyObject* const groups = PyList_New(self->num_groups);
   for (Py_ssize_t g = 0; groups && g < self->num_groups; ++g) {
-    PyObject* const ids = PyList_New(to - from);  // may run finalizers, which may grow the tables
-    const int32_t* const table = self->tables + g * self->room;
-    for (Py_ssize_t i = from; ids && i < to; ++i) {
+    const int is_fixed = self->is_fixed[g];
+    const Py_ssize_t count = !is_fixed ? to - from : with_fixed ? self->num_fixed : 0;
+    PyObject* const ids = PyList_New(count);  // may run finalizers, which may grow the tables
+    const int32_t* const table =
+        is_fixed ? self->fixed + g * self->num_fixed : self->tables + g * self->room + from;
+    for (Py_ssize_t i = 0; ids && i < count; ++i) {
       PyObject* const id = PyLong_FromLong(table[i]);
       if (!id) {
         Py_DECREF(ids);
         Py_DECREF(groups);
         return NULL;
       }
-      PyList_SET_ITEM(ids, i - from, id);
+      PyList_SET_ITEM(ids, i, id);
     }
     if (!ids) {
       Py_DECREF(groups);
@@ -109,7 +157,7 @@ static PyObject* ids_of(const Admitted* self, Py_ssize_t from, Py_ssize_t to) {
 static PyObject* admitted_ids(Admitted* self, PyObject* args) {
   Py_ssize_t from = 0, to = PY_SSIZE_T_MAX;
   if (!PyArg_ParseTuple(args, "|nn", &from, &to)) return NULL;
-  return ids_of(self, from < 0 ? 0 : from, to);
+  return ids_of(self, from < 0 ? 0 : from, to, 1);
 }
 
 static PyObject* admitted_refresh(Admitted* self, PyObject* unused) {
@@ -128,7 +176,7 @@ PyObject* kvc_grow(Admitted* self, Py_ssize_t needed) {
       Py_RETURN_NONE;
     if (!succeeded(status) || !read_tables(self, before, after)) return NULL;
   }
-  return ids_of(self, before, after);
+  return ids_of(self, before, after, 0);
 }
 
 // Appends tokens [known, num_tokens) of `tokens`, a list or another sequence, of which only these are read.
@@ -218,7 +266,7 @@ static PyMemberDef admitted_members[] = {
 
 static PyMethodDef admitted_methods[] = {
     {"ids", (PyCFunction)admitted_ids, METH_VARARGS,
-     "ids(first=0, last=all): returns a list of block ids per group."},
+     "ids(first=0, last=all): returns a list of block ids per group; of a cross group all."},
     {"refresh", (PyCFunction)admitted_refresh, METH_NOARGS,
      "refresh(): reads the tables again, after a window freed blocks."},
     {"grow", (PyCFunction)admitted_grow, METH_O,

@@ -15,8 +15,12 @@ typedef struct Admitted {
   int watched;            // the Python class does its commits: their events are told apart from others
   Py_ssize_t unreturned;  // popped blocks that the engine has not yet freed
   Py_ssize_t block_size, num_groups, room, num_stops;
-  Py_ssize_t stops[8];  // ascending: a commit past one commits so many tokens first
-  int32_t* tables;      // [num_groups][room]
+  Py_ssize_t stops[8];       // ascending: a commit past one commits so many tokens first
+  int32_t* tables;           // [num_groups][room]
+  int32_t* fixed;            // [num_groups][num_fixed]: the tables of cross groups, which do not grow
+  Py_ssize_t num_fixed;      // entries of each
+  unsigned char of_row[32];  // the library's group of each table
+  unsigned char is_fixed[32];
 } Admitted;
 
 extern PyTypeObject* kvc_admitted_type;

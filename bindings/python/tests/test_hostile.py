@@ -307,6 +307,16 @@ def test_a_request_may_end_while_its_tokens_are_published(m):
             allocator.cache_blocks(Wanted(), tokens=1)
 
 
+def test_the_order_of_tables_names_each_group_once(m):
+    with m.allocate(range(6)) as r:
+        for order, num_cross in ((b"", 0), (b"\1", 0), (b"\0\0", 0), (b"\0", 2), (b"\0", -1)):
+            with pytest.raises(ValueError, match="order"):
+                _native.Admitted(m._m, r.id, 6, 0, 4, 1, order, num_cross)
+        with pytest.raises(TypeError):
+            _native.Admitted(m._m, r.id, 6, 0, 4, 1, "0")
+        assert _native.Admitted(m._m, r.id, 6, 0, 4, 1, b"\0").ids() == [r.block_table().tolist()]
+
+
 def test_the_edges_of_a_scheduler_are_pairs_of_numbers_of_tokens(m):
     for edges, error in (([(0, 0)], ValueError), ([(3, 4), (-1, 4)], ValueError), ([(2**61, 4)], ValueError), ([(0, 2**62)], ValueError),
                          ([(2**63, 4)], OverflowError), ([("3", 4)], TypeError), ([4], TypeError), ([(3,)], TypeError), ([(3, 4, 5)], TypeError), (4, TypeError)):

@@ -392,6 +392,43 @@ def test_kernels_may_write_a_state_inside_a_step():
     m.manager.check()
 
 
+@pytest.mark.parametrize("kinds", [(("cross",), 0), (0, ("cross",))])
+def test_an_encoder_has_blocks_of_its_own_as_long_as_its_request(kinds):
+    m = make(num_blocks=17, kinds=kinds, enable_caching=False)
+    decoder, encoder = kinds.index(0), kinds.index(("cross",))
+    a, b = Request("a", range(6)), Request("b", range(6))
+    new = m.allocate_slots(a, 6, num_encoder_tokens=30).get_block_ids()
+    assert (len(new[decoder]), len(new[encoder])) == (2, 8) and m.usage == 10 / 16
+    assert m.get_block_ids("a") == new and 0 not in new[0] + new[1]
+    before = m.manager.digest()
+    assert m.allocate_slots(b, 6, num_encoder_tokens=30) is None and m.manager.digest() == before
+    assert m.allocate_slots(b, 6).get_block_ids()[encoder] == []
+    a.num_computed_tokens = 6
+    grown = [decode(m, a, i).get_block_ids(allow_none=True) for i in range(3)]
+    assert grown[:2] == [None, None] and (len(grown[2][decoder]), grown[2][encoder]) == (1, [])
+    assert m.get_block_ids("a")[encoder] == new[encoder]
+    assert [len(ids) for ids in m.get_block_ids_for_computed_tokens("a", 4)] == ([8, 1] if encoder == 0 else [1, 8])
+    assert len(m.pop_blocks_for_free(a)) == 11
+    m.free(b)
+    m.manager.check()
+
+
+def test_a_state_that_is_not_cached_stays_in_its_block():
+    layout = config(33, kinds=(("mamba", 1), 0))
+    layout.needs_kv_cache_zeroing = True
+    m = KVCacheManager(layout, 64, 4, 4, enable_caching=False)
+    a = Request("a", range(10))
+    assert run(m, a) == 0
+    states, keys = m.get_block_ids("a")
+    assert (len(states), len(keys)) == (2, 3) and m.take_new_block_ids() == keys
+    for i in range(20):
+        decode(m, a, i)
+    assert m.get_block_ids("a")[0] == states and m.usage == (2 + 8) / 32
+    assert [m.coordinator.get_num_blocks_to_allocate(id, 8, ((), ()), 0, 0, 0, 8) for id in "ab"] == [0, 4]
+    m.free(a)
+    assert m.usage == 0
+
+
 def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
     m = make(kinds=(8,))
     a = Request("a", range(12))
@@ -574,14 +611,19 @@ def test_what_is_not_supported_is_refused():
         vars(states.kv_cache_groups[1].kv_cache_spec).update(fields)
         return states
 
-    for layout, text, options in ((config(8, kinds=["CircularBufferSpec"]), "CircularBufferSpec", {}), (mamba(mamba_cache_mode="none"), "not none", {}),
-                                  (mamba(mamba_cache_mode="all"), "not all", {}), (mamba(num_speculative_blocks=2), "speculative", {}),
+    for layout, text, options in ((config(8, kinds=["CircularBufferSpec"]), "CircularBufferSpec", {}), (mamba(mamba_cache_mode="none"), "mode none", {}),
+                                  (mamba(mamba_cache_mode="all"), "mode all", {}), (mamba(num_speculative_blocks=2), "speculative", {}),
                                   (mamba(), "use_eagle", {"use_eagle": True})):
         with pytest.raises(UnsupportedError, match=text):
             KVCacheManager(layout, 64, 4, 4, **options)
     with pytest.raises(UnsupportedError, match="prefix_match_unit is 2"):
         KVCacheManager(mamba(), 64, 4, 2)
     KVCacheManager(mamba(num_prefill_checkpoint_blocks=0), 64, 4, 2)
+    for kinds, caching, text in (([0, ("mamba", 0)], True, "without prefix caching"), ([0, ("cross",)], True, "without prefix caching"),
+                                 ([("mamba", 0)], False, "none of the 1 groups"), ([0, ("mamba", 0), ("cross",)], False, "beside cross"),
+                                 ([0, ("mamba", 0), ("mamba", 1)], False, "num_speculative_blocks")):
+        with pytest.raises(UnsupportedError, match=text):
+            KVCacheManager(config(8, kinds=kinds), 64, 4, 4, enable_caching=caching)
     mixed = config(8, kinds=(0, 8))
     mixed.kv_cache_groups[1].kv_cache_spec.block_size = 8
     with pytest.raises(UnsupportedError, match=r"\[4, 8\]"):
@@ -589,8 +631,13 @@ def test_what_is_not_supported_is_refused():
     with pytest.raises(UnsupportedError, match="dcp_world_size"):
         make(dcp_world_size=2)
     m = make()
-    with pytest.raises(UnsupportedError, match="num_encoder_tokens"):
-        m.allocate_slots(Request("a", [1]), 1, num_encoder_tokens=4)
+    for other in m, make(kinds=(0, ("mamba", 0)), enable_caching=False):
+        with pytest.raises(UnsupportedError, match="no cross attention"):
+            other.allocate_slots(Request("a", [1]), 1, num_encoder_tokens=4)
+    other, a = make(kinds=(0, ("cross",)), enable_caching=False), Request("a", [1])
+    assert other.allocate_slots(a, 1, num_encoder_tokens=4) is not None
+    with pytest.raises(UnsupportedError, match="num_encoder_tokens is 4"):
+        other.allocate_slots(a, 1, num_encoder_tokens=4)
     with pytest.raises(ValueError, match="num_new_tokens"):
         m.allocate_slots(Request("a", [1]), 0)
 

@@ -37,7 +37,7 @@ class Stream:
     def __init__(self, num_blocks, seed, exact, kinds=(0,), **options):
         self.rng, self.hasher = random.Random(seed), hasher(BLOCK)
         self.theirs, self.ours = self.both = managers(num_blocks, BLOCK, 64, kinds, **options)
-        self.exact, self.windows, self.live = exact, any(kinds), []
+        self.exact, self.kinds, self.live = exact, kinds, []
         self.states = any(isinstance(kind, tuple) and kind[0] == "state" for kind in kinds)
         self.stride = max((kind[1] for kind in kinds if isinstance(kind, tuple) and kind[0] == "state"), default=0)
         self.hits = self.refused = self.ended = self.unique = self.asked = 0
@@ -79,17 +79,18 @@ class Stream:
         null = [[[id == 0 for id in group] for group in f[0].get_block_ids()] for f in found]
         assert null[0] == null[1] or not found[0][1]
         hit = found[0][1]
-        self.ask(request, request.num_tokens, hit, [f[0].blocks for f in found])
+        encoder = self.rng.randint(0, 40) if ("cross",) in self.kinds else 0
+        self.ask(request, request.num_tokens, hit, [f[0].blocks for f in found], encoder)
         new = self.tokens_of_step(request, hit, min(chunk or request.num_tokens, request.num_tokens - hit))
-        if self.allocate(request, new, hit, [f[0] for f in found], full_sequence_must_fit=bool(self.unique % 2)):
+        if self.allocate(request, new, hit, [f[0] for f in found], full_sequence_must_fit=bool(self.unique % 2), num_encoder_tokens=encoder):
             self.live.append(request)
             self.hits += hit > 0
 
-    def ask(self, request, num_tokens, computed, found):
+    def ask(self, request, num_tokens, computed, found, encoder=0):
         """What the scheduler asks for asynchronous loads. Ours keeps one of equal blocks, so with copies a hit may be held in one only."""
-        if not self.exact and not self.windows:
+        if not self.exact and not any(self.kinds):
             return
-        numbers = dict(num_tokens=num_tokens, num_encoder_tokens=0, total_computed_tokens=computed, num_local_computed_tokens=computed,
+        numbers = dict(num_tokens=num_tokens, num_encoder_tokens=encoder, total_computed_tokens=computed, num_local_computed_tokens=computed,
                        num_tokens_main_model=num_tokens, prefill_end=request.num_tokens - 1)
         for cap in False, True:
             theirs, ours = (m.coordinator.get_num_blocks_to_allocate(request_id=request.request_id, new_computed_blocks=blocks,
@@ -99,7 +100,7 @@ class Stream:
 
     def decode(self, token):
         request = self.rng.choice(self.live)
-        self.ask(request, request.num_tokens + self.rng.randint(0, 20), request.num_computed_tokens, [m.empty_kv_cache_blocks.blocks for m in self.both])
+        self.ask(request, min(request.num_tokens + self.rng.randint(0, 20), 64), request.num_computed_tokens, [m.empty_kv_cache_blocks.blocks for m in self.both])
         if request.num_computed_tokens == request.num_tokens and request.num_tokens < 60:
             request.append_output_token_ids(token)
         if request.num_computed_tokens < request.num_tokens:
@@ -210,6 +211,30 @@ def test_with_states_every_hit_is_that_of_vllm(kinds):
             s.compare()
         s.end()
     assert s.hits > 100 and s.asked > 1000
+
+
+@pytest.mark.parametrize("kinds", [(0, ("cross",)), (("cross",), 0), (("cross",), 0, 8, ("cross",)), (0, ("mamba", 64, 0)), (("mamba", 64, 2), 0, ("chunk", 8), ("mamba", 64, 2))])
+def test_blocks_of_encoders_and_states_that_are_not_shared_are_those_of_vllm(kinds):
+    s = Stream(120, len(kinds), exact=False, kinds=kinds, enable_caching=False)
+    for number in range(1500):
+        action = s.rng.random()
+        if action < 0.3:
+            s.admit([s.rng.randrange(2) for _ in range(s.rng.randint(1, 40))], chunk=s.rng.choice([0, 3, 8]))
+        elif s.live and action < 0.8:
+            s.decode(number)
+        elif s.live:
+            s.end()
+        s.ours.manager.check()
+        assert s.theirs.block_pool.get_num_free_blocks() == s.ours.block_pool.get_num_free_blocks()
+        for request in s.live:
+            theirs, ours = (m.get_block_ids(request.request_id) for m in s.both)
+            assert [[id == 0 for id in group] for group in theirs] == [[id == 0 for id in group] for group in ours]
+            theirs, ours = (m.get_block_ids_for_computed_tokens(request.request_id, request.num_computed_tokens // 2) for m in s.both)
+            assert [len(group) for group in theirs] == [len(group) for group in ours]
+    assert s.refused > 20 and s.ended > 50 and s.asked > 100
+    while s.live:
+        s.end()
+    assert s.ours.usage == s.theirs.usage == 0
 
 
 def test_events_tell_what_those_of_vllm_tell():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's own schedulers with our KVCacheManager in place of its own: every step must be the same. Skipped where vLLM is not installed."""
 
+import math
 import os
 import random
 from collections import deque
@@ -27,8 +28,8 @@ BLOCKS, LENGTH, DRAFTS = 40, 512, 3
 KINDS = {"plain": (0, 0), "async_1": (1, 0), "async_2": (2, 0), "plain_drafts": (0, DRAFTS), "async_1_drafts": (1, DRAFTS), "async_2_drafts": (2, DRAFTS)}
 
 
-def config_of(folder, depth, drafts, connector=None):
-    options = {"kv_transfer_config": connector}
+def config_of(folder, depth, drafts, connector=None, caching=True):
+    options = {"kv_transfer_config": connector, "caching": caching}
     if drafts:
         options["speculative_config"] = SpeculativeConfig(method="ngram_gpu" if depth else "ngram", num_speculative_tokens=drafts,
                                                           prompt_lookup_max=4, prompt_lookup_min=2)
@@ -49,8 +50,10 @@ class Engine:
         self.depth, config = kind
         monkeypatch.setattr(scheduling, "KVCacheManager", manager)
         config.cache_config.num_gpu_blocks = blocks
+        groups = layout(blocks, BLOCK, groups)
+        size = math.lcm(*(group.kv_cache_spec.block_size for group in groups.kv_cache_groups))
         scheduler = AsyncScheduler if self.depth else scheduling.Scheduler
-        self.scheduler = scheduler(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, groups), block_size=BLOCK, log_stats=True,
+        self.scheduler = scheduler(vllm_config=config, kv_cache_config=groups, block_size=size, log_stats=True,
                                    structured_output_manager=StructuredOutputManager(config))
         self.drafts = config.num_speculative_tokens
         self.rng, self.flying = random.Random(seed), deque()
@@ -109,6 +112,19 @@ def test_every_step_of_vllms_scheduler_is_the_same(kind, monkeypatch, seed):
         assert a == b, f"step {number}"
     stats = manager.manager.stats
     assert stats.readmissions > 5 and stats.evictions > 50 and stats.block_hits > 100  # preemption, eviction and sharing took part
+    manager.manager.check()
+
+
+@pytest.mark.parametrize("depth, drafts", KINDS.values())
+@pytest.mark.parametrize("groups", [(0, ("mamba", LENGTH, 0)), (("mamba", LENGTH, 1), 0)])
+def test_every_step_with_states_that_are_not_cached_is_the_same(depth, drafts, groups, tmp_path, monkeypatch):
+    kind = depth, config_of(tmp_path, depth, drafts, caching=False)
+    theirs, _ = steps(kind, VllmManager, monkeypatch, depth, groups=groups)
+    ours, manager = steps(kind, KVCacheManager, monkeypatch, depth, groups=groups)
+    for number, (a, b) in enumerate(zip(theirs, ours)):
+        assert a == b, f"step {number}"
+    stats = manager.manager.stats
+    assert stats.admissions > 10 and stats.refusals > 5
     manager.manager.check()
 
 

@@ -5,18 +5,23 @@ import collections.abc
 import types
 
 SPECS = {name: type(name, (types.SimpleNamespace,), {}) for name in ("FullAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec", "MambaSpec",
-                                                                     "CircularBufferSpec")}
+                                                                     "CrossAttentionSpec", "CircularBufferSpec")}
 
 
 def spec(kind, block_size):
     """The specification of a group: 0 is full attention, a number a window of so many tokens, ("chunk", n) chunked local attention, ("state", n)
-    Mamba whose kernels write states inside a step at multiples of n tokens (0 = only at its end), or the name of a class."""
-    name, size = kind if isinstance(kind, tuple) else (kind, 0)
+    Mamba whose kernels write states inside a step at multiples of n tokens (0 = only at its end), ("cross",) cross attention, ("mamba", n) Mamba without
+    prefix caching and with n blocks for drafts, or the name of a class."""
+    name, size = (*kind, 0)[:2] if isinstance(kind, tuple) else (kind, 0)
     if name == "chunk":
         return SPECS["ChunkedLocalAttentionSpec"](block_size=block_size, attention_chunk_size=size)
     if name == "state":
         return SPECS["MambaSpec"](block_size=block_size, mamba_cache_mode="align", num_speculative_blocks=0, num_prefill_checkpoint_blocks=int(size > 0),
                                   prefill_checkpoint_alignment=size or None)
+    if name == "mamba":
+        return SPECS["MambaSpec"](block_size=1 << 20, mamba_cache_mode="none", num_speculative_blocks=size)
+    if name == "cross":
+        return SPECS["CrossAttentionSpec"](block_size=block_size)
     name = name if isinstance(name, str) else "SlidingWindowSpec" if kind else "FullAttentionSpec"
     return SPECS[name](block_size=block_size, sliding_window=kind or None)
 

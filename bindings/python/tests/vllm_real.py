@@ -2,6 +2,7 @@
 """vLLM's own manager and requests, made the way vLLM makes them. Importing this needs vLLM."""
 
 import logging
+import math
 
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.kv_cache_manager import KVCacheManager as VllmManager
@@ -25,7 +26,9 @@ def hasher(block_size, function_name="sha256"):
 
 def managers(num_blocks, block_size, max_model_len, kinds=(0,), **options):
     """(vLLM's manager, ours) with equal arguments."""
-    return [kind(layout(num_blocks, block_size, kinds), max_model_len, block_size, block_size, **options) for kind in (VllmManager, KVCacheManager)]
+    config = layout(num_blocks, block_size, kinds)
+    of_scheduler = math.lcm(*(group.kv_cache_spec.block_size for group in config.kv_cache_groups))
+    return [kind(config, max_model_len, of_scheduler, block_size, **options) for kind in (VllmManager, KVCacheManager)]
 
 
 def make_request(request_id, tokens, block_hasher, salt=None, **options):

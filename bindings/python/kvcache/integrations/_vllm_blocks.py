@@ -15,23 +15,31 @@ NULL_BLOCK = 0
 _FULL = {"FullAttentionSpec", "MLAAttentionSpec"}
 _WINDOW = {"SlidingWindowSpec", "SlidingWindowMLASpec"}
 _CHUNK = {"ChunkedLocalAttentionSpec"}
-_STATE = {"MambaSpec"}
-_KNOWN = _FULL | _WINDOW | _CHUNK | _STATE
+_MAMBA = {"MambaSpec"}
+_CROSS = {"CrossAttentionSpec"}
+_KNOWN = _FULL | _WINDOW | _CHUNK | _MAMBA | _CROSS
 
 
 class Layout(NamedTuple):
-    """The groups of a KVCacheConfig. num_states: groups that hold recurrent states. stride: the kernels can write a state inside a step, at a
-    multiple of so many tokens from the step's first; 0 = only at its end."""
+    """The groups of a KVCacheConfig, in vLLM's order. order: the library's group of each. Its last groups, num_fixed, have tables that do not grow:
+    they have fixed_blocks entries, or those of the request's encoder if that is 0. num_states: groups that hold recurrent states. stride: the kernels
+    can write a state inside a step, at a multiple of so many tokens from the step's first; 0 = only at its end."""
 
     groups: list[Group]
+    order: bytes
     block_size: int
+    num_fixed: int
+    fixed_blocks: int
     num_states: int
     stride: int
+
+    def is_fixed(self, group: int) -> bool:
+        return self.order[group] >= len(self.groups) - self.num_fixed
 
     def blocks_for(self, tokens: int, held: int, inside: bool) -> int:
         """Returns the blocks that tables of `held` entries need for so many tokens; `inside`: with a state inside the step."""
         added = max(0, -(-tokens // self.block_size) - held)
-        return (len(self.groups) - self.num_states) * added + self.num_states * min(added, 1 + inside)
+        return (len(self.groups) - self.num_fixed - self.num_states) * added + self.num_states * min(added, 1 + inside)
 
     def inside(self, start: int, end: int) -> int:
         """Returns the tokens after which the kernels write another state in a step from start to end tokens: the last ones before its end that fill a
@@ -42,10 +50,10 @@ class Layout(NamedTuple):
         return last
 
 
-def layout_of(kv_cache_config: Any, hash_block_size: int) -> Layout:
+def layout_of(kv_cache_config: Any, caching: bool, hash_block_size: int, max_model_len: int) -> Layout:
     """Raises UnsupportedError for kinds of layers that the library does not have, and for several block sizes."""
-    groups, sizes, strides = [], set(), []
-    for entry in kv_cache_config.kv_cache_groups:
+    groups, sizes, strides, fixed = [], set(), [], {}
+    for i, entry in enumerate(kv_cache_config.kv_cache_groups):
         spec = entry.kv_cache_spec
         kind = type(spec).__name__
         if kind not in _KNOWN:
@@ -53,26 +61,45 @@ def layout_of(kv_cache_config: Any, hash_block_size: int) -> Layout:
             raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
         window = spec.sliding_window if kind in _WINDOW else 0
         chunk = spec.attention_chunk_size if kind in _CHUNK else 0
-        if kind in _STATE:
+        state = kind in _MAMBA and spec.mamba_cache_mode == "align"
+        if state:
             strides.append(_stride(spec))
+        elif kind in _MAMBA:
+            fixed[i] = _state_blocks(spec, max_model_len)
+        elif kind in _CROSS:
+            fixed[i] = 0
+        if i in fixed and caching:
+            raise UnsupportedError(f"{kind} is supported without prefix caching, as in vLLM (Mamba: with mamba_cache_mode align); turn it off")
+        if i not in fixed or kind in _CROSS:
+            sizes.add(spec.block_size)
         # As in vLLM, a prefix can be continued at every block, not only where a prompt or a request has ended.
-        retention = spec.block_size if kind not in _FULL else 0
-        groups.append(Group(window_tokens=window, chunk_tokens=chunk, state=kind in _STATE, retention_tokens=retention))
-        sizes.add(spec.block_size)
+        retention = spec.block_size if window or chunk or state else 0
+        groups.append(Group(window_tokens=window, chunk_tokens=chunk, state=state, cross=i in fixed, retention_tokens=retention))
+    if len(fixed) == len(groups):
+        raise UnsupportedError(f"none of the {len(groups)} groups holds keys and values of tokens; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
     if len(sizes) != 1:
         raise UnsupportedError(f"groups have block sizes {sorted(sizes)}; they must have one, so give all layers the same")
+    if len(set(fixed.values())) > 1:
+        raise UnsupportedError("Mamba layers beside cross attention, or with several num_speculative_blocks, are not supported; use vLLM's own manager")
     stride = strides[0] if len(set(strides)) == 1 else 0
     if stride and hash_block_size not in sizes:
         raise UnsupportedError(f"prefix_match_unit is {hash_block_size}; Mamba layers are supported with that of a block, {sizes.pop()}")
-    return Layout(groups, sizes.pop(), len(strides), stride)
+    first = [i for i in range(len(groups)) if i not in fixed] + list(fixed)
+    order = bytes(first.index(i) for i in range(len(groups)))
+    return Layout(groups, order, sizes.pop(), len(fixed), next(iter(fixed.values()), 0), len(strides), stride)
 
 
 def _stride(spec: Any) -> int:
-    if spec.mamba_cache_mode != "align":
-        raise UnsupportedError(f"Mamba layers are supported with mamba_cache_mode align, not {spec.mamba_cache_mode}; turn prefix caching on")
     if spec.num_speculative_blocks:
-        raise UnsupportedError("Mamba layers with speculative decoding are not supported; turn it off, or use vLLM's own manager (unset KVCACHE_VLLM)")
+        raise UnsupportedError("Mamba layers with prefix caching and speculative decoding are not supported; turn one of them off")
     return int(spec.prefill_checkpoint_alignment or 0) if spec.num_prefill_checkpoint_blocks else 0
+
+
+def _state_blocks(spec: Any, max_model_len: int) -> int:
+    if spec.mamba_cache_mode != "none" or spec.block_size < max_model_len:
+        raise UnsupportedError(f"Mamba layers with mamba_cache_mode {spec.mamba_cache_mode} and blocks of {spec.block_size} tokens are not supported; use "
+                               "align, or none and a block for all tokens")
+    return 1 + int(spec.num_speculative_blocks)
 
 
 def edges_of(group: Group, block_size: int) -> Optional[tuple[int, int]]:
@@ -92,8 +119,8 @@ def blocks_behind(group: Group, block_size: int, tokens: int) -> int:
 
 
 def text_of(group: Group) -> str:
-    if group.state:
-        return "state"
+    if group.state or group.cross:
+        return "state" if group.state else "fixed"
     return f"window {group.window_tokens}" if group.window_tokens else f"chunk {group.chunk_tokens}" if group.chunk_tokens else "full"
 
 

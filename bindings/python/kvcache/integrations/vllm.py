@@ -6,9 +6,8 @@
     scheduler.KVCacheManager = KVCacheManager
 
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
-blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba without prefix caching or with speculative decoding,
-cross attention, groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core
-read.
+blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba with both prefix caching and speculative decoding,
+groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
 a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
@@ -83,7 +82,7 @@ class KVCacheManager(_native.SlotAllocator):
                               ("metrics_collector", metrics_collector)):
             if refused:
                 raise UnsupportedError(f"{name} is not supported by this manager; turn it off, or use vLLM's own (unset KVCACHE_VLLM)")
-        layout = self._layout = layout_of(kv_cache_config, hash_block_size)
+        layout = self._layout = layout_of(kv_cache_config, enable_caching, hash_block_size, max_model_len)
         if layout.num_states and use_eagle:
             raise UnsupportedError("use_eagle is not supported with Mamba layers; turn it off, or use vLLM's own manager (unset KVCACHE_VLLM)")
         groups, self.block_size = layout.groups, layout.block_size
@@ -92,8 +91,9 @@ class KVCacheManager(_native.SlotAllocator):
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_cache_config, self.groups, self.num_kv_cache_groups = kv_cache_config, groups, len(groups)
         self.manager = Manager(
-            blocks, self.block_size, groups=groups, null_block=True, prefix_cache=enable_caching, max_requests=min(blocks + 1, 262143),
-            max_request_tokens=-(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
+            blocks, self.block_size, groups=[groups[i] for i in sorted(range(len(groups)), key=layout.order.__getitem__)], null_block=True,
+            prefix_cache=enable_caching, max_requests=min(blocks + 1, 262143),
+            max_request_tokens=0 if layout.num_fixed else -(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
             event_capacity=min(4 * blocks, 1 << 24) if enable_kv_cache_events else 0)
         self.empty_kv_cache_blocks = NoBlocks(len(groups))
         self.block_pool = _BlockPool(self.manager)
@@ -154,8 +154,6 @@ class KVCacheManager(_native.SlotAllocator):
                         skip_zeroing_group_ids: tuple[int, ...] = ()) -> Optional[KVCacheBlocks]:
         if num_new_tokens + num_new_computed_tokens + num_external_computed_tokens <= 0:
             raise ValueError("num_new_tokens is 0 and no computed tokens are taken over; give at least one token")
-        if num_encoder_tokens:
-            raise UnsupportedError("cross-attention blocks (num_encoder_tokens) are not supported; use the engine's own manager")
         start = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens
         end = start + num_new_tokens
         needed = min(end + num_lookahead_tokens, self.max_model_len)
@@ -164,7 +162,8 @@ class KVCacheManager(_native.SlotAllocator):
         if live is None:
             inside = 0 if num_external_computed_tokens else self._layout.inside(start, end)
             written = num_external_computed_tokens or max(0, inside - start)  # states that are written before that of the step's end
-            live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks, written)
+            live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks, written,
+                               self._fixed_blocks(num_encoder_tokens))
             if live is None:
                 return None
             if inside:
@@ -174,6 +173,8 @@ class KVCacheManager(_native.SlotAllocator):
             if self._zeroing:
                 self._record_for_zeroing(live, num_new_computed_tokens // self.block_size, first, skip_zeroing_group_ids)
         else:
+            if num_encoder_tokens:
+                raise UnsupportedError(f"num_encoder_tokens is {num_encoder_tokens} for a request that has blocks; give it when the request gets the first ones")
             if self._lossy:
                 self._commit(live, request, self._processed(request))
             if (full_sequence_must_fit or reserved_blocks) and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
@@ -232,12 +233,19 @@ class KVCacheManager(_native.SlotAllocator):
     def _peek(self, prompt: _Prompt, cached: int) -> list[list[int]]:
         ids = []
         for group in range(len(self.groups)):
-            held = self.manager.acquire_prefix(prompt.tokens[:cached], [key for key in prompt.keys if key.first_token < cached], group=group)
+            keys = [key for key in prompt.keys if key.first_token < cached]
+            held = self.manager.acquire_prefix(prompt.tokens[:cached], keys, group=self._layout.order[group])
             self.manager.release_blocks(held)
             ids.append([NULL_BLOCK if id < 0 else id for id in held.tolist()])
         return ids
 
-    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int, written: int) -> Optional[_native.Admitted]:
+    def _fixed_blocks(self, num_encoder_tokens: int) -> int:
+        """Returns the number of blocks in each table that does not grow."""
+        if num_encoder_tokens and (not self._layout.num_fixed or self._layout.fixed_blocks):
+            raise UnsupportedError(f"num_encoder_tokens is {num_encoder_tokens}; the model has no cross attention")
+        return self._layout.fixed_blocks or -(-num_encoder_tokens // self.block_size)
+
+    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int, written: int, fixed: int) -> Optional[_native.Admitted]:
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or not prompt.belongs_to(request):
             self._forget(prompt)
@@ -250,7 +258,7 @@ class KVCacheManager(_native.SlotAllocator):
             return None
         if reserved:
             self._probe(prompt, None)
-            blocks = self._layout.blocks_for(needed, hit // self.block_size, bool(written))
+            blocks = self._layout.blocks_for(needed, hit // self.block_size, bool(written)) + self._layout.num_fixed * fixed
             if hit:  # cached blocks of the hit that nobody holds
                 blocks += self._info.blocks_needed - self._layout.blocks_for(known, hit // self.block_size, False)
             if blocks > self._info.blocks_available - reserved:
@@ -258,6 +266,8 @@ class KVCacheManager(_native.SlotAllocator):
         config = self._config
         config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if prompt.shared else _native.KVC_REQUEST_NO_WRITE)
                         | (_native.KVC_REQUEST_FULL_MUST_FIT if whole else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
+        if self._layout.num_fixed:
+            config.cross_tokens = fixed * self.block_size
         config.max_cached_tokens, config.lookahead = hit, max(0, needed - known)
         slots = min(-(-needed // self.block_size) * self.block_size, known) - hit  # to the end of the last block
         if self._layout.num_states:
@@ -274,7 +284,8 @@ class KVCacheManager(_native.SlotAllocator):
             _native.kvc_manager_free_request(m, id)
             return None
         self._forget(self._prompts.pop(request.request_id, None))
-        live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups))
+        live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups),
+                                                                      self._layout.order, self._layout.num_fixed)
         live.watched = self._events is not None and told_apart(request)
         return live
 
@@ -360,7 +371,7 @@ class KVCacheManager(_native.SlotAllocator):
 
     def get_block_ids_for_computed_tokens(self, request_id: str, num_computed_tokens: int) -> tuple[list[int], ...]:
         blocks = -(-num_computed_tokens // self.block_size)
-        return tuple(ids if group.state else ids[:blocks] for group, ids in zip(self.groups, self.get_block_ids(request_id)))
+        return tuple(ids if group.state or group.cross else ids[:blocks] for group, ids in zip(self.groups, self.get_block_ids(request_id)))
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """Returns, per group, the number of first blocks of the table that every request holds (for cascade attention)."""
@@ -397,11 +408,12 @@ class KVCacheManager(_native.SlotAllocator):
             self._record_for_zeroing(live, start_token // self.block_size, 0, ())
 
     def _record_for_zeroing(self, live: _native.Admitted, first: int, first_unloaded: int, loaded_groups: Iterable[int]) -> None:
-        self._record([ids[max(first, first_unloaded) if group in loaded_groups else first:] for group, ids in enumerate(live.ids())])
+        begin = [0 if self._layout.is_fixed(group) else max(first, first_unloaded) if group in loaded_groups else first for group in range(len(self.groups))]
+        self._record([ids[i:] for i, ids in zip(begin, live.ids())])
 
     def _record(self, tables: list[list[int]]) -> None:
         for group, ids in zip(self.groups, tables):
-            if not group.state:  # as in vLLM, states are not cleared
+            if not group.state and not (group.cross and self._layout.fixed_blocks):  # as in vLLM, states are not cleared
                 self._new_ids += [id for id in ids if id != NULL_BLOCK]
 
     def take_kv_cache_block_copies(self) -> tuple[list[Any], list[Any]]:
@@ -480,7 +492,11 @@ class _Coordinator:
         live = owner._live.get(request_id)
         held = live.num_blocks if live is not None else 0
         inside = owner._layout.inside(total_computed_tokens, num_tokens_main_model)
+        if live is None:
+            blocks += owner._layout.num_fixed * owner._fixed_blocks(num_encoder_tokens)
         for group, most, found in zip(owner.groups, self._most, new_computed_blocks):
+            if group.cross:
+                continue
             if group.state:
                 new = -(-num_tokens_main_model // owner.block_size) - len(found) - held
                 blocks += min(max(0, new), 1 + bool(inside))
