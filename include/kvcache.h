@@ -544,6 +544,9 @@ typedef struct kvc_request_info {
    *  prompt's full blocks, of what the other groups had cached, or a multiple of a group's retention_tokens.
    *  End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
   uint64_t next_checkpoint;
+  /** If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why
+   *  most of it was lost (KVC_LOST_*). Else 0. Since 0.3. */
+  uint32_t lost_group, lost_reason;
 } kvc_request_info;
 
 /** Creates a waiting request. Its tokens are copied and hashed; it gets no block.

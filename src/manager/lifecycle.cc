@@ -169,7 +169,7 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   AdmissionPlan admission(shape_.num_pools);
   KVC_TRY(plan(request, SIZE_MAX, 0, &admission));
   info->num_cached = admission.hit.length * shape_.block_size;
-  info->lost_reuse_tokens = uint64_t{admission.hit.lost} * shape_.block_size;
+  info->lost_reuse_tokens = uint64_t{admission.hit.lost.positions} * shape_.block_size;
   if (shape_.has_fills()) find_fill(request, admission.hit, fills_behind(request, 0), &info->filling_request);
   uint64_t available[kMaxPools];
   for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
@@ -217,16 +217,20 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
     take_blocks(request, g, length, positions, admission.step_end, admission.transfer_end);
   }
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
+  LostCause cause = {};
+  if (admission.hit.lost.positions != 0) [[unlikely]]
+    cause = cause_of(shape_, admission.hit.lost);
   request.begin_admission({length, positions, admission.capacity, admission.epoch,
-                           admission.hit.lost * shape_.block_size,
-                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes});
+                           admission.hit.lost.positions * shape_.block_size,
+                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes,
+                           cause.group, cause.reason});
   if (shape_.has_fills()) [[unlikely]]
     begin_fill(request, length, step_id);
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, 0, length);
   ++num_admitted_;
   blocks_.count_admitted(request.ns, 1);
-  count_admission(request);
+  count_admission(request, admission.hit.lost);
   return KVC_OK;
 }
 
@@ -237,7 +241,7 @@ uint64_t Requests::num_admitted_of(uint32_t ns) const {
   return admitted;
 }
 
-void Requests::count_admission(Request& request) {
+void Requests::count_admission(Request& request, const LostReuse& lost) {
   if (request.readmission || (request.flags & KVC_REQUEST_RESUMED) != 0) {
     ++counters_.readmissions;
   } else {
@@ -249,6 +253,8 @@ void Requests::count_admission(Request& request) {
     counters_.block_hits += request.published;
     blocks_.count_hits(request.ns, queries, request.published);
     counters_.lost_reuse_tokens += request.lost;
+    if (lost.positions != 0) [[unlikely]]
+      count_lost(shape_, lost, lost_.data());
     if (!curves_.empty()) [[unlikely]]
       curves_.admit(request, hit_limit(request), request.next_full != UINT32_MAX);
   }

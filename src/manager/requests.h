@@ -39,6 +39,7 @@ class Requests {
         counters_(counters) {}
   [[nodiscard]] bool create(Memory& memory, IdTag tag) {
     return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation) &&
+           lost_.create(memory, shape_.num_groups) &&
            (!shape_.has_hints() || hints_.create(memory, shape_.max_requests)) &&
            (!shape_.has_fills() || fills_.create(memory, shape_.max_requests));
   }
@@ -56,6 +57,7 @@ class Requests {
   const CopyList& waiting_copies() const { return copies_; }
   Curves& curves() { return curves_; }
   const Lengths& lengths() const { return lengths_; }
+  const LostCounters& lost(size_t group) const { return lost_[group]; }
   // Tokens that a request with so many after its prompt will probably still get, as KVC_RESERVE_* says.
   uint64_t expected_tokens(uint32_t reserve, uint64_t generated) const;
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
@@ -171,7 +173,7 @@ class Requests {
   bool reserve_tables(Request& request, size_t positions);
   size_t hit_limit(const Request& request) const;
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
-  void count_admission(Request& request);
+  void count_admission(Request& request, const LostReuse& lost);
   void count_refusal(const Request& request, kvc_status status) {
     ++counters_.refusals;
     blocks_.count_refusal(request.ns, status);
@@ -237,6 +239,7 @@ class Requests {
   Curves curves_;
   Lengths lengths_;  // with KVC_MANAGER_RESERVE
   RequestTable table_;
+  Array<LostCounters> lost_;   // by group
   Array<RequestHints> hints_;  // by index of the request; empty without hints
   Fills fills_;                // empty without fills
   CopyList copies_;            // of single calls

@@ -96,8 +96,9 @@ struct alignas(64) Request {
   uint32_t flags;  // KVC_REQUEST_*
   uint32_t drop_tail_blocks;
   uint32_t generation;
-  int32_t next_free;  // list of unused entries
-  uint8_t reserve;    // KVC_RESERVE_*
+  int32_t next_free;                // list of unused entries
+  uint8_t reserve;                  // KVC_RESERVE_*
+  uint8_t lost_group, lost_reason;  // KVC_LOST_*; 0 = nothing is lost
   uint32_t max_cached_tokens;
   uint32_t junction;  // tokens whose state is worth keeping, since others had them; 0 = none
   uint64_t external_tokens, slots;
@@ -124,6 +125,7 @@ struct alignas(64) Request {
     uint64_t capacity, epoch;
     uint32_t lost, junction;  // tokens
     bool publishes;
+    uint8_t lost_group, lost_reason;
   };
   void begin_admission(const Admission& admission);
   // Back to waiting, without a block or a cursor; its known tokens stay.

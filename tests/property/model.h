@@ -68,12 +68,16 @@ class Model : public FillRules {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
           stats.block_hits += hit.blocks;
       stats.block_queries += n ? (n - 1) / B : 0, stats.lost_reuse_tokens += hit.lost;
+      for (size_t g = 0; g < hit.losses.size(); ++g) {
+        stats.losing[g] += !hit.losses[g].empty();
+        for (auto& [reason, tokens] : hit.losses[g]) stats.losses[{g, reason}] += tokens;
+      }
       shares_.of(ns).queries += n ? (n - 1) / B : 0, shares_.of(ns).hits += hit.blocks;
     } else {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->lost = hit.lost, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
+    r->epoch = epochs[o.ns], r->lost = hit.lost, r->lost_group = hit.lost_group, r->lost_reason = hit.lost_reason, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = hit.blocks * B;
     r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
@@ -207,6 +211,7 @@ class Model : public FillRules {
     if (kvc_status status = fits(ns, need, {}, 0)) return refused(ns, status);
     Request c = *r;
     c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
+    c.lost_group = c.lost_reason = 0;
     c.options.external = 0;
     c.published = std::min(c.published, c.committed / B), c.prefill = 0, c.order = ++admissions_;
     c.over = false, c.shared = 0, c.prompt_name = 0;

@@ -179,6 +179,23 @@ class Rules {
     const int first = at->second[g].front();
     return blocks_[first].filling && !shares ? -1 : first;
   }
+  // By which groups a hit of `length` positions loses what one of them alone has, `most`, and what they lack of that.
+  void blame(Hit& hit, uint64_t most, uint64_t length, const auto& alone, const auto& has) const {
+    const std::vector<size_t> groups = all_groups();
+    const size_t least = *std::min_element(groups.begin(), groups.end(), [&](size_t a, size_t b) { return alone(a) < alone(b); });
+    hit.losses.resize(groups.size());
+    for (size_t g : groups) {
+      if (alone(g) == most) continue;
+      uint32_t reason = config_.groups[g].state ? KVC_LOST_STATE : KVC_LOST_WINDOW;
+      for (uint64_t j = 0; j < most; ++j)
+        if ((!config_.groups[g].window || j < sinks(g)) && !has(g, j)) reason = KVC_LOST_BLOCK;
+      hit.losses[g][reason] = (most - alone(g)) * B;
+      if (g == least)
+        hit.lost_reason = 2 * alone(g) > most + length ? uint32_t{KVC_LOST_AGREEMENT} : reason;
+    }
+    if (alone(least) > length) hit.losses[least][KVC_LOST_AGREEMENT] = (alone(least) - length) * B;
+    hit.lost_group = uint32_t(least);
+  }
   Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups, uint64_t drop,
             bool shares = false) const {
     const Path at = path(ns, text, limit);
@@ -203,6 +220,8 @@ class Rules {
     for (size_t g : groups) alone = std::max(alone, longest(known, {g}, false));
     Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
             Table(config_.groups.size()), best};
+    if (alone > plain) blame(hit, alone, plain, [&](size_t g) { return longest(known, {g}, false); },
+                             [&](size_t g, uint64_t j) { return copy_at(at[j], g, shares) >= 0; });
     std::vector<size_t> others;
     for (size_t g : groups)
       if (!config_.groups[g].state) others.push_back(g);

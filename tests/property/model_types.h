@@ -113,6 +113,7 @@ struct Request {
   uint64_t enqueued = 0;          // tokens up to which steps gave slots, without a gap
   uint64_t order = 0;             // of admissions and forks
   uint64_t junction = 0;          // tokens whose state is worth keeping, since others had them
+  uint32_t lost_group = 0, lost_reason = 0;
 };
 struct Prompt {  // registered
   uint64_t ns = 0, epoch = 0;
@@ -128,6 +129,8 @@ struct Hit {
   Table table;
   uint64_t reached = 0;   // before the tail was dropped
   uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
+  std::vector<std::map<uint32_t, uint64_t>> losses;  // [group]: tokens by KVC_LOST_*, if some are lost
+  uint32_t lost_group = 0, lost_reason = 0;
 };                       // blocks: positions; entries not needed are -1
 struct Copy {
   int source, destination;
@@ -144,6 +147,8 @@ struct Stats {
            lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
            hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0, filling_hits = 0,
            filling_waits = 0;
+  std::map<size_t, uint64_t> losing;                      // admissions that lost tokens, by group
+  std::map<std::pair<size_t, uint32_t>, uint64_t> losses;  // these tokens, by group and KVC_LOST_*
 };
 struct StepRequest {
   uint64_t id = 0;

@@ -143,6 +143,31 @@ class PoolInfo(NamedTuple):
 
 
 @described
+class LostReuse(NamedTuple):
+    """The lost reuse of a group: sums over first admissions.
+
+    admissions: Admissions that add to the numbers below.
+    block_tokens: That this group alone could not reuse: LostReason.BLOCK.
+    window_tokens: The same: LostReason.WINDOW.
+    state_tokens: The same: LostReason.STATE.
+    agreement_tokens: LostReason.AGREEMENT: that every group alone could reuse and all together could not. Counted in the group that could reuse
+        least, the first of equal ones.
+    """
+
+    admissions: int
+    block_tokens: int
+    window_tokens: int
+    state_tokens: int
+    agreement_tokens: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_lost_reuse) -> LostReuse:
+        """Reads the struct of the native layer."""
+        return cls(filled.admissions, filled.block_tokens, filled.window_tokens, filled.state_tokens,
+                   filled.agreement_tokens)
+
+
+@described
 class QuotaInfo(NamedTuple):
     """The share of a namespace in one pool.
 
@@ -314,6 +339,8 @@ class RequestInfo(NamedTuple):
     next_checkpoint: State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the prompt's full
         blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there, and commit it. 0 = none, or no
         state group. Since 0.3.
+    lost_group, lost_reason: If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why most of it was lost
+        (LostReason). Else 0. Since 0.3.
     """
 
     namespace_id: int
@@ -328,13 +355,15 @@ class RequestInfo(NamedTuple):
     admitted: bool
     flags: int
     next_checkpoint: int
+    lost_group: int
+    lost_reason: int
 
     @classmethod
     def read(cls, filled: _native.kvc_request_info) -> RequestInfo:
         """Reads the struct of the native layer."""
         return cls(filled.namespace_id, filled.user_data, filled.num_tokens, filled.num_committed, filled.num_cached,
                    filled.capacity, filled.num_blocks, filled.lost_reuse_tokens, filled.min_truncate_tokens,
-                   bool(filled.admitted), filled.flags, filled.next_checkpoint)
+                   bool(filled.admitted), filled.flags, filled.next_checkpoint, filled.lost_group, filled.lost_reason)
 
 
 @described
