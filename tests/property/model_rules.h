@@ -218,8 +218,9 @@ class Rules {
     const uint64_t plain = longest(known, groups, false), best = longest(plain, groups, true);
     uint64_t alone = plain;
     for (size_t g : groups) alone = std::max(alone, longest(known, {g}, false));
-    Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
-            Table(config_.groups.size()), best};
+    Hit hit;
+    hit.blocks = drop ? longest(best > drop ? best - drop : 0, groups, true) : best;
+    hit.lost = (alone - plain) * B, hit.table = Table(config_.groups.size()), hit.reached = best;
     if (alone > plain) blame(hit, alone, plain, [&](size_t g) { return longest(known, {g}, false); },
                              [&](size_t g, uint64_t j) { return copy_at(at[j], g, shares) >= 0; });
     std::vector<size_t> others;
