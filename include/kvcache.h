@@ -101,12 +101,13 @@ enum {
   KVC_FEATURE_SLIDING_WINDOW = 2,
   KVC_FEATURE_SEVERAL_POOLS = 3,
   KVC_FEATURE_EVENTS = 4,
-  KVC_FEATURE_FREQUENCY = 5,     /**< KVC_POLICY_FREQUENCY. Since 0.3. */
-  KVC_FEATURE_FRAGMENTATION = 6, /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
-  KVC_FEATURE_HINTS = 7,         /**< KVC_MANAGER_HINTS. Since 0.3. */
-  KVC_FEATURE_QUOTAS = 8,        /**< kvc_manager_config.max_quotas. Since 0.3. */
-  KVC_FEATURE_FILLS = 9,         /**< KVC_MANAGER_FILLS. Since 0.3. */
-  KVC_FEATURE_STATE_GROUPS = 11  /**< KVC_GROUP_STATE. Since 0.3. */
+  KVC_FEATURE_FREQUENCY = 5,      /**< KVC_POLICY_FREQUENCY. Since 0.3. */
+  KVC_FEATURE_FRAGMENTATION = 6,  /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
+  KVC_FEATURE_HINTS = 7,          /**< KVC_MANAGER_HINTS. Since 0.3. */
+  KVC_FEATURE_QUOTAS = 8,         /**< kvc_manager_config.max_quotas. Since 0.3. */
+  KVC_FEATURE_FILLS = 9,          /**< KVC_MANAGER_FILLS. Since 0.3. */
+  KVC_FEATURE_PARTIAL_REUSE = 10, /**< KVC_MANAGER_PARTIAL_REUSE. Since 0.3. */
+  KVC_FEATURE_STATE_GROUPS = 11   /**< KVC_GROUP_STATE. Since 0.3. */
 };
 
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
@@ -179,7 +180,10 @@ enum {
   KVC_MANAGER_FILLS = 256,
   /** Remember how many tokens ended requests got after their prompts, so that admissions can reserve room for
    *  as many (kvc_request_config.reserve). Takes 1 KiB. Since 0.3. */
-  KVC_MANAGER_RESERVE = 512
+  KVC_MANAGER_RESERVE = 512,
+  /** Hits may end inside a block: an admission whose next block shares only its first tokens with a cached
+   *  one copies that (kvc_manager_admit_request). Not for storages with channel keys. Since 0.3. */
+  KVC_MANAGER_PARTIAL_REUSE = 1024
 };
 
 /** The block manager. Opaque; created by kvc_manager_create. */
@@ -315,9 +319,10 @@ typedef struct kvc_stats {
   /** Gauges over all pools. The states sum to blocks_total. */
   uint64_t blocks_total, blocks_free, blocks_cached, blocks_live, blocks_reserved, blocks_filling,
       blocks_fenced, blocks_pinned;
-  uint64_t live_requests;     /**< Gauge: admitted requests. */
-  uint64_t waiting_requests;  /**< Gauge: created or preempted requests. */
-  uint64_t admissions;        /**< First admissions. The next five counters are of these only. */
+  uint64_t live_requests;    /**< Gauge: admitted requests. */
+  uint64_t waiting_requests; /**< Gauge: created or preempted requests. */
+  /** First admissions. The next five counters, partial_hits and partial_tokens are of these only. */
+  uint64_t admissions;
   uint64_t prompt_tokens;     /**< Known tokens. */
   uint64_t cached_tokens;     /**< Tokens of the hits. */
   uint64_t block_queries;     /**< Sum of floor((tokens - 1) / block_size). */
@@ -327,7 +332,7 @@ typedef struct kvc_stats {
   uint64_t refusals;          /**< Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA. */
   uint64_t preemptions;       /**< kvc_manager_preempt_request and kvc_step.preempts. */
   uint64_t evictions;  /**< Cached blocks that were dropped to make room, or by kvc_manager_evict_blocks. */
-  uint64_t copies;     /**< Copy-on-write pairs. */
+  uint64_t copies;     /**< Pairs: copy-on-write, and of admissions with partial reuse. */
   uint64_t duplicates; /**< Committed blocks whose content another block had published. */
   uint64_t published_blocks;    /**< Blocks published so far, also those that were evicted since. */
   uint64_t unpublished_blocks;  /**< Blocks not published because all nodes were in use. */
@@ -337,6 +342,8 @@ typedef struct kvc_stats {
   uint64_t events_dropped;      /**< Events that were overwritten before any reader had read them. */
   uint64_t filling_hits;        /**< Blocks of hits that a step in flight was writing. Since 0.3. */
   uint64_t filling_waits;       /**< Admissions with the result FILLING. Since 0.3. */
+  uint64_t partial_hits;        /**< Hits that ended inside a block. Since 0.3. */
+  uint64_t partial_tokens;      /**< Tokens of these hits in their last blocks. Since 0.3. */
 } kvc_stats;
 
 /** Blocks of one pool by state. The states sum to num_blocks. */
@@ -541,7 +548,8 @@ typedef struct kvc_request_info {
   uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;    /**< KVC_REQUEST_* as configured. */
   /** State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the
-   *  prompt's full blocks, of what the other groups had cached, or a multiple of a group's retention_tokens.
+   *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a
+   *  group's retention_tokens.
    *  End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
   uint64_t next_checkpoint;
   /** If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why
@@ -560,8 +568,12 @@ KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* 
 
 /** Admits a waiting request: finds its longest cached prefix in every group and takes blocks for the rest,
  *  all or nothing.
- *  @param[out] num_cached Tokens of the hit, which count as committed: a multiple of block_size, at most
- *  num_tokens - 1. May be NULL.
+ *  With KVC_MANAGER_PARTIAL_REUSE the hit then goes on inside the next block: of the newest 32 cached blocks
+ *  that follow the hit, the one that shares most tokens is copied, in each group, to the request's own block
+ *  (kvc_step.copies, in single calls kvc_manager_take_pending). Not if the copied block would have to leave
+ *  for the admission to fit, nor with external_tokens or drop_tail_blocks.
+ *  @param[out] num_cached Tokens of the hit, which count as committed: at most num_tokens - 1, and without
+ *  partial reuse a multiple of block_size. May be NULL.
  *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, NOT_FOUND, BUSY
  *  (admitted already), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached);
@@ -590,8 +602,8 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
- *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has no
- *  block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
+ * no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
@@ -601,8 +613,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
  *  state block leaves slots for the committed tokens alone. To go back to a checkpoint, preempt the request,
  *  truncate it and admit it again.
- *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed at
- *  that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
+ * at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
 
@@ -722,9 +734,11 @@ enum {
   KVC_STEP_CACHED = 16,   /**< uint64 [max_admissions] */
   /** uint64 [num_groups * (max_requests + max_admissions)], packed by the step's counts */
   KVC_STEP_NUM_BLOCKS = 17,
-  KVC_STEP_BLOCK_TABLES = 18,    /**< int32 [num_groups, max_rows, row_stride] */
-  KVC_STEP_SLOTS = 19,           /**< int64 [num_groups, max_tokens] */
-  KVC_STEP_COPIES = 20,          /**< int32 [num_groups * max_requests, 2] */
+  KVC_STEP_BLOCK_TABLES = 18, /**< int32 [num_groups, max_rows, row_stride] */
+  KVC_STEP_SLOTS = 19,        /**< int64 [num_groups, max_tokens] */
+  /** int32 [num_groups * max_requests, 2]; with KVC_MANAGER_PARTIAL_REUSE [num_groups * (max_requests +
+   *  max_admissions), 2] */
+  KVC_STEP_COPIES = 20,
   KVC_STEP_CHANGES = 21,         /**< int32 [max_changes, 4] */
   KVC_STEP_ADMIT_NAMESPACES = 22 /**< uint64 [max_admissions] */
 };
@@ -764,7 +778,9 @@ typedef struct kvc_step {
   size_t row_stride;     /**< Entries from one row to the next; a longer table is its item's failure. */
   /** Entries of slots per group, at least extend_offsets[num_requests] if slots is given. */
   size_t slot_capacity;
-  size_t copy_capacity;             /**< Entries of copies. num_groups * num_requests is always enough. */
+  /** Entries of copies. num_groups * num_requests is always enough; with KVC_MANAGER_PARTIAL_REUSE
+   *  num_groups * (num_requests + num_admissions). */
+  size_t copy_capacity;
   size_t change_capacity;           /**< Entries of changes. */
   const uint64_t* frees;            /**< [num_frees] */
   const uint64_t* preempts;         /**< [num_preempts] */
@@ -820,7 +836,8 @@ typedef struct kvc_step {
    *  them too. May be NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
-   *  (by a fork), pinned, held externally or published (after a truncation). May be NULL if none can be. */
+   *  (by a fork), pinned, held externally or published (after a truncation), an admission with partial reuse
+   *  if its hit ends inside a block. May be NULL if none can be. */
   kvc_block_copy* copies;
   /** Out: entries below num_blocks written to block_tables in this step. May be NULL. */
   kvc_table_change* changes;

@@ -75,6 +75,7 @@ const (
 	FeatureHints         Feature = C.KVC_FEATURE_HINTS
 	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
 	FeatureFills         Feature = C.KVC_FEATURE_FILLS
+	FeaturePartialReuse  Feature = C.KVC_FEATURE_PARTIAL_REUSE
 	FeatureStateGroups   Feature = C.KVC_FEATURE_STATE_GROUPS
 )
 

@@ -71,6 +71,8 @@ type Config struct {
 	MaxBlocks   []uint64
 	Reserves    bool   // Remember how many tokens ended requests got, for RequestOptions.Reserve and ExpectedTokens.
 	RecordBytes uint64 // Room for a log of the calls (TakeLog), at least 4096; 0 = no log.
+	// PartialReuse lets hits end inside a block: the cached block that shares most of the tokens after the hit is copied (Step.Copies, TakePending).
+	PartialReuse bool
 }
 
 // Policy says which cached block is evicted first.
@@ -131,6 +133,9 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	}
 	if config.Reserves {
 		c.flags |= C.KVC_MANAGER_RESERVE
+	}
+	if config.PartialReuse {
+		c.flags |= C.KVC_MANAGER_PARTIAL_REUSE
 	}
 	if config.ZeroAlways {
 		c.flags |= C.KVC_MANAGER_ZERO_ALWAYS

@@ -18,7 +18,7 @@ type Stats struct {
 	LiveRequests, WaitingRequests, Admissions, PromptTokens, CachedTokens, BlockQueries, BlockHits, LostReuseTokens, Readmissions uint64
 	Refusals, Preemptions, Evictions, Copies, Duplicates, PublishedBlocks, UnpublishedBlocks, RejectedCandidates                  uint64
 	NodesUsed, MetadataBytes, EventsDropped                                                                                       uint64
-	FillingHits, FillingWaits                                                                                                     uint64
+	FillingHits, FillingWaits, PartialHits, PartialTokens                                                                         uint64
 }
 
 // RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits. NextCheckpoint is, with state groups, the next number

@@ -20,7 +20,7 @@ constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
                                    KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS |
-                                   KVC_MANAGER_RESERVE;
+                                   KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE;
 constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED | kFillFlags;
@@ -141,12 +141,15 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   if (!state) return KVC_OK;
   shape->state_groups |= 1u << g;
   if (group.max_checkpoints != 0) shape->max_cached[group.pool] = group.max_checkpoints;
-  const uint32_t conflict = shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE);
+  const uint32_t conflict =
+      shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE);
   if (conflict == 0) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED,
-              "group %zu is recurrent state, which only commits publish and which has no blocks for later "
-              "tokens; clear manager flags %#x (fills %#x, reserve %#x)",
-              g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE);
+  return fail(
+      KVC_ERROR_UNSUPPORTED,
+      "group %zu is recurrent state, which only commits publish, which has no blocks for later tokens "
+      "and no part for the head of a block; clear manager flags %#x (fills %#x, reserve %#x, partial "
+      "reuse %#x)",
+      g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE, KVC_MANAGER_PARTIAL_REUSE);
 }
 
 kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {

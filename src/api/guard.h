@@ -123,7 +123,7 @@ KVC_FIRST_SIZE(kvc_block_info, 48);
 KVC_FIRST_SIZE(kvc_pool_info, 88);
 KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
-KVC_FIRST_SIZE(kvc_stats, 256);
+KVC_FIRST_SIZE(kvc_stats, 272);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
 KVC_FIRST_SIZE(kvc_step, 376);
 KVC_FIRST_SIZE(kvc_device_info, 72);

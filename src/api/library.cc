@@ -61,6 +61,7 @@ kvc_status kvc_supports(uint32_t feature) {
     case KVC_FEATURE_FRAGMENTATION:
     case KVC_FEATURE_HINTS:
     case KVC_FEATURE_FILLS:
+    case KVC_FEATURE_PARTIAL_REUSE:
     case KVC_FEATURE_STATE_GROUPS:
     case KVC_FEATURE_QUOTAS:
       return KVC_OK;

@@ -201,9 +201,10 @@ kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_st
       if (value > kMost) return invalid("a step limit is %llu; at most 2^40", ull(value));
     }
     const uint64_t groups = manager.shape().num_groups;
+    const uint64_t copying = own.max_requests + (manager.shape().reuses_heads() ? own.max_admissions : 0);
     MadeStep made = {};
     made.room = {groups,           own.max_frees,      own.max_frees,         own.max_frees,
-                 own.max_requests, own.max_admissions, own.max_tokens,        groups * own.max_requests,
+                 own.max_requests, own.max_admissions, own.max_tokens,        groups * copying,
                  own.max_changes,  own.max_tokens,     own.max_prompt_tokens, own.max_rows,
                  own.row_stride};
     const uint64_t items = own.max_requests + own.max_admissions;

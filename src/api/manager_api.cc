@@ -14,7 +14,7 @@ static_assert(offsetof(kvc_stats, admissions) == sizeof(size_t) + offsetof(Count
 static_assert(offsetof(kvc_stats, refusals) == sizeof(size_t) + offsetof(Counters, refusals));
 static_assert(offsetof(kvc_stats, duplicates) == sizeof(size_t) + offsetof(Counters, duplicates));
 static_assert(offsetof(kvc_stats, events_dropped) == sizeof(size_t) + offsetof(Counters, events_dropped));
-static_assert(offsetof(kvc_stats, filling_waits) == sizeof(size_t) + offsetof(Counters, filling_waits));
+static_assert(offsetof(kvc_stats, partial_tokens) == sizeof(size_t) + offsetof(Counters, partial_tokens));
 
 constexpr size_t kMaxIdentityPart = 65536;
 

@@ -24,6 +24,7 @@ constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
                                  {"fragmentation", KVC_FEATURE_FRAGMENTATION},
                                  {"hints", KVC_FEATURE_HINTS},
                                  {"fills", KVC_FEATURE_FILLS},
+                                 {"partial_reuse", KVC_FEATURE_PARTIAL_REUSE},
                                  {"state groups", KVC_FEATURE_STATE_GROUPS},
                                  {"quotas", KVC_FEATURE_QUOTAS}};
 

@@ -104,6 +104,8 @@ void add_replay(CLI::App& app, Arguments& args) {
                    "Also compute the hit rate with perfect knowledge of the future");
   replay->add_option("--curve", args.replay.curve,
                      "Also measure the hit rates of other sizes, by this share of the blocks, up to 1");
+  CLI::Option* const partial = replay->add_flag(
+      "--partial", args.replay.partial, "Let hits end inside a block, by a copy, and say what that gains");
   replay->add_flag("--commit-late", args.replay.commit_late,
                    "Commit prompts after all admissions of a round");
   replay->add_flag("--tables", args.replay.maintain_tables, "Let each step update block tables and slots");
@@ -115,7 +117,9 @@ void add_replay(CLI::App& app, Arguments& args) {
   add_number(*replay, "--samples", args.samples,
              "Replay each request as N samples of its prompt that come together, with one fill per content",
              64)
-      ->excludes("--hints", "--optimal", "--curve", "--commit-late", "--tables", "--verify", "--data");
+      ->excludes("--hints", "--optimal", "--curve", "--commit-late", "--tables", "--verify", "--data",
+                 "--partial");
+  for (const char* other : {"--commit-late", "--tables", "--verify", "--data"}) partial->excludes(other);
   replay->add_option("--record", args.replay.record, "Write a log of the calls to this file");
   replay
       ->add_option("--log", args.log,

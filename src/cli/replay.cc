@@ -100,6 +100,7 @@ class Replay {
   bool any_block_filled_ = false;  // By tokens that are not committed yet.
 
   std::vector<int32_t> tokens_, table_;
+  std::vector<kvc_block_copy> copies_;  // Of one admission with partial reuse.
   std::vector<size_t> all_items_, items_without_space_;
   uint64_t sample_interval_ = 1;  // Decode rounds between two samples of the occupancy.
   uint64_t rounds_ = 0;
@@ -125,9 +126,10 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   config.policy = policy_number(options.policy);
   config.policy_weight = options.policy_weight;
   if (!options.hints.empty()) {
-    config.flags = KVC_MANAGER_HINTS;
+    config.flags |= KVC_MANAGER_HINTS;
     sessions_.emplace(trace, parse_hints(options.hints));
   }
+  if (options.partial) config.flags |= KVC_MANAGER_PARTIAL_REUSE;
   if (!options.record.empty()) {
     log_.emplace(options.record);
     config.record_bytes = LogFile::kRecordBytes;
@@ -145,6 +147,7 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   step_.emplace(options.concurrency, row_stride, options.maintain_tables || options.verify);
   if (options.verify) oracle_.emplace(options.num_blocks, options.block_size, options.data);
   for (auto row = static_cast<int32_t>(options.concurrency); row-- > 0;) free_rows_.push_back(row);
+  copies_.resize(num_groups());
   result_.requests = trace.requests.size();
 }
 
@@ -222,7 +225,13 @@ bool Replay::admit(Waiting& waiting) {
     prompt.num_tokens = length;
     check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id));
   }
+  if (options_.partial) step_->retire(manager_.get());  // what is copied must not be fenced
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
+  if (cached % options_.block_size != 0) {  // copied at once: there are no bytes
+    auto work = make<kvc_pending_work>();
+    work.copies = copies_.data(), work.copy_capacity = copies_.size();
+    check(kvc_manager_take_pending(manager_.get(), &work));
+  }
   waiting.seconds += prompt_watch_.stop();
 
   if (status == KVC_ERROR_NO_SPACE && !live_.empty()) {
@@ -242,6 +251,8 @@ bool Replay::admit(Waiting& waiting) {
     result_.prompt_blocks += blocks_of(length);
     result_.block_queries += (length - 1) / options_.block_size;
     result_.block_hits += cached / options_.block_size;
+    result_.partial_hits += cached % options_.block_size != 0;
+    result_.partial_tokens += cached % options_.block_size;
   }
   if (oracle_) oracle_->admit(waiting.index, tokens_, cached, export_table(waiting.id, length));
   return true;
@@ -475,12 +486,17 @@ double most_policy_weight(const std::string& policy) {
 
 ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
   ReplayResult result = Replay(trace, options).run();
+  ReplayOptions plain = options;
+  plain.verify = plain.data = false;
+  plain.record.clear();
   if (!options.hints.empty()) {
-    ReplayOptions plain = options;
     plain.hints.clear();
-    plain.verify = plain.data = false;
-    plain.record.clear();
     result.hit_rate_without_hints = Replay(trace, plain).run().hit_rate();
+    plain.hints = options.hints;
+  }
+  if (options.partial) {
+    plain.partial = false;
+    result.hit_rate_without_partial = Replay(trace, plain).run().hit_rate();
   }
   if (options.optimal)
     result.optimal_hit_rate = optimal_hit_rate(trace, options.num_blocks, options.block_size);

@@ -29,6 +29,7 @@ struct ReplayOptions {
   bool verify = false;           // Check every hit and every write with an Oracle.
   bool data = false;             // With verify: bytes go through a kvc_storage.
   // The fields below are not for verify, tables and commit_late.
+  bool partial = false;                  // Hits may end inside a block.
   uint32_t chunk = 0;                    // Most prompt tokens of a request that a round computes; 0 = all.
   std::vector<kvc_group_config> groups;  // Empty = one with full attention.
   std::vector<kvc_pool_config> pools;    // Empty = one of num_blocks blocks.

@@ -48,6 +48,7 @@ void check_against(const kvc_stats& library, const ReplayResult& engine, uint64_
   agree("cached_tokens", engine.cached_tokens, library.cached_tokens);
   agree("block_queries", engine.block_queries, library.block_queries);
   agree("block_hits", engine.block_hits, library.block_hits);
+  agree("partial_tokens", engine.partial_tokens, library.partial_tokens);
   agree("refusals", engine.failed_allocations, library.refusals);
   agree("blocks_free + blocks_cached", usable_blocks, library.blocks_free + library.blocks_cached);
 }

@@ -93,7 +93,12 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
   row(out, "cached", grouped(result.cached_tokens),
       "hit rate " + fixed(result.hit_rate(), 4) + ", of prompt and rejected prompts" +
           (options.hints.empty() ? "" : ", without hints " + fixed(result.hit_rate_without_hints, 4)) +
+          (options.partial ? ", without partial reuse " + fixed(result.hit_rate_without_partial, 4) : "") +
           (options.optimal ? ", with perfect eviction " + fixed(result.optimal_hit_rate, 4) : ""));
+  if (options.partial) {
+    row(out, "of them in parts", grouped(result.partial_tokens),
+        "in blocks of which " + grouped(result.partial_hits) + " hits share only the first tokens");
+  }
   row(out, "output", grouped(result.output_tokens));
   out << "Blocks\n";
   row(out, "queried", grouped(result.block_queries));
@@ -136,6 +141,11 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["block_hits"] = result.block_hits;
   json["hit_rate"] = result.hit_rate();
   if (!options.hints.empty()) json["hit_rate_without_hints"] = result.hit_rate_without_hints;
+  if (options.partial) {
+    json["hit_rate_without_partial"] = result.hit_rate_without_partial;
+    json["partial_hits"] = result.partial_hits;
+    json["partial_tokens"] = result.partial_tokens;
+  }
   if (options.optimal) json["optimal_hit_rate"] = result.optimal_hit_rate;
   if (!result.groups.empty()) {
     json["lost_reuse_tokens"] = result.lost_reuse_tokens;

@@ -12,7 +12,7 @@ bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) 
                       {shape_.num_classes, shape_.num_levels, shape_.has_fills()}, shape_.pool_room) &&
          namespaces_.create(memory, arena_, events_, shape_.num_pools, tag.tag, tag.generation) &&
          tree_.create(memory, shape_.max_nodes, shape_.block_size, shape_.num_groups, env.table_hash_mask,
-                      secret, shape_.policy_history, shape_.has_hints()) &&
+                      secret, shape_.policy_history, shape_.has_hints(), shape_.reuses_heads()) &&
          zeroing_.create(memory, shape_.flags, pool_.num_ids()) &&
          quotas_.create(memory, shape_.num_classes - 1, pool_);
 }

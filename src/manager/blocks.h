@@ -69,9 +69,10 @@ class Blocks {
   kvc_status check_hold(const Demand& demand, uint32_t ns, const char* who) const {
     return quotas_.on() ? check_share(demand, ns, 0, who) : KVC_OK;
   }
-  bool may_hold(const Demand& demand, uint32_t ns) const {
+  // Whether check_room() is OK.
+  bool fits(const Demand& demand, uint32_t ns, uint64_t watermark) const {
     for (size_t p = 0; p < shape_.num_pools; ++p) {
-      if (demand.blocks[p] > room(ns, p)) return false;
+      if (demand.wanted(p, watermark) > room(ns, p)) return false;
     }
     return true;
   }

@@ -76,13 +76,14 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
   for (const uint64_t value :
        {uint64_t{request.known}, uint64_t{request.capacity}, uint64_t{request.committed},
         uint64_t{request.published}, uint64_t{request.flags}, uint64_t{request.prompt_len},
-        uint64_t{request.own_from}, request.slots, request.external_tokens, uint64_t{request.max_cached_tokens},
-        uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks}, request.user_data,
-        uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
+        uint64_t{request.own_from}, request.slots, request.external_tokens,
+        uint64_t{request.max_cached_tokens}, uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks},
+        request.user_data, uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
         uint64_t{request.readmission}}) {
     out.add(value);
   }
   if (request.reserve != KVC_RESERVE_NONE) out.add(request.reserve);
+  if (state.shape.reuses_heads()) out.add(request.num_cached);
   if (request.junction != 0) out.add(request.junction);
   const uint32_t published = request.published_tokens();
   if (request.known > published)

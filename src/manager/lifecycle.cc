@@ -110,12 +110,12 @@ void Requests::discard(Request& request) {
   table_.give_back(request);
 }
 
-size_t Requests::hit_limit(const Request& request) const {
+uint64_t Requests::hit_limit_tokens(const Request& request) const {
   if (!shape_.caches() || (request.flags & KVC_REQUEST_NO_READ) != 0 || request.known == 0) return 0;
   uint64_t tokens = request.known - 1;
   if (request.max_cached_tokens != 0 && request.max_cached_tokens < tokens)
     tokens = request.max_cached_tokens;
-  return tokens / shape_.block_size;
+  return tokens;
 }
 
 // Tokens that get slots at admission after a hit of `cached` tokens.
@@ -127,18 +127,13 @@ uint64_t Requests::admitted_capacity(const Request& request, uint64_t cached, bo
   return capacity_for(request, request.known);
 }
 
-// The hit, and what the admission takes out of each pool: new blocks, and hits that nobody holds yet.
-inline kvc_status Requests::plan(const Request& request, size_t max_positions, uint64_t step_id,
-                                 AdmissionPlan* admission) {
-  admission->epoch = blocks_.namespaces().epoch(request.ns);
-  const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
-                      request.num_keys,  request.ns,          admission->epoch};
-  const uint64_t behind = fills_behind(request, step_id);
-  KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, behind, &admission->hit));
+// Positions that the admission must have room for.
+inline size_t Requests::plan_demand(const Request& request, AdmissionPlan* admission) const {
   const NodeId* const path = admission->hit.path;
   const size_t length = admission->hit.length;
   const BlockPool& pool = blocks_.pool();
-  const uint64_t cached = length * shape_.block_size;
+  const Matcher::Head head = admission->head;
+  const uint64_t cached = admission->cached = length * shape_.block_size + head.tokens;
   admission->capacity = admitted_capacity(request, cached, false);
   admission->positions = shape_.positions_of(admission->capacity);
   const bool must_fit = (request.flags & KVC_REQUEST_FULL_MUST_FIT) != 0;
@@ -155,9 +150,37 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
     demand.blocks[p] +=
         must_fit ? std::max(now, shape_.num_taken(g, length, counted, request.known, 0)) : now;
     for (size_t j = 0; j < length; ++j) {
-      if (!matcher_.needs_position(g, j, length)) continue;
+      if (!matcher_.needs_for(g, j, cached)) continue;
       const Block& block = pool[blocks_.tree().block_of(path[j], g)];
       demand.add_hit(block);
+    }
+    if (head.tokens != 0) [[unlikely]]
+      demand.add_hit(pool[blocks_.tree().block_of(head.node, g)]);
+  }
+  return counted;
+}
+
+// The hit, and what the admission takes out of each pool: new blocks, and hits that nobody holds yet.
+inline kvc_status Requests::plan(const Request& request, size_t max_positions, uint64_t step_id,
+                                 AdmissionPlan* admission) {
+  admission->epoch = blocks_.namespaces().epoch(request.ns);
+  const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
+                      request.num_keys,  request.ns,          admission->epoch};
+  const uint64_t behind = fills_behind(request, step_id);
+  KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, behind, &admission->hit));
+  size_t counted = plan_demand(request, admission);
+  if (shape_.reuses_heads() && request.drop_tail_blocks == 0 && request.external_tokens == 0) [[unlikely]] {
+    const size_t length = admission->hit.length;
+    const NodeId last = length != 0 ? admission->hit.path[length - 1] : root_of(request.ns);
+    admission->head = matcher_.find_head(prompt, last, length, hit_limit_tokens(request));
+    const auto plan_again = [&] {
+      admission->demand = Demand(shape_.num_pools);
+      counted = plan_demand(request, admission);
+    };
+    if (admission->head.tokens != 0) {
+      plan_again();
+      if (!blocks_.fits(admission->demand, request.ns, admission_watermark(request.ns)))
+        admission->head = {}, plan_again();
     }
   }
   if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
@@ -168,8 +191,8 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
 kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   AdmissionPlan admission(shape_.num_pools);
   KVC_TRY(plan(request, SIZE_MAX, 0, &admission));
-  info->num_cached = admission.hit.length * shape_.block_size;
-  info->lost_reuse_tokens = uint64_t{admission.hit.lost.positions} * shape_.block_size;
+  info->num_cached = admission.cached;
+  info->lost_reuse_tokens = lost_tokens(admission);
   if (shape_.has_fills()) find_fill(request, admission.hit, fills_behind(request, 0), &info->filling_request);
   uint64_t available[kMaxPools];
   for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
@@ -177,7 +200,7 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   return KVC_OK;
 }
 
-kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step_id) {
+kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step_id, CopyList* copies) {
   if (const size_t longest = shape_.positions_of(admitted_capacity(request, 0, true));
       longest > max_positions) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest,
@@ -189,39 +212,52 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
     KVC_TRY(wait_for_fill(request, admission.hit, step_id));
   const NodeId* const path = admission.hit.path;
   const size_t length = admission.hit.length, positions = admission.positions;
+  const Matcher::Head head = admission.head;
   if (const kvc_status status =
           blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
       status != KVC_OK) {
     count_refusal(request, status);
     return status;
   }
-  if (!reserve_tables(request, positions)) {
+  if (!reserve_tables(request, positions) ||
+      (head.tokens != 0 && copies == nullptr && !reserve_copies(shape_.num_groups))) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }
 
-  // Nothing can fail from here on. The cursor and the hits of all groups are held before any block is taken.
+  // Nothing can fail from here on. The cursor, the hits of all groups and what is copied are held before any
+  // block is taken.
   blocks_.move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     GroupTable& table = request.groups[g];
     for (size_t j = 0; j < length; ++j) {
       table.blocks.data[j] = kNoBlock;
-      if (!matcher_.needs_position(g, j, length)) continue;
+      if (!matcher_.needs_for(g, j, admission.cached)) continue;
       const BlockId block = blocks_.tree().block_of(path[j], g);
       blocks_.hold(block);
       table.blocks.data[j] = block;
     }
-    table.begin(shape_.dropped_below(g, length * shape_.block_size));
+    table.begin(shape_.dropped_below(g, admission.cached));
+    if (head.tokens != 0) [[unlikely]]
+      blocks_.hold(blocks_.tree().block_of(head.node, g));
   }
   blocks_.use(path, length);
+  CopyList& list = copies == nullptr ? copies_ : *copies;
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    take_blocks(request, g, length, positions, admission.step_end, admission.transfer_end);
+    const size_t copied = head.tokens != 0;
+    if (copied != 0) [[unlikely]] {
+      BlockId& copy = request.groups[g].blocks.data[length];
+      copy = blocks_.take_copy(g, request.ns, true);
+      list.out[list.count++] = {raw(blocks_.tree().block_of(head.node, g)), raw(copy)};
+      ++counters_.copies;
+    }
+    take_blocks(request, g, length + copied, positions, admission.step_end, admission.transfer_end);
   }
   const bool publishes = shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0;
   LostCause cause = {};
   if (admission.hit.lost.positions != 0) [[unlikely]]
-    cause = cause_of(shape_, admission.hit.lost);
-  request.begin_admission({length, positions, admission.capacity, admission.epoch,
-                           admission.hit.lost.positions * shape_.block_size,
+    cause = cause_of(shape_, admission.hit.lost, head.tokens);
+  request.begin_admission({length, positions, head.tokens, admission.capacity, admission.epoch,
+                           static_cast<uint32_t>(lost_tokens(admission)),
                            static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes,
                            cause.group, cause.reason});
   if (shape_.has_fills()) [[unlikely]]
@@ -253,8 +289,11 @@ void Requests::count_admission(Request& request, const LostReuse& lost) {
     counters_.block_hits += request.published;
     blocks_.count_hits(request.ns, queries, request.published);
     counters_.lost_reuse_tokens += request.lost;
+    const uint32_t head = request.num_cached - request.published_tokens();
     if (lost.positions != 0) [[unlikely]]
-      count_lost(shape_, lost, lost_.data());
+      count_lost(shape_, lost, head, lost_.data());
+    counters_.partial_hits += head != 0;
+    counters_.partial_tokens += head;
     if (!curves_.empty()) [[unlikely]]
       curves_.admit(request, hit_limit(request), request.next_full != UINT32_MAX);
   }

@@ -10,16 +10,15 @@ struct LostReuse {
   uint32_t positions;  // most - the hit
   uint32_t most;       // the longest of `alone`
   uint32_t alone[kMaxGroups];
-
-  uint32_t hit() const { return most - positions; }
 };
 
 // The group that reaches least, the first of equal ones, and the larger part of what is lost: what it lacks,
-// or that the groups do not agree on an end. Of a match that has lost something.
+// or that the groups do not agree on an end. Of a match that has lost something. `head`: tokens of partial
+// reuse behind the whole blocks of the hit.
 struct LostCause {
   uint8_t group, reason;  // KVC_LOST_*
 };
-LostCause cause_of(const Shape& shape, const LostReuse& lost);
+LostCause cause_of(const Shape& shape, const LostReuse& lost, uint32_t head);
 
 // What first admissions have lost by a group.
 struct LostCounters {
@@ -33,6 +32,6 @@ struct LostCounters {
   }
 };
 // Adds such a match.
-void count_lost(const Shape& shape, const LostReuse& lost, LostCounters* groups);
+void count_lost(const Shape& shape, const LostReuse& lost, uint32_t head, LostCounters* groups);
 
 }  // namespace kvc

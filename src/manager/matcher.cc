@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/matcher.h"
 
+#include <algorithm>
+
 namespace kvc {
 
 // Longest length <= limit whose window and sinks are all resident in a sliding-window group.
@@ -107,6 +109,50 @@ kvc_status Matcher::match(const Prompt& prompt, size_t limit, uint32_t drop, uin
   return KVC_OK;
 }
 
+// Groups whose block at a position waits in LRU.
+uint32_t Matcher::idle_groups(NodeId node) const {
+  uint32_t idle = 0;
+  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+    const BlockId block = blocks_.tree().block_of(node, g);
+    if (is_block(block) && blocks_.pool()[block].list == List::kLru) idle |= 1u << g;
+  }
+  return idle;
+}
+
+// The hit of a probe that knows so many positions; those at the end that no group can read are no longer
+// known.
+size_t Matcher::hit_of(const TokenSpan& tokens, LookupScratch& scratch, size_t* known) const {
+  while (*known != 0 && scratch.residents()[*known - 1] == 0) --*known;
+  return longest_common(*known, scratch.residents(), tokens, shape_.all_groups());
+}
+
+// Positions that died do not count: each new one reclaims a dead one. Those without a block count.
+Matcher::Head Matcher::find_head(const Prompt& prompt, NodeId parent, size_t length, uint64_t limit) const {
+  constexpr int kMostChildren = 32;
+  const PrefixTree& tree = blocks_.tree();
+  const uint64_t first = uint64_t{length} * shape_.block_size;
+  Head best;
+  if (limit <= first) return best;
+  const auto most = static_cast<uint32_t>(std::min<uint64_t>(limit - first, shape_.block_size - 1));
+  const int32_t* const tokens = prompt.tokens + first;
+  const ExtraView keys(prompt.keys, prompt.num_keys, first, shape_.block_size);
+  int looked = 0;
+  for (NodeId id = tree.first_child(parent); is_node(id) && looked < kMostChildren && best.tokens < most;
+       id = tree[id].sibling_next) {
+    const Node& node = tree[id];
+    if (!tree.alive(id)) continue;
+    if (node.epoch != prompt.epoch) break;  // the older ones are of older epochs
+    ++looked;
+    const int32_t* const row = tree.tokens(id);
+    uint32_t common = 0;
+    while (common < most && row[common] == tokens[common]) ++common;
+    common = static_cast<uint32_t>(keys.common_head(node.extra, common));
+    if (common > best.tokens && blocks_.readable(id, blocks_.retired()) == shape_.all_groups())
+      best = {id, common};
+  }
+  return best;
+}
+
 // Walks in slices, so that a long prompt does not keep other calls waiting. Between two slices it holds
 // nothing: a probe must not decide whether a position stays cached.
 kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info) {
@@ -120,6 +166,8 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
       shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
   uint64_t available[kMaxPools];
   uint64_t watermark = 0;
+  Head head;
+  uint32_t idle_head = 0;
 
   size_t known = 0;
   PrefixTree::Reader reader;
@@ -138,12 +186,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     for (size_t i = known; i < reached; ++i) {
       const NodeId node = scratch.path()[i];
       scratch.residents()[i] = blocks_.readable(node, blocks_.retired());
-      uint32_t idle = 0;
-      for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-        const BlockId block = tree.block_of(node, g);
-        if (is_block(block) && blocks_.pool()[block].list == List::kLru) idle |= 1u << g;
-      }
-      scratch.idle()[i] = idle;
+      scratch.idle()[i] = idle_groups(node);
     }
     known = reached;
     more = reached == end && end < limit;
@@ -153,22 +196,33 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     }
     for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(prompt.ns, p);
     watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
+    if (shape_.reuses_heads() && shape_.caches() && tokens.num_tokens != 0 && !more) [[unlikely]] {
+      const size_t length = hit_of(tokens, scratch, &known);
+      head = find_head(prompt, length != 0 ? scratch.path()[length - 1] : root_of(prompt.ns), length,
+                       tokens.num_tokens - 1);
+      if (is_node(head.node)) idle_head = idle_groups(head.node);
+    }
   }
 
-  while (known != 0 && scratch.residents()[known - 1] == 0) --known;
-  const size_t length = longest_common(known, scratch.residents(), tokens, groups);
+  const size_t length = hit_of(tokens, scratch, &known);
   const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
-  Demand demand(shape_.num_pools);
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    uint64_t& blocks = demand.blocks[shape_.groups[g].pool];
-    blocks += shape_.num_taken(g, length, shape_.positions_of(tokens.num_tokens), tokens.num_tokens, 0);
-    for (size_t j = 0; j < length; ++j)
-      blocks += needs_position(g, j, length) && (scratch.idle()[j] >> g & 1) != 0;
-  }
-  info->num_cached = length * shape_.block_size;
-  demand.answer_probe(available, shape_.num_pools, watermark, info);
-  const LostReuse lost = find_lost(known, before_cut, scratch.residents(), groups);
-  info->lost_reuse_tokens = uint64_t{lost.positions} * shape_.block_size;
+  const auto ask = [&] {
+    Demand demand(shape_.num_pools);
+    info->num_cached = length * shape_.block_size + head.tokens;
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      uint64_t& blocks = demand.blocks[shape_.groups[g].pool];
+      blocks += shape_.num_taken(g, length, shape_.positions_of(tokens.num_tokens), tokens.num_tokens, 0);
+      for (size_t j = 0; j < length; ++j)
+        blocks += needs_for(g, j, info->num_cached) && (scratch.idle()[j] >> g & 1) != 0;
+      blocks += idle_head >> g & 1;
+    }
+    demand.answer_probe(available, shape_.num_pools, watermark, info);
+  };
+  ask();
+  if (head.tokens != 0 && info->fits == 0) head = {}, idle_head = 0, ask();
+  const uint64_t lost =
+      uint64_t{find_lost(known, before_cut, scratch.residents(), groups).positions} * shape_.block_size;
+  info->lost_reuse_tokens = lost - std::min<uint64_t>(lost, head.tokens);
   return KVC_OK;
 }
 

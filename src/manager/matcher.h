@@ -21,9 +21,13 @@ class Matcher {
   uint64_t root(uint32_t ns) const { return hash_.root(ns, blocks_.namespaces()[ns].generation); }
   // Whether a hit of `length` positions needs the group's block at `position`.
   bool needs_position(uint32_t group, size_t position, size_t length) const {
+    return needs_for(group, position, length * shape_.block_size);
+  }
+  // The same for a hit of so many tokens.
+  bool needs_for(uint32_t group, size_t position, uint64_t tokens) const {
     const GroupShape& shape = shape_.groups[group];
     return !shape.windowed() || position < shape.sinks ||
-           position >= shape.window_start(length * shape_.block_size, shape_.block_size);
+           position >= shape.window_start(tokens, shape_.block_size);
   }
   // Longest length <= limit whose window and sinks are all resident in a sliding-window group.
   size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const;
@@ -41,12 +45,20 @@ class Matcher {
   struct Match {
     const NodeId* path;
     size_t length;
-    size_t reached;  // before the last positions were dropped
-    size_t known;    // positions of the path that are known
+    size_t reached;   // before the last positions were dropped
+    size_t known;     // positions of the path that are known
     size_t junction;  // with state groups: what all others could serve, if that is more; else 0
     LostReuse lost;
   };
   kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, uint64_t behind, Match* found);
+  // A known position that begins with tokens of a prompt; kNoNode if there is none.
+  struct Head {
+    NodeId node = kNoNode;
+    uint32_t tokens = 0;  // fewer than a block
+  };
+  // With partial reuse: of the positions below `parent`, where a hit of `length` positions ends, the one that
+  // lets the hit go on furthest, up to `limit` tokens. Looks at the newest 32; of equal ones the newest.
+  Head find_head(const Prompt& prompt, NodeId parent, size_t length, uint64_t limit) const;
   // num_admitted: of requests, read under the lock.
   kvc_status probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info);
 
@@ -56,6 +68,8 @@ class Matcher {
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
                NodeId* path, uint32_t* residents, LostReuse* lost, Match* found) const;
   size_t cut(const TokenSpan& tokens, size_t positions) const;
+  uint32_t idle_groups(NodeId node) const;
+  size_t hit_of(const TokenSpan& tokens, LookupScratch& scratch, size_t* known) const;
   LostReuse find_lost(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
 
   const Shape& shape_;

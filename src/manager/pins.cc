@@ -28,7 +28,7 @@ Demand Pins::demand(const NodeId* path, size_t length) const {
 
 bool Pins::may_hold(const NodeId* path, size_t length, uint32_t ns) const {
   return first_full(path, length) == length &&
-         (!blocks_.quotas().on() || blocks_.may_hold(demand(path, length), ns));
+         (!blocks_.quotas().on() || blocks_.fits(demand(path, length), ns, 0));
 }
 
 kvc_status Pins::check(const NodeId* path, size_t length, uint32_t ns) const {

@@ -17,8 +17,8 @@
 
 namespace kvc {
 
-// Copy-on-write pairs: those of a step, in the caller's array, or those of single calls, until they are
-// taken. The source of each is held until the step ends or the pair is taken.
+// Copies of blocks, on a write or of the head of a block: those of a step, in the caller's array, or those of
+// single calls, until they are taken. The source of each is held until the step ends or the pair is taken.
 struct CopyList {
   kvc_block_copy* out = nullptr;
   size_t count = 0;
@@ -76,8 +76,8 @@ class Requests {
   void publish(Request& request);
   void discard(Request& request);  // a request without blocks
   // BUFFER_TOO_SMALL if the table could outgrow max_positions. `step_id`: the step that admits, 0 = none
-  // does.
-  kvc_status admit(Request& request, size_t max_positions, uint64_t step_id);
+  // does; `copies` is its list, or nullptr.
+  kvc_status admit(Request& request, size_t max_positions, uint64_t step_id, CopyList* copies);
   // What an admission of a waiting request would find and take.
   kvc_status probe(const Request& request, kvc_probe_info* info);
 
@@ -160,18 +160,27 @@ class Requests {
   struct AdmissionPlan {
     explicit AdmissionPlan(size_t num_pools) : demand(num_pools) {}
     Matcher::Match hit;  // positions
+    Matcher::Head head;  // with which the hit goes on
     size_t positions;
-    uint64_t capacity, epoch;
-    uint64_t step_end, transfer_end;  // tokens; 0 = there is no transfer
+    uint64_t cached, capacity, epoch;  // tokens
+    uint64_t step_end, transfer_end;   // tokens; 0 = there is no transfer
     Demand demand;
   };
   kvc_status plan(const Request& request, size_t max_positions, uint64_t step_id, AdmissionPlan* admission);
+  size_t plan_demand(const Request& request, AdmissionPlan* admission) const;
   void plan_reserve(const Request& request, size_t max_positions, size_t counted,
                     AdmissionPlan* admission) const;
   void note_length(const Request& request);
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
-  size_t hit_limit(const Request& request) const;
+  uint64_t hit_limit_tokens(const Request& request) const;
+  size_t hit_limit(const Request& request) const {
+    return static_cast<size_t>(hit_limit_tokens(request) / shape_.block_size);
+  }
+  uint64_t lost_tokens(const AdmissionPlan& admission) const {
+    const uint64_t lost = uint64_t{admission.hit.lost.positions} * shape_.block_size;
+    return lost > admission.head.tokens ? lost - admission.head.tokens : 0;
+  }
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
   void count_admission(Request& request, const LostReuse& lost);
   void count_refusal(const Request& request, kvc_status status) {
@@ -198,6 +207,7 @@ class Requests {
                    uint64_t transfer_end);
   kvc_status check_states(const Request& request, uint32_t committed) const;
   bool serves_later(const Request& request, uint32_t group, size_t position) const;
+  uint64_t shortened_prompt(const Request& request) const;
   uint32_t slots_left(const Request& request, uint32_t tokens) const;
   uint32_t states_inside(const Request& request) const;
   kvc_status check_fork_states(const Request& parent);

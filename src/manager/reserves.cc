@@ -29,7 +29,7 @@ void Requests::plan_reserve(const Request& request, size_t max_positions, size_t
   Demand demand = admission->demand;
   for (uint32_t g = 0; g < shape_.num_groups && positions > counted; ++g)
     demand.blocks[shape_.groups[g].pool] += positions - counted;
-  if (blocks_.num_admitted(request.ns, num_admitted_) == 0 && !blocks_.may_hold(demand, request.ns)) return;
+  if (blocks_.num_admitted(request.ns, num_admitted_) == 0 && !blocks_.fits(demand, request.ns, 0)) return;
   admission->demand = demand;
   admission->capacity = capacity;
   admission->positions = positions;

@@ -4,8 +4,8 @@
 namespace kvc {
 
 kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_config& config, bool admit_now,
-                                 uint64_t* id, uint64_t* num_cached, size_t max_positions,
-                                 uint64_t step_id) const {
+                                 uint64_t* id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
+                                 CopyList* copies) const {
   Request* request = nullptr;
   KVC_TRY(check_span(prompt, requests_.shape()));
   {
@@ -14,7 +14,7 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
   }
   kvc_status status = requests_.fill(*request, prompt);  // long
   const Guard guard = lock();
-  if (status == KVC_OK && admit_now) status = requests_.admit(*request, max_positions, step_id);
+  if (status == KVC_OK && admit_now) status = requests_.admit(*request, max_positions, step_id, copies);
   if (status != KVC_OK) {
     requests_.discard(*request);
     return status;
@@ -36,13 +36,13 @@ uint32_t SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const 
   return blocks_.class_of(namespace_id == 0 ? 0 : handle_index(namespace_id));
 }
 
-kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions,
-                                uint64_t step_id) const {
+kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
+                                CopyList* copies) const {
   const Guard guard = lock();
   Request* request = nullptr;
   KVC_TRY(find(id, false, &request));
   if (request->admitted) return Requests::already_admitted(id);
-  KVC_TRY(requests_.admit(*request, max_positions, step_id));
+  KVC_TRY(requests_.admit(*request, max_positions, step_id, copies));
   enqueue(*request, step_id);
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;

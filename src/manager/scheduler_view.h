@@ -17,10 +17,12 @@ class SchedulerView {
 
   // Called without the lock: both take it, and a new prompt is copied and hashed outside it. BUFFER_TOO_SMALL
   // if the request's table could outgrow max_positions.
-  // `step_id`: the step that will compute what gets slots, 0 in single calls.
+  // `step_id`: the step that will compute what gets slots, 0 in single calls; `copies`: its list.
   kvc_status create(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
-                    uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0) const;
-  kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0) const;
+                    uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0,
+                    CopyList* copies = nullptr) const;
+  kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0,
+                   CopyList* copies = nullptr) const;
   // A bit for the share of the blocks that an admission counts for: that of the waiting request, or of the
   // namespace if it is new (0). Without quotas there is one share.
   uint64_t share_of(uint64_t waiting, uint64_t namespace_id) const {

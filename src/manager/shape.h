@@ -94,8 +94,8 @@ struct Shape {
     return shape.retention != 0 &&
            serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
   }
-  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens` tokens
-  // gets slots.
+  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens`
+  // tokens gets slots.
   size_t first_taken(uint32_t group, size_t begin, size_t end, uint64_t tokens) const {
     if ((state_groups >> group & 1) == 0 || begin == end || tokens == 0) return begin;
     const size_t last = by_block.divide(static_cast<uint32_t>(tokens - 1));
@@ -122,6 +122,7 @@ struct Shape {
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
   bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }
+  bool reuses_heads() const { return (flags & KVC_MANAGER_PARTIAL_REUSE) != 0; }
   // The null block that a pool has.
   uint64_t null_blocks(size_t pool) const { return pool == 0 && (flags & KVC_MANAGER_NULL_BLOCK) != 0; }
   bool caches() const { return (flags & KVC_MANAGER_NO_PREFIX_CACHE) == 0; }

@@ -38,10 +38,19 @@ kvc_status Requests::check_states(const Request& request, uint32_t committed) co
   return KVC_OK;
 }
 
+// The tokens of a state that a hit of the whole prompt needs once its tail is dropped; 0 = none.
+uint64_t Requests::shortened_prompt(const Request& request) const {
+  const uint64_t blocks = request.prompt_len == 0 ? 0 : (request.prompt_len - 1) / shape_.block_size;
+  if (request.drop_tail_blocks == 0 || blocks <= request.drop_tail_blocks) return 0;
+  return (blocks - request.drop_tail_blocks) * shape_.block_size;
+}
+
 // Whether a window's block that leaves a table may serve a later hit.
 bool Requests::serves_later(const Request& request, uint32_t group, size_t position) const {
   if (shape_.serves_boundary(group, request.prompt_len, position)) return true;
-  return (shape_.state_groups >> group & 1) != 0 && (position + 1) * shape_.block_size == request.junction;
+  if ((shape_.state_groups >> group & 1) == 0) return false;
+  const uint64_t end = (position + 1) * shape_.block_size;
+  return end == request.junction || end == shortened_prompt(request);
 }
 
 uint64_t Requests::next_checkpoint(const Request& request) const {
@@ -52,6 +61,7 @@ uint64_t Requests::next_checkpoint(const Request& request) const {
     if (tokens > request.committed && tokens < next) next = tokens;
   };
   consider(request.junction);
+  consider(shortened_prompt(request));
   if (request.prompt_len != 0) consider((request.prompt_len - 1) / shape_.block_size * shape_.block_size);
   for (uint32_t states = shape_.state_groups; states != 0; states &= states - 1) {
     const uint64_t retention = shape_.groups[__builtin_ctz(states)].retention;

@@ -102,27 +102,27 @@ kvc_status Stepper::step(StepPlan& plan) {
     }
     for (size_t i = 0; i < step.num_requests; ++i)
       request_status[i] = request_status[i] == kDecoded ? KVC_OK : request_status[i];
-    step.num_copies = copies.count;
     if (step.num_admissions == 0) {
-      end(copies, id);
+      end(plan, copies);
       return KVC_OK;
     }
   }
   uint64_t refused = 0;  // shares that an admission of the step had no space in
   for (size_t i = 0; i < step.num_admissions; ++i) {
-    admit_item(plan, i, &refused);
+    admit_item(plan, i, &refused, copies);
     if (plan.admission_status()[i] != KVC_OK) failure.note("admissions", i);
   }
   const Guard lock = view_.lock();
-  end(copies, id);
+  end(plan, copies);
   return KVC_OK;
 }
 
-void Stepper::end(CopyList& copies, uint64_t id) {
+void Stepper::end(StepPlan& plan, CopyList& copies) {
   CopyList** link = &executing_;
   while (*link != &copies) link = &(*link)->next;
   *link = copies.next;
-  view_.issue(id, copies);
+  plan.step.num_copies = copies.count;
+  view_.issue(plan.step.step_id, copies);
 }
 
 // Marks the items of [begin, end) whose request an earlier item of the step names, as decode_items() does.
@@ -219,7 +219,7 @@ kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& requ
                      ", or switch extend_tokens off (NULL) to extend by slots alone");
 }
 
-void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused) {
+void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& copies) {
   kvc_step& step = plan.step;
   kvc_status& status = plan.admission_status()[i];
   const size_t item = step.num_requests + i;
@@ -231,8 +231,9 @@ void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused) {
     status = fail(KVC_ERROR_SKIPPED, "not tried: an earlier admission had no space");
   } else {
     const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
-    status = is_new ? view_.create(plan.prompt(i), plan.config(i), true, &id, &cached, room, step.step_id)
-                    : view_.admit(id, &cached, room, step.step_id);
+    status =
+        is_new ? view_.create(plan.prompt(i), plan.config(i), true, &id, &cached, room, step.step_id, &copies)
+               : view_.admit(id, &cached, room, step.step_id, &copies);
     if (is_new && status != KVC_OK && plan.prompt(i).num_tokens <= shape_.max_request_tokens) {
       status = refused_ids(status, "admit_tokens", step.admit_tokens, step.admit_offsets[i],
                            step.admit_offsets[i + 1], " of each token of the prompt");

@@ -138,7 +138,7 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
 // Copies that the step may make at most.
 size_t Stepper::bound_copies(const StepPlan& plan) const {
   const kvc_step& step = plan.step;
-  size_t bound = 0;
+  size_t bound = shape_.reuses_heads() ? shape_.num_groups * step.num_admissions : 0;
   for (size_t i = 0; i < step.num_requests; ++i) {
     const Request* request = view_.peek(step.requests[i]);
     if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
@@ -156,7 +156,8 @@ kvc_status Stepper::check(const StepPlan& plan) {
   }
   if (step.now_ns != 0) KVC_TRY(view_.check_time(step.now_ns));
   KVC_TRY(check_rows(plan));
-  if (step.copy_capacity < shape_.num_groups * step.num_requests) {
+  const size_t copying = step.num_requests + (shape_.reuses_heads() ? step.num_admissions : 0);
+  if (step.copy_capacity < shape_.num_groups * copying) {
     const size_t needed = bound_copies(plan);
     if (needed > step.copy_capacity) {
       step.num_copies = needed;

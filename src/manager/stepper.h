@@ -35,7 +35,7 @@ class Stepper {
 
   // step.cc
   uint64_t begin(StepPlan& plan, CopyList& copies);
-  void end(CopyList& copies, uint64_t id);
+  void end(StepPlan& plan, CopyList& copies);
   void close_lanes(const uint64_t* ids, size_t count);
   void find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
   void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
@@ -43,7 +43,7 @@ class Stepper {
   void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
   kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
                             uint64_t first, uint64_t count, CopyList& copies);
-  void admit_item(StepPlan& plan, size_t i, uint64_t* refused);
+  void admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& copies);
 
   // decode.cc
   size_t decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);

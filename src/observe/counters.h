@@ -19,6 +19,7 @@ struct Counters {
       unpublished_blocks;
   uint64_t rejected_candidates, nodes_used, metadata_bytes, events_dropped;
   uint64_t filling_hits, filling_waits;
+  uint64_t partial_hits, partial_tokens;
 };
 
 class Snapshot {

@@ -44,6 +44,22 @@ bool ExtraView::equals_record(const ExtraRecord& record) const {
   return true;
 }
 
+// Spans are in order and disjoint, so the first that is not shared whole is where the head ends.
+uint64_t ExtraView::common_head(const ExtraRecord* record, uint64_t tokens) const {
+  const uint64_t others = record == nullptr ? 0 : record->count;
+  for (uint64_t i = 0; i < count_ || i < others; ++i) {
+    int64_t begin = INT64_MAX;
+    ExtraSpan mine = {};
+    if (i < count_) mine = span(i), begin = mine.offset;
+    if (i < others && record->spans()[i].offset < begin) begin = record->spans()[i].offset;
+    const bool same = i < count_ && i < others && std::memcmp(&mine, &record->spans()[i], sizeof mine) == 0;
+    const int64_t end = mine.offset + static_cast<int64_t>(mine.length);
+    if (same && end <= static_cast<int64_t>(tokens)) continue;
+    return begin < 0 ? 0 : std::min(tokens, static_cast<uint64_t>(begin));
+  }
+  return tokens;
+}
+
 uint64_t ExtraView::hash(const TableHash& table_hash, uint64_t chain) const {
   for (uint64_t i = 0; i < count_; ++i) {
     const ExtraSpan mine = span(i);

@@ -42,6 +42,8 @@ class ExtraView {
   bool equals(const ExtraRecord* record) const {
     return record == nullptr ? count_ == 0 : count_ != 0 && equals_record(*record);
   }
+  // Of the block's first `tokens` tokens, how many have the same spans here and in a record, whole ones only.
+  uint64_t common_head(const ExtraRecord* record, uint64_t tokens) const;
   uint64_t hash(const TableHash& table_hash, uint64_t chain) const;
   void copy_to(ExtraRecord* record) const;
 

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/identities.h"
 
+#include "base/position_digest.h"
 #include "prefix/prefix_tree.h"
 
 namespace kvc {
 namespace {
-
-// The digest chain is defined in kvcache.h at kvc_event.
-Digest256 chain(const Digest256& parent, const Digest256& extra, uint32_t block_size, const int32_t* tokens) {
-  Sha256 sha;
-  sha.update(parent.bytes, sizeof parent.bytes);
-  sha.update(extra.bytes, sizeof extra.bytes);
-  sha.update(&block_size, sizeof block_size);
-  sha.update(tokens, block_size * sizeof(int32_t));
-  return sha.finish();
-}
 
 void copy_digest(const Digest256& digest, uint8_t* out) {
   std::memcpy(out, digest.bytes, sizeof digest.bytes);
@@ -143,7 +134,7 @@ void Identities::Work::compute() {
     Position& position = positions[i];
     const Digest256& before =
         position.parent < 0 ? position.parent_digest : positions[position.parent].digest;
-    position.digest = chain(before, position.extra, block_size, tokens + i * block_size);
+    position.digest = position_digest(before, position.extra, block_size, tokens + i * block_size);
   }
 }
 

@@ -30,7 +30,7 @@ PrefixTree::Bulk::~Bulk() {
 }
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                        uint64_t hash_mask, uint64_t secret, size_t history, bool hints) {
+                        uint64_t hash_mask, uint64_t secret, size_t history, bool hints, bool heads) {
   block_size_ = block_size;
   num_groups_ = num_groups;
   max_nodes_ = max_nodes;
@@ -52,6 +52,8 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   if (!uses_.create(memory, places, history, secret) || (hints && !retention_.create(memory, places)))
     return false;
   annotates_ = uses_.on() || retention_.on();
+  orders_heads_ = heads;
+  notes_residence_ = uses_.on() || heads;
   // This touches the whole table. It would be touched soon, at random. And a huge page that is read before it
   // is written falls apart into small ones (Linux before 6.13), which each look-up would pay for.
   std::memset(buckets_.data(), 0xff, buckets * sizeof(int32_t));
@@ -250,6 +252,21 @@ void PrefixTree::use(NodeId id) {
   if (node.resident == 0) return;
   const bool nested = is_node(node.parent) && (*this)[node.parent].resident != 0;
   uses_.add(id, nested ? uses_.of(node.parent) : Uses::kMost);
+}
+
+// A node that others kept without a block becomes the newest sibling, as if it had died in between: who kept
+// it must not decide what a request copies.
+void PrefixTree::begin_residence(NodeId id) {
+  Node& node = (*this)[id];
+  if (uses_.on()) uses_.begin(id, use_key(node));
+  if (!orders_heads_ || !is_node(node.sibling_prev)) return;
+  NodeId& youngest =
+      is_node(node.parent) ? (*this)[node.parent].first_child : namespaces_[node.ns].first_child;
+  (*this)[node.sibling_prev].sibling_next = node.sibling_next;
+  if (is_node(node.sibling_next)) (*this)[node.sibling_next].sibling_prev = node.sibling_prev;
+  (*this)[youngest].sibling_prev = id;
+  node.sibling_next = std::exchange(youngest, id);
+  node.sibling_prev = kNoNode;
 }
 
 void PrefixTree::end_residence(NodeId id) {

@@ -78,9 +78,11 @@ class PrefixTree {
       : pool_(pool), namespaces_(namespaces), arena_(arena), events_(events), counters_(counters) {}
 
   // `history`: positions without blocks whose uses are remembered; 0 = uses are not counted. `hints`: whether
-  // positions have levels.
+  // positions have levels. `heads`: whether siblings stand in the order in which they got their first block,
+  // the last one first.
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                            uint64_t hash_mask, uint64_t secret, size_t history = 0, bool hints = false);
+                            uint64_t hash_mask, uint64_t secret, size_t history = 0, bool hints = false,
+                            bool heads = false);
 
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
@@ -153,8 +155,8 @@ class PrefixTree {
       attach_copy(id, group, block);
       return;
     }
-    if (node.resident == 0 && uses_.on()) [[unlikely]]
-      uses_.begin(id, use_key(node));
+    if (node.resident == 0 && notes_residence_) [[unlikely]]
+      begin_residence(id);
     node.resident |= bit;
     Block& record = pool_[block];
     record.node = id;
@@ -265,6 +267,7 @@ class PrefixTree {
   static uint64_t use_key(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
   // Blocks that publish_chain has attached.
   void begin_uses(const BlockId* blocks, size_t count);
+  void begin_residence(NodeId id);
   void end_residence(NodeId id);  // of a position that lost its last block
   void bury(NodeId id);           // an unused node; its ancestors may follow
   void detach_copy(BlockId block);
@@ -309,7 +312,10 @@ class PrefixTree {
   Uses uses_;
   Retention retention_;
   bool annotates_ = false;  // whether one of these keeps something for positions with blocks
-  uint64_t spread_ = 1;     // odd
+  bool orders_heads_ = false;
+  bool notes_residence_ =
+      false;             // whether a first block means something for uses or for the order of siblings
+  uint64_t spread_ = 1;  // odd
   int bucket_shift_ = 0;
   uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
   uint32_t block_size_ = 0;

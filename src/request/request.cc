@@ -27,8 +27,9 @@ void Request::set_prompt(size_t num_tokens, size_t num_extra_keys, uint64_t chai
 void Request::begin_admission(const Admission& admission) {
   grow(admission.positions, admission.capacity);
   published = own_from = static_cast<uint32_t>(admission.num_hits);
-  committed = marked = num_cached = published_tokens();
-  next_full = admission.publishes ? committed + block_size : UINT32_MAX;
+  committed = num_cached = published_tokens() + admission.head;
+  marked = published_tokens() + (admission.head != 0 ? block_size : 0);
+  next_full = admission.publishes ? published_tokens() + block_size : UINT32_MAX;
   epoch = admission.epoch;
   lost = admission.lost;
   lost_group = admission.lost_group;

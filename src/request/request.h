@@ -122,6 +122,7 @@ struct alignas(64) Request {
   // What an admission has found and taken.
   struct Admission {
     size_t num_hits, positions;
+    uint32_t head;  // tokens of the hit in the position after num_hits
     uint64_t capacity, epoch;
     uint32_t lost, junction;  // tokens
     bool publishes;
@@ -173,8 +174,8 @@ struct alignas(64) Request {
   void set_published(size_t count, bool written);
   void stop_publishing() { next_full = UINT32_MAX; }
   // Keeps the first `tokens` tokens, of which `most_slots` keep their slots, in `kept` positions, of which
-  // `num_published` are published. The chain goes back to `cursor_chain`, the key of the cursor, where no kept
-  // hash is nearer.
+  // `num_published` are published. The chain goes back to `cursor_chain`, the key of the cursor, where no
+  // kept hash is nearer.
   void cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_published, uint64_t cursor_chain);
   void cut_waiting(uint32_t tokens, uint64_t root);
 

@@ -48,7 +48,8 @@ static void test_numbers(void) {
   c = good, c.flags = 1u << 2, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x4", "");
   for (int bit = 8; bit < 32; ++bit) {
     c = good, c.flags = 1u << bit;
-    if (c.flags != KVC_MANAGER_RESERVE && c.flags != KVC_MANAGER_FILLS)
+    if (c.flags != KVC_MANAGER_RESERVE && c.flags != KVC_MANAGER_FILLS &&
+        c.flags != KVC_MANAGER_PARTIAL_REUSE)
       refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
   }
 }
@@ -83,8 +84,8 @@ static void test_groups_and_pools(void) {
   const uint32_t window = KVC_GROUP_SLIDING_WINDOW;
   const uint32_t chunks = KVC_GROUP_CHUNKED_LOCAL;
   refuse_group((kvc_group_config){.kind = 5}, KVC_ERROR_UNSUPPORTED, "5", "");
-  refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .window_tokens = 7}, KVC_ERROR_INVALID_ARGUMENT, "7",
-               "");
+  refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .window_tokens = 7}, KVC_ERROR_INVALID_ARGUMENT,
+               "7", "");
   refuse_group((kvc_group_config){.kind = KVC_GROUP_STATE, .retention_tokens = 6}, KVC_ERROR_INVALID_ARGUMENT,
                "6", "4");
   refuse_group((kvc_group_config){.max_checkpoints = 6}, KVC_ERROR_INVALID_ARGUMENT, "6", "");

@@ -251,7 +251,7 @@ AT(kvc_view, ndim, 12);
 AT(kvc_view, shape, 16);
 AT(kvc_view, strides, 48);
 
-SIZE(kvc_stats, 256);
+SIZE(kvc_stats, 272);
 AT(kvc_stats, struct_size, 0);
 AT(kvc_stats, epoch, 8);
 AT(kvc_stats, blocks_total, 16);
@@ -284,6 +284,8 @@ AT(kvc_stats, metadata_bytes, 224);
 AT(kvc_stats, events_dropped, 232);
 AT(kvc_stats, filling_hits, 240);
 AT(kvc_stats, filling_waits, 248);
+AT(kvc_stats, partial_hits, 256);
+AT(kvc_stats, partial_tokens, 264);
 
 SIZE(kvc_step_limits, 72);
 AT(kvc_step_limits, struct_size, 0);

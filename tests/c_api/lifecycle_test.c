@@ -67,8 +67,9 @@ static void test_library(void) {
   OK(kvc_supports(KVC_FEATURE_HINTS));
   OK(kvc_supports(KVC_FEATURE_QUOTAS));
   OK(kvc_supports(KVC_FEATURE_FILLS));
+  OK(kvc_supports(KVC_FEATURE_PARTIAL_REUSE));
   OK(kvc_supports(KVC_FEATURE_STATE_GROUPS));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(10));
+  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(12));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));
 }

@@ -156,9 +156,10 @@ TEST(Groups, TruncationGoesBackToWhereAChunkBegins) {
   const Admitted r = c.compute(text(1, 5 * B));
   EXPECT_EQ(c.request(r.id).min_truncate_tokens, 2u * B);
   EXPECT_EQ(c.try_truncate(r.id, 3 * B), KVC_ERROR_UNSUPPORTED);
-  EXPECT_EQ(std::string(kvc_last_error()),
-            "cannot keep 12 tokens: a window, a chunk or a state has left the blocks that they need; the next "
-            "lower length that can be kept is 8, the next higher one 16");
+  EXPECT_EQ(
+      std::string(kvc_last_error()),
+      "cannot keep 12 tokens: a window, a chunk or a state has left the blocks that they need; the next "
+      "lower length that can be kept is 8, the next higher one 16");
   c.truncate(r.id, 2 * B);
   EXPECT_EQ(c.table(r.id, 1), (Ids{-1, -1}));
   c.append(r.id, text(9, B));

@@ -52,7 +52,8 @@ TEST(StateGroups, OnlyTheEndOfAStepHasABlock) {
   EXPECT_EQ(held(c.table(r.id, 1)), (At{2, 7}));  // read there, written here
   c.commit(r.id, 29);
   EXPECT_EQ(held(c.table(r.id, 1)), (At{7}));
-  for (uint64_t n = 30; n < 50; ++n) {  // decoding: the block of the last token, and for a moment the next one
+  for (uint64_t n = 30; n < 50;
+       ++n) {  // decoding: the block of the last token, and for a moment the next one
     if (n > 30) c.append(r.id, text(2, 1));
     EXPECT_EQ(c.try_reserve(r.id, n), KVC_OK);
     c.commit(r.id, n);
@@ -121,6 +122,20 @@ TEST(StateGroups, WhatOthersHadCachedBecomesACheckpoint) {
   prefill(c, second.id, 6 * B + 9);
   c.free(second.id);
   EXPECT_EQ(c.allocate(shared + text(4, 9)).cached, 6u * B);
+}
+
+// A draft head that computes the last block again needs the state before it.
+TEST(StateGroups, ADroppedTailHasACheckpoint) {
+  Cache c(shape(80, B), {full_group(), state_group()});
+  const Tokens tokens = text(1, 6 * B + 2);
+  RequestOptions options = chunks_of(1);
+  options.drop_tail_blocks = 1;
+  const Admitted r = c.allocate(tokens, options);
+  EXPECT_EQ(c.request(r.id).next_checkpoint, 5u * B);
+  prefill(c, r.id, tokens.size());
+  c.free(r.id);
+  EXPECT_EQ(c.allocate(tokens, options).cached, 5u * B);
+  EXPECT_EQ(c.hit(tokens), 6u * B);
 }
 
 TEST(StateGroups, AForkInsideABlockCopiesTheStateAtOnce) {

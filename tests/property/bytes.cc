@@ -107,7 +107,8 @@ void Bytes::write(const model::Request& request, uint64_t count, const std::vect
   copy_pending();
   const std::vector<uint64_t> chain = chains(request.options.ns, request.epoch, text, count);
   for (size_t g = 0; g < request.table.size(); ++g)
-    for (uint64_t t = is_state(g) && count > request.committed ? count - 1 : request.committed; t < count; ++t)
+    for (uint64_t t = is_state(g) && count > request.committed ? count - 1 : request.committed; t < count;
+         ++t)
       if (const int block = request.table[g][t / block_size_].block; block >= 0) {
         put(chain[t], g, block, is_state(g) ? 0 : t % block_size_);
         author_[block] = static_cast<int64_t>(request.options.ns);
@@ -212,7 +213,8 @@ std::string Bytes::check() {
     const std::vector<uint64_t> chain =
         chains(request.options.ns, request.epoch, request.text, request.committed);
     for (size_t g = 0; g < request.table.size(); ++g)
-      for (uint64_t t = is_state(g) && request.committed ? request.committed - 1 : 0; t < request.committed; ++t)
+      for (uint64_t t = is_state(g) && request.committed ? request.committed - 1 : 0; t < request.committed;
+           ++t)
         if (const int block = request.table[g][t / block_size_].block; block >= 0 && !unfinished.count(block))
           put(chain[t], g, block, is_state(g) ? 0 : t % block_size_);
   }

@@ -127,6 +127,7 @@ Setup random_setup(Random& random) {
       std::any_of(c.groups.begin(), c.groups.end(), [](const model::Group& g) { return g.state; });
   c.fills = random.chance(50) && !has_states;
   c.reserves = random.chance(50) && !has_states;
+  c.partial = random.chance(50) && !has_states;
   if (random.chance(60))
     for (const uint64_t count : c.pools) c.rooms.push_back(count + random.below(count / 2 + 1));
   return setup;

@@ -7,13 +7,13 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_H_
 
-#include "property/model_fills.h"
+#include "property/model_partial.h"
 
 namespace model {
 
-class Model : public FillRules {
+class Model : public PartialRules {
  public:
-  using FillRules::FillRules;
+  using PartialRules::PartialRules;
 
   // ---- requests
   kvc_status create(const Text& text, const Options& o, uint64_t* id) {
@@ -25,69 +25,102 @@ class Model : public FillRules {
     r.options = o, r.text = text, r.prompt = text.tokens.size();
     return changed();
   }
-  kvc_status admit(uint64_t id, uint64_t* cached) {
+  kvc_status admit(uint64_t id, uint64_t* cached, std::vector<Copy>& copies) {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
     if (r->admitted) return KVC_ERROR_BUSY;
     const Options& o = r->options;
     const uint64_t n = r->text.tokens.size(),
                    ahead = std::min(n + o.lookahead, std::max(n, config_.max_tokens));
-    uint64_t limit = n ? (n - 1) / B : 0;
-    if (o.max_cached) limit = std::min(limit, o.max_cached / B);
-    if (o.flags & KVC_REQUEST_NO_READ) limit = 0;
+    uint64_t most = n ? n - 1 : 0;
+    if (o.max_cached) most = std::min(most, o.max_cached);
+    if (o.flags & KVC_REQUEST_NO_READ) most = 0;
+    const uint64_t limit = most / B;
     const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
     if (kvc_status status = wait(*r, hit, limit)) return status;
-    uint64_t capacity = o.slots ? std::min(n, hit.blocks * B + o.external + o.slots) : n;
-    if (capacity == n) capacity = ahead;
-    const uint64_t counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
-    Table table = hit.table;
     const auto ns = int64_t(o.ns);
-    std::vector<uint64_t> need(pools.size());
-    const uint64_t step_end = std::min(capacity, n);
-    const uint64_t transfer = o.external ? std::min(n, hit.blocks * B + o.external) : 0;
-    for (size_t g = 0; g < config_.groups.size(); ++g)
-      need[config_.groups[g].pool] += std::max(count_new(g, hit.blocks, up(capacity), step_end, transfer),
-                                               count_new(g, hit.blocks, up(counted), n, 0));
+    const uint64_t watermark = any_admitted(ns) ? config_.watermark : 0;
+    Head head;
+    uint64_t tokens, capacity, counted, step_end, transfer;
+    std::vector<uint64_t> need;
+    Table table, held;
+    const auto plan = [&](const Head& with) {
+      head = with, tokens = hit.blocks * B + head.tokens;
+      capacity = o.slots ? std::min(n, tokens + o.external + o.slots) : n;
+      if (capacity == n) capacity = ahead;
+      counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
+      step_end = std::min(capacity, n), transfer = o.external ? std::min(n, tokens + o.external) : 0;
+      need.assign(pools.size(), 0);
+      for (size_t g = 0; g < config_.groups.size(); ++g)
+        need[config_.groups[g].pool] += std::max(count_new(g, hit.blocks, up(capacity), step_end, transfer),
+                                                 count_new(g, hit.blocks, up(counted), n, 0));
+      table = needed_for(hit.table, tokens), held = with_sources(table, head);
+    };
+    plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
+    if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
     if (const uint64_t rest = expected(o.reserve, n - r->prompt)) {
       const uint64_t more = std::min(n + rest + o.lookahead, config_.max_tokens);
       std::vector<uint64_t> wanted = need;
       for (const Group& g : config_.groups) wanted[g.pool] += up(std::max(more, counted)) - up(counted);
-      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, table, 0) == KVC_OK))
+      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, held, 0) == KVC_OK))
         need = wanted, capacity = more;
     }
-    if (kvc_status status = fits(ns, need, table, any_admitted(ns) ? config_.watermark : 0))
-      return refused(ns, status);
+    if (kvc_status status = fits(ns, need, held, watermark)) return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
-    hold(table, &Block::requests);
+    hold(held, &Block::requests);
     for (const auto& row : table)
       for (const Cell& cell : row) stats.filling_hits += cell.block >= 0 && blocks_[cell.block].filling;
     for (uint64_t j = 1; j <= hit.blocks; ++j) policies_.use(positions, key(o.ns, r->text, j));
     recall(o.ns, r->text, 0, hit.blocks);
-    for (size_t g = 0; g < table.size(); ++g) lengthen(table, g, up(capacity), o.ns, step_end, transfer);
+    for (size_t g = 0; g < table.size(); ++g) {
+      if (head.tokens) {
+        const int copy = take(g, ns, true);
+        copies.push_back({head.sources[g], copy}), ++stats.copies, table[g].push_back({copy, true});
+        blocks_[copy].requests = 1, blocks_[copy].written = true;
+      }
+      lengthen(table, g, up(capacity), o.ns, step_end, transfer);
+    }
+    const uint64_t lost = hit.lost - std::min(hit.lost, head.tokens), whole = hit.whole * B + head.tokens;
+    std::vector<std::map<uint32_t, uint64_t>> losses(hit.alone.size());  // tokens by KVC_LOST_*
+    uint32_t lost_group = 0, lost_reason = 0;
+    for (size_t g = 0; g < losses.size(); ++g) {
+      if (hit.alone[g] < hit.alone[lost_group]) lost_group = uint32_t(g);
+      const uint64_t missing = hit.most * B - std::max(hit.alone[g] * B, whole);
+      if (missing) losses[g][hit.lacks[g]] = missing;
+    }
+    if (!losses.empty()) {
+      const uint64_t disagreed = std::max(hit.alone[lost_group] * B, whole) - whole;
+      lost_reason = disagreed > losses[lost_group][hit.lacks[lost_group]] ? uint32_t{KVC_LOST_AGREEMENT}
+                                                                          : hit.lacks[lost_group];
+      if (disagreed) losses[lost_group][KVC_LOST_AGREEMENT] = disagreed;
+    }
     if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
-      stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += hit.blocks * B,
+      stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += tokens,
           stats.block_hits += hit.blocks;
-      stats.block_queries += n ? (n - 1) / B : 0, stats.lost_reuse_tokens += hit.lost;
-      for (size_t g = 0; g < hit.losses.size(); ++g) {
-        stats.losing[g] += !hit.losses[g].empty();
-        for (auto& [reason, tokens] : hit.losses[g]) stats.losses[{g, reason}] += tokens;
+      stats.block_queries += n ? (n - 1) / B : 0, stats.lost_reuse_tokens += lost;
+      stats.partial_hits += head.tokens != 0, stats.partial_tokens += head.tokens;
+      for (size_t g = 0; g < losses.size(); ++g) {
+        stats.losing[g] += !losses[g].empty();
+        for (auto& [reason, count] : losses[g]) stats.losses[{g, reason}] += count;
       }
       shares_.of(ns).queries += n ? (n - 1) / B : 0, shares_.of(ns).hits += hit.blocks;
     } else {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->lost = hit.lost, r->lost_group = hit.lost_group, r->lost_reason = hit.lost_reason, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
-    r->capacity = capacity;
-    r->committed = r->cached = *cached = hit.blocks * B;
+    r->epoch = epochs[o.ns], r->lost = lost, r->lost_group = lost_group, r->lost_reason = lost_reason,
+    r->junction = hit.junction, r->published = hit.blocks, r->table = table, r->capacity = capacity;
+    r->committed = r->cached = *cached = tokens;
     r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
     apply(*r, 0, hit.blocks);
     return changed();
   }
-  kvc_status allocate(const Text& text, const Options& o, uint64_t* id, uint64_t* cached) {
+  kvc_status allocate(const Text& text, const Options& o, uint64_t* id, uint64_t* cached,
+                      std::vector<Copy>& copies) {
     const uint64_t before = version;
     kvc_status status = create(text, o, id);
-    if (status == KVC_OK && (status = admit(*id, cached)) != KVC_OK) requests.erase(*id), version = before;
+    if (status == KVC_OK && (status = admit(*id, cached, copies)) != KVC_OK)
+      requests.erase(*id), version = before;
     return status;
   }
   kvc_status acquire_prompt(int name, const std::vector<int32_t>& tail, Options o, uint64_t* id,
@@ -97,7 +130,7 @@ class Model : public FillRules {
     if (text.tokens.size() + tail.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     text.tokens.insert(text.tokens.end(), tail.begin(), tail.end());
     o.ns = prompts[name].ns;
-    const kvc_status status = allocate(text, o, id, cached);
+    const kvc_status status = allocate(text, o, id, cached, pending);
     if (status == KVC_OK) requests[*id].prompt_name = name;
     return status;
   }
@@ -115,14 +148,15 @@ class Model : public FillRules {
     const uint64_t known = r->text.tokens.size() + tokens.size();
     if (known > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (r->admitted)
-      if (kvc_status status = extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), known, copies))
+      if (kvc_status status =
+              extend(*r, std::min(known + r->options.lookahead, config_.max_tokens), known, copies))
         return status;
     r->text.tokens.insert(r->text.tokens.end(), tokens.begin(), tokens.end());
     return tokens.empty() ? KVC_OK : changed();
   }
   uint64_t next_checkpoint(const Request& r) const {
     if (!has_states() || !r.admitted || !publishes(r)) return 0;
-    std::set<uint64_t> ends{r.junction, r.prompt ? (r.prompt - 1) / B * B : 0};
+    std::set<uint64_t> ends{r.junction, shortened(r), r.prompt ? (r.prompt - 1) / B * B : 0};
     for (const Group& g : config_.groups)
       if (g.state && g.retention) ends.insert((r.committed / g.retention + 1) * g.retention);
     const auto next = ends.upper_bound(r.committed);
@@ -280,8 +314,16 @@ class Model : public FillRules {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     const uint64_t n = text.tokens.size();
     const Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
-    const Table& table = hit.table;
-    info->num_cached = hit.blocks * B, info->lost_reuse_tokens = hit.lost, info->fits = 1;
+    const Head head = this->head(ns, text, hit.blocks, n ? n - 1 : 0);
+    ask(ns, n, hit, head, info);
+    if (head.tokens && !info->fits) ask(ns, n, hit, {}, info);
+    return KVC_OK;
+  }
+  void ask(uint64_t ns, uint64_t n, const Hit& hit, const Head& head, kvc_probe_info* info) const {
+    const uint64_t tokens = hit.blocks * B + head.tokens;
+    const Table table = with_sources(needed_for(hit.table, tokens), head);
+    info->num_cached = tokens, info->lost_reuse_tokens = hit.lost - std::min(hit.lost, head.tokens),
+    info->fits = 1;
     const bool any = any_admitted(int64_t(ns));
     for (size_t p = 0; p < pools.size(); ++p) {
       uint64_t need = 0;
@@ -295,7 +337,6 @@ class Model : public FillRules {
       if (p == 0 || int64_t(room - need) < int64_t(info->blocks_available - info->blocks_needed))
         info->blocks_needed = need, info->blocks_available = room;
     }
-    return KVC_OK;
   }
   kvc_status pin(uint64_t ns, const Text& text, uint64_t* id, uint64_t* tokens) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
@@ -643,8 +684,8 @@ class Model : public FillRules {
                                                        : 0));
       const int share = a.id != 0 && !find(a.id) ? 0 : cls;
       kvc_status status = refused.count(share) && !in.past_refusal ? KVC_ERROR_SKIPPED
-                          : a.id                                   ? admit(id, &cached)
-                                 : allocate(a.text, a.options, &id, &cached);
+                          : a.id                                   ? admit(id, &cached, out.copies)
+                                 : allocate(a.text, a.options, &id, &cached, out.copies);
       if (status == KVC_OK) {
         Request& r = *find(id);
         const uint64_t n = r.text.tokens.size(), first = cached + r.options.external + r.options.slots;

@@ -101,13 +101,17 @@ class Rules {
     const uint64_t R = config_.groups[g].retention;
     return j < sinks(g) || (r.prompt && window_of((r.prompt - 1) / B * B)) ||
            (R && window_of((j * B / R + 1) * R)) || (released && window_of(r.published * B)) ||
-           (config_.groups[g].state && (j + 1) * B == r.junction);
+           (config_.groups[g].state && ((j + 1) * B == r.junction || (j + 1) * B == shortened(r)));
+  }
+  uint64_t shortened(const Request& r) const {  // the prompt, less what hits drop
+    const uint64_t blocks = r.prompt ? (r.prompt - 1) / B : 0, drop = r.options.drop_tail;
+    return drop && blocks > drop ? (blocks - drop) * B : 0;
   }
   bool has_states() const {
     return std::any_of(config_.groups.begin(), config_.groups.end(), [](const Group& g) { return g.state; });
   }
-  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends at
-  // `tokens` tokens and a transfer that ends at `transfer`?
+  // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends
+  // at `tokens` tokens and a transfer that ends at `transfer`?
   bool exists(size_t g, uint64_t j, uint64_t tokens, uint64_t transfer) const {
     if (!config_.groups[g].state || tokens == 0) return true;
     return j * B >= (tokens - 1) / B * B || (transfer && j == (transfer - 1) / B);
@@ -179,23 +183,6 @@ class Rules {
     const int first = at->second[g].front();
     return blocks_[first].filling && !shares ? -1 : first;
   }
-  // By which groups a hit of `length` positions loses what one of them alone has, `most`, and what they lack of that.
-  void blame(Hit& hit, uint64_t most, uint64_t length, const auto& alone, const auto& has) const {
-    const std::vector<size_t> groups = all_groups();
-    const size_t least = *std::min_element(groups.begin(), groups.end(), [&](size_t a, size_t b) { return alone(a) < alone(b); });
-    hit.losses.resize(groups.size());
-    for (size_t g : groups) {
-      if (alone(g) == most) continue;
-      uint32_t reason = config_.groups[g].state ? KVC_LOST_STATE : KVC_LOST_WINDOW;
-      for (uint64_t j = 0; j < most; ++j)
-        if ((!config_.groups[g].window || j < sinks(g)) && !has(g, j)) reason = KVC_LOST_BLOCK;
-      hit.losses[g][reason] = (most - alone(g)) * B;
-      if (g == least)
-        hit.lost_reason = 2 * alone(g) > most + length ? uint32_t{KVC_LOST_AGREEMENT} : reason;
-    }
-    if (alone(least) > length) hit.losses[least][KVC_LOST_AGREEMENT] = (alone(least) - length) * B;
-    hit.lost_group = uint32_t(least);
-  }
   Hit match(uint64_t ns, const Text& text, uint64_t limit, const std::vector<size_t>& groups, uint64_t drop,
             bool shares = false) const {
     const Path at = path(ns, text, limit);
@@ -221,8 +208,14 @@ class Rules {
     Hit hit;
     hit.blocks = drop ? longest(best > drop ? best - drop : 0, groups, true) : best;
     hit.lost = (alone - plain) * B, hit.table = Table(config_.groups.size()), hit.reached = best;
-    if (alone > plain) blame(hit, alone, plain, [&](size_t g) { return longest(known, {g}, false); },
-                             [&](size_t g, uint64_t j) { return copy_at(at[j], g, shares) >= 0; });
+    hit.most = alone, hit.whole = plain;
+    for (size_t g = 0; alone > plain && g < config_.groups.size(); ++g) {
+      uint32_t reason = config_.groups[g].state ? KVC_LOST_STATE : KVC_LOST_WINDOW;
+      for (uint64_t j = 0; j < alone; ++j)
+        if ((!config_.groups[g].window || j < sinks(g)) && copy_at(at[j], g, shares) < 0)
+          reason = KVC_LOST_BLOCK;
+      hit.alone.push_back(longest(known, {g}, false)), hit.lacks.push_back(reason);
+    }
     std::vector<size_t> others;
     for (size_t g : groups)
       if (!config_.groups[g].state) others.push_back(g);
@@ -452,7 +445,7 @@ class Rules {
   }
   bool attach(int id, size_t g, const Key& k) {  // true if the position was published in this group before
     const auto [at, is_new] = positions.try_emplace(k, config_.groups.size());
-    if (is_new) policies_.begin(k);
+    if (is_new) policies_.begin(k), born_[k] = ++births_;
     const bool again = !at->second[g].empty();
     at->second[g].push_back(id), blocks_[id].published = true, blocks_[id].at = at;
     if (!again) note(KVC_EVENT_STORED, id, g, at);
@@ -557,6 +550,8 @@ class Rules {
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0;
+  std::map<Key, uint64_t> born_;  // when positions got their first block; also of those that lost it
+  uint64_t births_ = 0;
 };
 
 }  // namespace model

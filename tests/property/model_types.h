@@ -30,7 +30,7 @@ struct Config {
   uint32_t max_quotas = 0;
   bool hints = false, fills = false, null_block = false, no_cache = false, zero_cross_namespace = false,
        zero_always = false;
-  bool reserves = false;
+  bool reserves = false, partial = false;
   std::vector<uint64_t> pools;  // blocks at first
   std::vector<uint64_t> rooms;  // and at most; empty: the same
   std::vector<Group> groups;
@@ -127,11 +127,16 @@ struct Pin {
 struct Hit {
   uint64_t blocks = 0, lost = 0;
   Table table;
-  uint64_t reached = 0;   // before the tail was dropped
-  uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
-  std::vector<std::map<uint32_t, uint64_t>> losses;  // [group]: tokens by KVC_LOST_*, if some are lost
-  uint32_t lost_group = 0, lost_reason = 0;
-};                       // blocks: positions; entries not needed are -1
+  uint64_t reached = 0;          // before the tail was dropped
+  uint64_t junction = 0;         // with state groups: tokens that all others could serve, if that is more
+  std::vector<uint64_t> alone;   // positions that each group alone could serve, if some are lost
+  std::vector<uint32_t> lacks;   // KVC_LOST_*: what it lacks of the most that one of them could serve
+  uint64_t most = 0, whole = 0;  // that, and what all together could serve, before spans
+};                               // blocks: positions; entries not needed are -1
+struct Head {                    // of the position after a hit
+  uint64_t tokens = 0;
+  std::vector<int> sources;  // a block in each group
+};
 struct Copy {
   int source, destination;
 };
@@ -146,8 +151,8 @@ struct Stats {
   uint64_t epoch = 0, admissions = 0, prompt_tokens = 0, cached_tokens = 0, block_queries = 0, block_hits = 0,
            lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
            hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0, filling_hits = 0,
-           filling_waits = 0;
-  std::map<size_t, uint64_t> losing;                      // admissions that lost tokens, by group
+           filling_waits = 0, partial_hits = 0, partial_tokens = 0;
+  std::map<size_t, uint64_t> losing;                       // admissions that lost tokens, by group
   std::map<std::pair<size_t, uint32_t>, uint64_t> losses;  // these tokens, by group and KVC_LOST_*
 };
 struct StepRequest {

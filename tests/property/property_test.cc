@@ -48,6 +48,7 @@ struct Counts {
     stats.takes += o.stats.takes, stats.evicting_takes += o.stats.evicting_takes;
     stats.hit_chances += o.stats.hit_chances, stats.hits_taken += o.stats.hits_taken;
     stats.copies += o.stats.copies, stats.duplicates += o.stats.duplicates;
+    stats.partial_hits += o.stats.partial_hits;
   }
 };
 
@@ -145,11 +146,12 @@ bool report(const Run& run, const Counts& c, double seconds) {
   const double evicting = share(c.stats.evicting_takes, c.stats.takes),
                hits = share(c.stats.hits_taken, c.stats.hit_chances);
   std::printf(
-      "taken blocks that evicted: %.1f %%; admissions that hit where they could: %.1f %%; copies %llu, "
-      "duplicates %llu, "
+      "taken blocks that evicted: %.1f %%; admissions that hit where they could: %.1f %%; partial hits %llu; "
+      "copies %llu, duplicates %llu, "
       "rejected candidates %llu\n",
-      evicting, hits, static_cast<unsigned long long>(c.stats.copies),
-      static_cast<unsigned long long>(c.stats.duplicates), static_cast<unsigned long long>(c.rejected));
+      evicting, hits, static_cast<unsigned long long>(c.stats.partial_hits),
+      static_cast<unsigned long long>(c.stats.copies), static_cast<unsigned long long>(c.stats.duplicates),
+      static_cast<unsigned long long>(c.rejected));
   if (evicting < 15.0 || hits < 20.0)
     enough = false, std::printf("too few evictions or hits: they must be 15 and 20 %% or more\n");
   return enough;

@@ -81,6 +81,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
   config.flags = (c.reserves ? uint32_t{KVC_MANAGER_RESERVE} : 0u) |
+                 (c.partial ? uint32_t{KVC_MANAGER_PARTIAL_REUSE} : 0u) |
                  (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (c.fills ? uint32_t{KVC_MANAGER_FILLS} : 0u) |
                  (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
                  (c.no_cache ? uint32_t{KVC_MANAGER_NO_PREFIX_CACHE} : 0u) |

@@ -49,7 +49,8 @@ void World::write_bytes(const Op& op) {
       break;
     case Kind::kStep:
       bytes_.spoil_fenced();  // the step may retire others
-      if (to_model(op.step).retired > model_.issued || (op.step.in.now && op.step.in.now < model_.now())) break;
+      if (to_model(op.step).retired > model_.issued || (op.step.in.now && op.step.in.now < model_.now()))
+        break;
       for (std::set<uint64_t> named; const model::StepRequest& item : op.step.in.requests)
         if (const model::Request* r = model_.find(model_id(item.id));
             r && op.step.commits && named.insert(item.id).second)
@@ -88,10 +89,10 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.create(op.text, options, &id);
       break;
     case Kind::kAllocate:
-      out.status = model_.allocate(op.text, options, &id, &number);
+      out.status = model_.allocate(op.text, options, &id, &number, model_.pending);
       break;
     case Kind::kAdmit:
-      out.status = model_.admit(target, &number);
+      out.status = model_.admit(target, &number, model_.pending);
       break;
     case Kind::kReserve:
       out.status = model_.reserve(target, op.number, model_.pending);

@@ -131,6 +131,8 @@ std::string World::compare_side(int index) {
   diff.check("duplicates", stats.duplicates, want.duplicates);
   diff.check("filling_hits", stats.filling_hits, want.filling_hits);
   diff.check("filling_waits", stats.filling_waits, want.filling_waits);
+  diff.check("partial_hits", stats.partial_hits, want.partial_hits);
+  diff.check("partial_tokens", stats.partial_tokens, want.partial_tokens);
   if (!diff.text().empty()) return diff.text();
   if (std::string error = compare_quotas(side, index); !error.empty()) return error;
   if (std::string error = compare_requests(side, index); !error.empty()) return error;

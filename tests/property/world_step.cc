@@ -142,7 +142,7 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   std::vector<kvc_status> status(frees.size() + preempts.size() + truncates.size() + items, -1);
   std::vector<uint64_t> admitted(num_new, 77), cached(num_new, 77), num_blocks(groups * items, 77);
   std::vector<int64_t> slots(groups * extend_offsets.back(), -77);
-  std::vector<kvc_block_copy> copies(groups * num_requests + 1);
+  std::vector<kvc_block_copy> copies(groups * items + 1);
   std::vector<kvc_table_change> changes(groups * rows_ * stride_ + 1);
 
   kvc_step step{};

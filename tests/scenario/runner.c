@@ -24,7 +24,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t policy[3], fills[3], hints, quotas, record_bytes, room, reserves, mode;
+static int64_t policy[3], fills[3], hints, quotas, record_bytes, room, reserves, partial, mode;
 static char log_bytes[1 << 20];
 static size_t log_size;
 static kvc_workload* workload;
@@ -86,7 +86,7 @@ static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t 
       .num_groups = num_groups,
       .max_blocks = (uint64_t)room,
       .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0) |
-                          (reserves ? KVC_MANAGER_RESERVE : 0)),
+                          (reserves ? KVC_MANAGER_RESERVE : 0) | (partial ? KVC_MANAGER_PARTIAL_REUSE : 0)),
       .policy = (uint32_t)policy[0],
       .policy_weight = (double)policy[1] / 100,
       .policy_history = (uint64_t)policy[2],
@@ -320,6 +320,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   }
   if (IS("room")) return room = a[0], KVC_OK;
   if (IS("reserves")) return reserves = a[0], KVC_OK;
+  if (IS("partial")) return partial = a[0], KVC_OK;
   if (IS("mode")) return mode = a[0], KVC_OK;
   if (IS("resize")) return *printed = 1, resize();
   if (IS("expect"))

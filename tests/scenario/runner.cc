@@ -50,6 +50,7 @@ class Runner {
     config.flags =
         (hints_ ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (fills_[0] ? uint32_t{KVC_MANAGER_FILLS} : 0u);
     if (reserves_) config.flags |= KVC_MANAGER_RESERVE;
+    if (partial_) config.flags |= KVC_MANAGER_PARTIAL_REUSE;
     config.max_blocks = static_cast<uint64_t>(room_);
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
     config.policy_history = static_cast<uint64_t>(policy_[2]);
@@ -342,7 +343,7 @@ class Runner {
   }
 
   int64_t quotas_ = 0, record_bytes_ = 0, room_ = 0, mode_ = 0;
-  bool reserves_ = false;
+  bool reserves_ = false, partial_ = false;
   std::vector<char> log_;
   std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
@@ -363,6 +364,7 @@ class Runner {
          return text;
        }},
       {"room", [this](const Numbers& a) { return room_ = a[0], ""; }},
+      {"partial", [this](const Numbers& a) { return partial_ = a[0] != 0, ""; }},
       {"reserves", [this](const Numbers& a) { return reserves_ = a[0] != 0, ""; }},
       {"mode", [this](const Numbers& a) { return mode_ = a[0], ""; }},
       {"resize", [this](const Numbers& a) { return resize(a); }},

@@ -117,6 +117,7 @@ KVC_FEATURE_FRAGMENTATION: int
 KVC_FEATURE_HINTS: int
 KVC_FEATURE_QUOTAS: int
 KVC_FEATURE_FILLS: int
+KVC_FEATURE_PARTIAL_REUSE: int
 KVC_FEATURE_STATE_GROUPS: int
 KVC_GROUP_FULL: int
 KVC_GROUP_SLIDING_WINDOW: int
@@ -133,6 +134,7 @@ KVC_MANAGER_TOUCH_MEMORY: int
 KVC_MANAGER_HINTS: int
 KVC_MANAGER_FILLS: int
 KVC_MANAGER_RESERVE: int
+KVC_MANAGER_PARTIAL_REUSE: int
 KVC_BLOCK_FREE: int
 KVC_BLOCK_CACHED: int
 KVC_BLOCK_PINNED: int
@@ -351,6 +353,8 @@ class kvc_stats:
     events_dropped: int
     filling_hits: int
     filling_waits: int
+    partial_hits: int
+    partial_tokens: int
 
 class kvc_log_info:
     capacity: int

@@ -37,7 +37,7 @@ class Feature(IntEnum):
 
     LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
     pool. EVENTS: Manager.events(). HINTS: Manager(hints=True). QUOTAS: Manager.set_quota(). FILLS:
-    Manager(fills=True). STATE_GROUPS: Group(state=True)."""
+    Manager(fills=True). PARTIAL_REUSE: Manager(partial_reuse=True). STATE_GROUPS: Group(state=True)."""
 
     LRU = _native.KVC_FEATURE_LRU
     SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
@@ -48,6 +48,7 @@ class Feature(IntEnum):
     HINTS = _native.KVC_FEATURE_HINTS
     QUOTAS = _native.KVC_FEATURE_QUOTAS
     FILLS = _native.KVC_FEATURE_FILLS
+    PARTIAL_REUSE = _native.KVC_FEATURE_PARTIAL_REUSE
     STATE_GROUPS = _native.KVC_FEATURE_STATE_GROUPS
 
 

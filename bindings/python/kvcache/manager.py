@@ -111,6 +111,7 @@ class Manager:
     fills: follow which request computes which tokens: allocate(wait_until_ns=...), RequestFlags.PUBLISH_ENQUEUED and SHARE_FILLING, fail_step().
     max_blocks: blocks to which resize() may enlarge the pool, or a sequence for each pool; 0 = num_blocks. Room costs addresses, not memory.
     reserves: remember how many tokens ended requests got, for allocate(reserve=...) and expected_tokens().
+    partial_reuse: hits may end inside a block; the cached block that shares most of the tokens after the hit is copied: Step.copies, take_pending().
     record_bytes: room for a log of the calls, at least 4096; 0 = no log: take_log().
 
     close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
@@ -120,7 +121,8 @@ class Manager:
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
                  policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
-                 max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False, record_bytes: int = 0):
+                 max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False, record_bytes: int = 0,
+                 partial_reuse: bool = False):
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -132,6 +134,7 @@ class Manager:
         config.flags |= (_native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0) | (_native.KVC_MANAGER_HINTS if hints else 0)
         config.flags |= _native.KVC_MANAGER_FILLS if fills else 0
         config.flags |= _native.KVC_MANAGER_RESERVE if reserves else 0
+        config.flags |= _native.KVC_MANAGER_PARTIAL_REUSE if partial_reuse else 0
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
             if not isinstance(memory, Memory):
@@ -189,7 +192,8 @@ class Manager:
                 prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
-                max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False) -> Rebuilt:
+                max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False,
+                partial_reuse: bool = False) -> Rebuilt:
         """Creates a manager of another configuration that has what this one has cached: the way to change block_size, the number of blocks or
         the policy. Parameters as for Manager(); `groups` as this manager's. This manager stays as it is; close it when the copies are done. A
         smaller pool keeps what would be evicted last. Raises BusyError while requests are admitted, blocks held or steps in flight, and
@@ -202,7 +206,7 @@ class Manager:
             max_requests=max_requests, max_request_tokens=max_request_tokens, max_nodes=max_nodes, event_capacity=event_capacity,
             watermark_blocks=watermark_blocks, vocab_size=vocab_size, seed=seed, policy=policy, policy_weight=policy_weight,
             policy_history=policy_history, touch_memory=touch_memory, hints=hints, fills=fills, max_quotas=max_quotas,
-            max_blocks=max_blocks, reserves=reserves)
+            max_blocks=max_blocks, reserves=reserves, partial_reuse=partial_reuse)
         del made._create
         copies, pairs = found
         return Rebuilt(made, copies, {old: Namespace(made, new) for old, new in pairs.tolist()})

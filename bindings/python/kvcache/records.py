@@ -19,7 +19,7 @@ class Stats(NamedTuple):
         The states sum to blocks_total.
     live_requests: Gauge: admitted requests.
     waiting_requests: Gauge: created or preempted requests.
-    admissions: First admissions. The next five counters are of these only.
+    admissions: First admissions. The next five counters, partial_hits and partial_tokens are of these only.
     prompt_tokens: Known tokens.
     cached_tokens: Tokens of the hits.
     block_queries: Sum of floor((tokens - 1) / block_size).
@@ -29,7 +29,7 @@ class Stats(NamedTuple):
     refusals: Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA.
     preemptions: Request.preempt() and Step.preempts.
     evictions: Cached blocks that were dropped to make room, or by Manager.evict().
-    copies: Copy-on-write pairs.
+    copies: Pairs: copy-on-write, and of admissions with partial reuse.
     duplicates: Committed blocks whose content another block had published.
     published_blocks: Blocks published so far, also those that were evicted since.
     unpublished_blocks: Blocks not published because all nodes were in use.
@@ -39,6 +39,8 @@ class Stats(NamedTuple):
     events_dropped: Events that were overwritten before any reader had read them.
     filling_hits: Blocks of hits that a step in flight was writing. Since 0.3.
     filling_waits: Admissions with the result FILLING. Since 0.3.
+    partial_hits: Hits that ended inside a block. Since 0.3.
+    partial_tokens: Tokens of these hits in their last blocks. Since 0.3.
     """
 
     epoch: int
@@ -72,6 +74,8 @@ class Stats(NamedTuple):
     events_dropped: int
     filling_hits: int
     filling_waits: int
+    partial_hits: int
+    partial_tokens: int
 
     @classmethod
     def read(cls, filled: _native.kvc_stats) -> Stats:
@@ -83,7 +87,7 @@ class Stats(NamedTuple):
                    filled.readmissions, filled.refusals, filled.preemptions, filled.evictions, filled.copies,
                    filled.duplicates, filled.published_blocks, filled.unpublished_blocks, filled.rejected_candidates,
                    filled.nodes_used, filled.metadata_bytes, filled.events_dropped, filled.filling_hits,
-                   filled.filling_waits)
+                   filled.filling_waits, filled.partial_hits, filled.partial_tokens)
 
 
 @described
@@ -337,8 +341,8 @@ class RequestInfo(NamedTuple):
     admitted: True = holds blocks, False = waiting.
     flags: RequestFlags as configured.
     next_checkpoint: State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the prompt's full
-        blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there, and commit it. 0 = none, or no
-        state group. Since 0.3.
+        blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there,
+        and commit it. 0 = none, or no state group. Since 0.3.
     lost_group, lost_reason: If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why most of it was lost
         (LostReason). Else 0. Since 0.3.
     """

@@ -16,10 +16,11 @@ class Runner:
     hints = False
     fills = (0, 0, 0)
     groups = ()
-    room, reserves, mode = 0, False, "none"
+    room, reserves, partial, mode = 0, False, False, "none"
 
     def shape(self):
-        return {"hints": self.hints, "fills": bool(self.fills[0]), "max_blocks": self.room, "reserves": self.reserves, **self.policy}
+        return {"hints": self.hints, "fills": bool(self.fills[0]), "max_blocks": self.room, "reserves": self.reserves,
+                "partial_reuse": self.partial, **self.policy}
 
     def line_policy(self, number, percent, history):
         self.policy = {"policy": ["lru", "frequency", "fragmentation"][number], "policy_weight": percent / 100, "policy_history": history}
@@ -61,6 +62,9 @@ class Runner:
 
     def line_room(self, blocks):
         self.room = blocks
+
+    def line_partial(self, on):
+        self.partial = bool(on)
 
     def line_reserves(self, on):
         self.reserves = bool(on)

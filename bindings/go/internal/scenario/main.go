@@ -24,7 +24,7 @@ type runner struct {
 	recordBytes                uint64
 	log                        []byte
 	room                       uint64
-	reserves                   bool
+	reserves, partial          bool
 	mode                       kvcache.Reserve
 	hints                      bool
 	fills                      [3]int
@@ -49,7 +49,7 @@ func (r *runner) config(a []int) kvcache.Config {
 	if r.room != 0 {
 		rooms = []uint64{r.room}
 	}
-	return kvcache.Config{MaxBlocks: rooms, Reserves: r.reserves, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
+	return kvcache.Config{MaxBlocks: rooms, Reserves: r.reserves, PartialReuse: r.partial, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
 		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas,
 		RecordBytes: r.recordBytes}
 }
@@ -265,6 +265,8 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		return text, failure
 	case "room":
 		r.room = uint64(a[0])
+	case "partial":
+		r.partial = a[0] != 0
 	case "reserves":
 		r.reserves = a[0] != 0
 	case "mode":

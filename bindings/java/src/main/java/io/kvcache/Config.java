@@ -189,6 +189,12 @@ public final class Config {
     return this;
   }
 
+  /** Hits may end inside a block: the cached block that shares most of the tokens after the hit is copied ({@link Manager#takePending}, {@link Step}). */
+  public Config partialReuse() {
+    flags |= Native.KVC_MANAGER_PARTIAL_REUSE;
+    return this;
+  }
+
   /** Room in bytes for a log of the calls ({@link Manager#takeLog}), at least 4096; 0, the default, is no log. */
   public Config recordBytes(long bytes) {
     recordBytes = Sizes.count("recordBytes", bytes);

@@ -91,6 +91,9 @@ final class FuzzCalls {
     if (!h.rarely(4)) {
       config.reserves();
     }
+    if (!h.rarely(2)) {
+      config.partialReuse();
+    }
     config.maxBlocks(h.oneOf(12, 18)).maxQuotas((int) h.oneOf(0, 2, 2));
     config.recordBytes(h.oneOf(0, 65536));
     if (!h.rarely(4)) {

@@ -51,6 +51,7 @@ final class Scenario {
   private int[] fills = new int[3];
   private final List<Config.Group> groups = new ArrayList<>();
   private boolean reserves;
+  private boolean partial;
   private long room;
   private RequestOptions.Reserve mode = RequestOptions.Reserve.NONE;
   private Workload workload;
@@ -81,6 +82,9 @@ final class Scenario {
         .maxQuotas(quotas).recordBytes(recordBytes);
     if (room != 0) {
       config.maxBlocks(room);
+    }
+    if (partial) {
+      config.partialReuse();
     }
     if (reserves) {
       config.reserves();
@@ -247,6 +251,7 @@ final class Scenario {
       case "hints" -> hints = a[0] != 0;
       case "fills" -> fills = a;
       case "room" -> room = numbers[0];
+      case "partial" -> partial = a[0] != 0;
       case "reserves" -> reserves = a[0] != 0;
       case "mode" -> mode = RequestOptions.Reserve.values()[a[0]];
       case "now" -> step.nowNs(numbers[0]);

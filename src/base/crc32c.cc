@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The portable path takes 8 bytes a step from 8 tables. The instructions have a latency of 3 cycles, so long
+// inputs are summed as three lanes at once, which a table for "append kLane zero bytes" joins.
+#include "base/crc32c.h"
+
+#include <array>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_CRC32))
+#define KVC_CRC32C_ARM 1  // Clang shows the intrinsics only when the whole file may use them
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#endif
+
+namespace kvc {
+namespace {
+
+constexpr uint32_t kPolynomial = 0x82F63B78u;  // reflected
+constexpr size_t kLane = 2048, kLine = 64;
+
+using CrcTable = std::array<uint32_t, 256>;
+
+constexpr std::array<CrcTable, 8> make_step_tables() {
+  std::array<CrcTable, 8> out = {};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    out[0][i] = crc;
+  }
+  for (size_t t = 1; t < 8; ++t)
+    for (size_t i = 0; i < 256; ++i) out[t][i] = (out[t - 1][i] >> 8) ^ out[0][out[t - 1][i] & 255];
+  return out;
+}
+constexpr std::array<CrcTable, 8> kWordTables = make_step_tables();
+
+uint64_t load_word(const uint8_t* from) {
+  uint64_t word;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+// Here and below the register is the complement of the sum.
+uint32_t sum_by_tables(uint32_t crc, const uint8_t* data, size_t size) noexcept {
+  for (; size >= 8; data += 8, size -= 8) {
+    const uint64_t word = load_word(data) ^ crc;
+    crc = 0;
+    for (size_t i = 0; i < 8; ++i) crc ^= kWordTables[7 - i][word >> (8 * i) & 255];
+  }
+  for (; size > 0; ++data, --size) crc = (crc >> 8) ^ kWordTables[0][(crc ^ *data) & 255];
+  return crc;
+}
+
+#if defined(__x86_64__) || defined(KVC_CRC32C_ARM)
+#define KVC_CRC32C_INSTRUCTIONS 1
+
+// Product of two polynomials modulo the CRC's; bit 31 is the coefficient of x^0.
+constexpr uint32_t multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
+constexpr std::array<CrcTable, 4> make_lane_tables() {
+  uint32_t shift = 1u << 30;  // x
+  for (size_t bits = 1; bits < 8 * kLane; bits *= 2) shift = multiply(shift, shift);
+  std::array<CrcTable, 4> out = {};
+  for (uint32_t t = 0; t < 4; ++t)
+    for (uint32_t i = 0; i < 256; ++i) out[t][i] = multiply(shift, i << (8 * t));
+  return out;
+}
+static_assert((kLane & (kLane - 1)) == 0);
+constexpr std::array<CrcTable, 4> kLaneTables = make_lane_tables();
+
+uint32_t append_lane(uint32_t crc) {
+  return kLaneTables[0][crc & 255] ^ kLaneTables[1][crc >> 8 & 255] ^ kLaneTables[2][crc >> 16 & 255] ^
+         kLaneTables[3][crc >> 24];
+}
+
+#if defined(__x86_64__)
+#define KVC_CRC32C_TARGET __attribute__((target("sse4.2")))
+KVC_CRC32C_TARGET inline uint32_t add_word(uint32_t crc, uint64_t word) {
+  return static_cast<uint32_t>(_mm_crc32_u64(crc, word));
+}
+KVC_CRC32C_TARGET inline uint32_t add_octet(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
+inline void store_word(uint8_t* to, uint64_t word) {
+  _mm_stream_si64(reinterpret_cast<long long*>(to), static_cast<long long>(word));
+}
+inline void store_fence() { _mm_sfence(); }
+bool have_crc32c() { return __builtin_cpu_supports("sse4.2") != 0; }
+#else
+#if defined(__clang__)
+#define KVC_CRC32C_TARGET
+#else
+#define KVC_CRC32C_TARGET __attribute__((target("+crc")))
+#endif
+KVC_CRC32C_TARGET inline uint32_t add_word(uint32_t crc, uint64_t word) { return __crc32cd(crc, word); }
+KVC_CRC32C_TARGET inline uint32_t add_octet(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
+inline void store_word(uint8_t* to, uint64_t word) { std::memcpy(to, &word, sizeof word); }
+inline void store_fence() {}
+bool have_crc32c() {
+  constexpr unsigned long kHwcapCrc32 = 1ul << 7;
+  return (getauxval(AT_HWCAP) & kHwcapCrc32) != 0;
+}
+#endif
+
+// With kCopy the words also go to `to`, as they are summed: memory is read once. Lanes are fetched ahead and
+// stored past the caches, which is as fast as memcpy.
+template <bool kCopy>
+KVC_CRC32C_TARGET uint32_t sum_by_instructions(uint32_t crc, const uint8_t* data, size_t size,
+                                               [[maybe_unused]] uint8_t* to) noexcept {
+  size_t at = 0;
+  for (; size - at >= 3 * kLane; at += 3 * kLane) {
+    uint32_t second = 0, third = 0;
+    for (size_t line = at; line < at + kLane; line += kLine) {
+      if constexpr (kCopy)
+        for (size_t lane = 3; lane < 6; ++lane) __builtin_prefetch(data + line + lane * kLane);
+      for (size_t i = line; i < line + kLine; i += 8) {
+        const uint64_t words[] = {load_word(data + i), load_word(data + i + kLane),
+                                  load_word(data + i + 2 * kLane)};
+        crc = add_word(crc, words[0]);
+        second = add_word(second, words[1]);
+        third = add_word(third, words[2]);
+        if constexpr (kCopy)
+          for (size_t lane = 0; lane < 3; ++lane) store_word(to + i + lane * kLane, words[lane]);
+      }
+    }
+    crc = append_lane(append_lane(crc) ^ second) ^ third;
+  }
+  if constexpr (kCopy) {
+    store_fence();
+    std::memcpy(to + at, data + at, size - at);
+  }
+  for (; size - at >= 8; at += 8) crc = add_word(crc, load_word(data + at));
+  for (; at < size; ++at) crc = add_octet(crc, data[at]);
+  return crc;
+}
+
+#else
+bool have_crc32c() { return false; }
+#endif
+
+}  // namespace
+
+bool crc32c_supports(Crc32cPath path) noexcept {
+  static const bool have = have_crc32c();
+  return path == Crc32cPath::kTables || have;
+}
+
+uint32_t crc32c_by(Crc32cPath path, const void* data, size_t size, uint32_t before) noexcept {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+#if defined(KVC_CRC32C_INSTRUCTIONS)
+  if (path == Crc32cPath::kInstructions) return ~sum_by_instructions<false>(~before, bytes, size, nullptr);
+#endif
+  static_cast<void>(path);
+  return ~sum_by_tables(~before, bytes, size);
+}
+
+uint32_t crc32c(const void* data, size_t size, uint32_t before) noexcept {
+  const bool fast = crc32c_supports(Crc32cPath::kInstructions);
+  return crc32c_by(fast ? Crc32cPath::kInstructions : Crc32cPath::kTables, data, size, before);
+}
+
+uint32_t crc32c_copy(void* to, const void* from, size_t size, uint32_t before) noexcept {
+#if defined(KVC_CRC32C_INSTRUCTIONS)
+  if (size != 0 && crc32c_supports(Crc32cPath::kInstructions) && reinterpret_cast<size_t>(to) % 8 == 0)
+    return ~sum_by_instructions<true>(~before, static_cast<const uint8_t*>(from), size,
+                                      static_cast<uint8_t*>(to));
+#endif
+  if (size != 0) std::memcpy(to, from, size);
+  return crc32c(to, size, before);
+}
+
+}  // namespace kvc

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace kvc {
+namespace {
+
+template <typename T>
+T or_errno(T result) {
+  return result < 0 ? -errno : result;
+}
+
+// Nothing is deleted by its base, and a trivial destructor leaves nothing to do when the process ends.
+struct SystemFiles final : Files {};  // NOLINT(cppcoreguidelines-virtual-class-destructor)
+
+}  // namespace
+
+int Files::open(int folder, const char* path, int flags, unsigned mode) {
+  return or_errno(::openat(folder, path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
+}
+int Files::close(int file) { return or_errno(::close(file)); }
+int64_t Files::read(int file, void* data, size_t size, uint64_t offset) {
+  return or_errno(static_cast<int64_t>(::pread(file, data, size, static_cast<off_t>(offset))));
+}
+int64_t Files::write(int file, const void* data, size_t size, uint64_t offset) {
+  return or_errno(static_cast<int64_t>(::pwrite(file, data, size, static_cast<off_t>(offset))));
+}
+int Files::truncate(int file, uint64_t size) { return or_errno(::ftruncate(file, static_cast<off_t>(size))); }
+int Files::allocate(int file, uint64_t size) { return -::posix_fallocate(file, 0, static_cast<off_t>(size)); }
+int Files::sync(int file) { return or_errno(::fdatasync(file)); }
+int Files::status(int file, struct stat* out) { return or_errno(::fstat(file, out)); }
+int Files::status_at(int folder, const char* path, struct stat* out) {
+  return or_errno(::fstatat(folder, path, out, AT_SYMLINK_NOFOLLOW));
+}
+int Files::touch(int file) { return or_errno(::futimens(file, nullptr)); }
+int Files::lock(int file, bool wait) { return or_errno(::flock(file, LOCK_EX | (wait ? 0 : LOCK_NB))); }
+int Files::unlock(int file) { return or_errno(::flock(file, LOCK_UN)); }
+int Files::make_folder(int folder, const char* path, unsigned mode) {
+  return or_errno(::mkdirat(folder, path, mode));
+}
+int Files::rename(int folder, const char* from, const char* to) {
+  return or_errno(::renameat(folder, from, folder, to));
+}
+int Files::remove(int folder, const char* path) { return or_errno(::unlinkat(folder, path, 0)); }
+
+int Files::list(int folder, void* data, void (*each)(void* data, const char* name)) {
+  const int own = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (own < 0) return -errno;
+  DIR* entries = ::fdopendir(own);
+  if (entries == nullptr) {
+    const int error = -errno;
+    ::close(own);
+    return error;
+  }
+  int result = 0;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(entries);
+    if (entry == nullptr) {
+      result = -errno;
+      break;
+    }
+    const char* name = entry->d_name;
+    if (name[0] == '.' && (name[1] == 0 || (name[1] == '.' && name[2] == 0))) continue;
+    each(data, name);
+  }
+  ::closedir(entries);
+  return result;
+}
+
+Files& system_files() {
+  static SystemFiles files;
+  return files;
+}
+
+int read_fully(Files& files, int file, void* data, size_t size, uint64_t offset) {
+  auto* to = static_cast<char*>(data);
+  while (size != 0) {
+    const int64_t part = files.read(file, to, size, offset);
+    if (part == -EINTR) continue;
+    if (part <= 0) return part == 0 ? -EIO : static_cast<int>(part);
+    const auto done = static_cast<size_t>(part);
+    to += done, offset += done, size -= done;
+  }
+  return 0;
+}
+
+int write_fully(Files& files, int file, const void* data, size_t size, uint64_t offset) {
+  const auto* from = static_cast<const char*>(data);
+  while (size != 0) {
+    const int64_t part = files.write(file, from, size, offset);
+    if (part == -EINTR) continue;
+    if (part <= 0) return part == 0 ? -EIO : static_cast<int>(part);
+    const auto done = static_cast<size_t>(part);
+    from += done, offset += done, size -= done;
+  }
+  return 0;
+}
+
+int OpenFile::open(int folder, const char* path, int flags, unsigned mode) {
+  reset();
+  int file;
+  do {
+    file = files_.open(folder, path, flags, mode);
+  } while (file == -EINTR);
+  if (file < 0) return file;
+  fd_ = file;
+  return 0;
+}
+
+int OpenFile::close() {
+  const int result = files_.close(fd_);
+  fd_ = -1;  // on Linux it is closed, whatever the result
+  return result;
+}
+
+}  // namespace kvc

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The system calls on files that the library makes, in one class that tests replace: each may fail there,
+// end short, or be the last one of a process. Every function is one call and returns its result, or -errno.
+// The functions below the class repeat calls until all is done. Thread-safe.
+#pragma once
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvc {
+
+class Files {
+ public:
+  // Descriptors are closed in children that exec; links at the end of the path are not followed.
+  virtual int open(int folder, const char* path, int flags, unsigned mode);
+  virtual int close(int file);
+  virtual int64_t read(int file, void* data, size_t size, uint64_t offset);
+  virtual int64_t write(int file, const void* data, size_t size, uint64_t offset);
+  virtual int truncate(int file, uint64_t size);
+  virtual int allocate(int file, uint64_t size);  // bytes of the disk for [0, size)
+  virtual int sync(int file);
+  virtual int status(int file, struct stat* out);
+  virtual int status_at(int folder, const char* path, struct stat* out);
+  virtual int touch(int file);            // its time of change is now
+  virtual int lock(int file, bool wait);  // excludes other processes and other descriptors
+  virtual int unlock(int file);
+  virtual int make_folder(int folder, const char* path, unsigned mode);
+  virtual int rename(int folder, const char* from, const char* to);
+  virtual int remove(int folder, const char* path);
+  // Calls each(data, name) for all but . and .., in no particular order.
+  virtual int list(int folder, void* data, void (*each)(void* data, const char* name));
+
+ protected:
+  ~Files() = default;
+};
+
+// Files of this system.
+Files& system_files();
+
+// Reads or writes all of it: 0, or -errno (EIO: the file ends, or takes nothing more).
+[[nodiscard]] int read_fully(Files& files, int file, void* data, size_t size, uint64_t offset);
+[[nodiscard]] int write_fully(Files& files, int file, const void* data, size_t size, uint64_t offset);
+
+// An open file, closed at the end.
+class OpenFile {
+ public:
+  explicit OpenFile(Files& files) : files_(files) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() { reset(); }
+
+  // 0 or -errno.
+  int open(int folder, const char* path, int flags, unsigned mode = 0);
+  int close();
+  void reset() {
+    if (fd_ >= 0) static_cast<void>(close());
+  }
+  int fd() const { return fd_; }
+
+ private:
+  Files& files_;
+  int fd_ = -1;
+};
+
+}  // namespace kvc

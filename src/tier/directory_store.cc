@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/directory_store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+
+#include "base/crc32c.h"
+#include "base/status.h"
+#include "tier/directory_usage.h"
+#include "tier/record.h"
+
+namespace kvc {
+namespace {
+
+constexpr uint64_t kAtPayload = sizeof(RecordHeader);
+
+void write_hex(const Digest256& digest, char* out) {
+  for (const uint8_t byte : digest.bytes) {
+    *out++ = "0123456789abcdef"[byte >> 4];
+    *out++ = "0123456789abcdef"[byte & 15];
+  }
+  *out = 0;
+}
+
+struct PageName {
+  explicit PageName(const Digest256& key) {
+    write_hex(key, text);
+    std::strcpy(text + 64, ".page");
+  }
+  char text[DirectoryUsage::kNameBytes];
+};
+
+kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
+  const kvc_status status = error == -ENOSPC || error == -EDQUOT    ? KVC_ERROR_NO_SPACE
+                            : error == -ENOENT || error == -ENOTDIR ? KVC_ERROR_NOT_FOUND
+                            : error == -ENOMEM                      ? KVC_ERROR_OUT_OF_MEMORY
+                                                                    : KVC_ERROR_CORRUPT;
+  return fail(status, "folder %s: cannot %s (errno %d)", config.path, what, -error);
+}
+
+class DirectoryStore final : public PageStore {
+ public:
+  DirectoryStore(const Env& env, Files& files, const DirectoryConfig& config)
+      : files_(files),
+        page_bytes_(config.page_bytes),
+        limit_(config.bytes),
+        fingerprint_(config.fingerprint),
+        workers_(config.workers == 0 ? 1 : config.workers),
+        sync_(config.sync),
+        memory_(env),
+        folder_(files),
+        usage_(env, files) {}
+  ~DirectoryStore() override { memory_.release(buffers_, workers_ * page_bytes_, kAlign); }
+
+  kvc_status open(const DirectoryConfig& config);
+  void exists(const StoreCall& call, PageItem* items, size_t num_items) override;
+  void get(const StoreCall& call, PageItem* items, size_t num_items) override;
+  void put(const StoreCall& call, PageItem* items, size_t num_items) override;
+  void remove(const StoreCall& call, PageItem* items, size_t num_items) override;
+  StoreStats stats() override;
+
+ private:
+  static constexpr size_t kAlign = 64;
+
+  PageResult look_for(const Digest256& key, uint64_t* bytes);
+  PageResult read_page(const StoreCall& call, PageItem* item);
+  PageResult write_page(PageItem* item);
+  PageResult broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter);
+  PageResult failed(int error);
+  void count(uint64_t StoreStats::*counter) {
+    const std::lock_guard lock(mutex_);
+    ++(stats_.*counter);
+  }
+
+  Files& files_;
+  const uint64_t page_bytes_, limit_;
+  const Digest256 fingerprint_;
+  const size_t workers_;
+  const bool sync_;
+  Memory memory_;
+  OpenFile folder_;
+  DirectoryUsage usage_;
+  char* buffers_ = nullptr;  // one a worker
+  std::mutex mutex_;         // all below
+  StoreStats stats_ = {};
+};
+
+kvc_status DirectoryStore::open(const DirectoryConfig& config) {
+  if (page_bytes_ == 0 || DirectoryUsage::charged(page_bytes_ + kAtPayload) > limit_ || limit_ > PTRDIFF_MAX)
+    return invalid("folder %s: %llu bytes have no room for a page of %llu", config.path,
+                   static_cast<ull>(limit_), static_cast<ull>(page_bytes_));
+  int error = files_.make_folder(AT_FDCWD, config.path, 0700);
+  OpenFile root(files_);
+  if (error == 0 || error == -EEXIST) error = root.open(AT_FDCWD, config.path, O_RDONLY | O_DIRECTORY);
+  if (error != 0) return folder_failure(config, "make or open it", error);
+  struct stat status;
+  error = files_.status(root.fd(), &status);
+  if (error != 0) return folder_failure(config, "ask for its owner", error);
+  if ((status.st_mode & S_IWOTH) != 0 || (status.st_uid != geteuid() && status.st_uid != 0))
+    return invalid("folder %s: others may write to it, and could plant pages; take a folder of your own",
+                   config.path);
+  char name[65];
+  write_hex(fingerprint_, name);
+  error = files_.make_folder(root.fd(), name, 0700);
+  if (error == 0 || error == -EEXIST) error = folder_.open(root.fd(), name, O_RDONLY | O_DIRECTORY);
+  if (error == 0) error = usage_.open(folder_.fd(), limit_);
+  if (error != 0) return folder_failure(config, "make or read its folder of this fingerprint", error);
+  buffers_ = static_cast<char*>(memory_.allocate(workers_ * page_bytes_, kAlign));
+  if (buffers_ == nullptr)
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "folder %s: no memory for buffers", config.path);
+  stats_.recovered = usage_.usage().pages;
+  return KVC_OK;
+}
+
+PageResult DirectoryStore::failed(int error) {
+  const std::lock_guard lock(mutex_);
+  if (error == -ENOSPC || error == -EDQUOT) ++stats_.no_space;
+  ++stats_.failures;
+  stats_.last_errno = -error;
+  return PageResult::kFailed;
+}
+
+// A file that is not this page: a miss for all from now on.
+PageResult DirectoryStore::broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter) {
+  count(counter);
+  static_cast<void>(usage_.remove(name.text, bytes));
+  return PageResult::kMiss;
+}
+
+PageResult DirectoryStore::look_for(const Digest256& key, uint64_t* bytes) {
+  struct stat status;
+  const int error = files_.status_at(folder_.fd(), PageName(key).text, &status);
+  if (error == -ENOENT) return PageResult::kMiss;
+  if (error != 0) return failed(error);
+  *bytes = static_cast<uint64_t>(status.st_size);
+  return S_ISREG(status.st_mode) && *bytes >= kAtPayload ? PageResult::kOk : PageResult::kMiss;
+}
+
+void DirectoryStore::exists(const StoreCall&, PageItem* items, size_t num_items) {
+  uint64_t bytes;
+  for (size_t i = 0; i < num_items; ++i) {
+    items[i].result = look_for(items[i].key, &bytes);
+    items[i].generation = items[i].lease_until_ns = 0;
+  }
+}
+
+void DirectoryStore::get(const StoreCall& call, PageItem* items, size_t num_items) {
+  for (size_t i = 0; i < num_items; ++i) items[i].result = read_page(call, &items[i]);
+}
+
+void DirectoryStore::put(const StoreCall&, PageItem* items, size_t num_items) {
+  for (size_t i = 0; i < num_items; ++i) items[i].result = write_page(&items[i]);
+}
+
+void DirectoryStore::remove(const StoreCall&, PageItem* items, size_t num_items) {
+  for (size_t i = 0; i < num_items; ++i) {
+    uint64_t bytes = 0;
+    items[i].result = look_for(items[i].key, &bytes);
+    if (items[i].result != PageResult::kOk) continue;
+    const int error = usage_.remove(PageName(items[i].key).text, bytes);
+    if (error != 0) items[i].result = error == -ENOENT ? PageResult::kMiss : failed(error);
+  }
+}
+
+PageResult DirectoryStore::read_page(const StoreCall& call, PageItem* item) {
+  const PageName name(item->key);
+  OpenFile file(files_);
+  int error = file.open(folder_.fd(), name.text, O_RDONLY);
+  if (error == -ENOENT) return PageResult::kMiss;
+  if (error != 0) return failed(error);
+  struct stat status;
+  error = files_.status(file.fd(), &status);
+  if (error != 0) return failed(error);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (!S_ISREG(status.st_mode) || size < kAtPayload) return broken(name, size, &StoreStats::bad_headers);
+  RecordHeader header;
+  error = read_fully(files_, file.fd(), &header, sizeof header, 0);
+  if (error != 0) return failed(error);
+  if (!is_record(header, fingerprint_, page_bytes_) || header.key != item->key ||
+      size != kAtPayload + header.payload_bytes)
+    return broken(name, size, &StoreStats::bad_headers);
+  if (item->generation != 0 && item->generation != header.generation) return PageResult::kExpired;
+  if (header.payload_bytes != item->bytes) {
+    count(&StoreStats::bad_headers);
+    return PageResult::kMiss;
+  }
+  const bool whole = item->runs == nullptr;
+  auto* to = whole ? static_cast<char*>(item->data) : buffers_ + call.worker % workers_ * page_bytes_;
+  error = read_fully(files_, file.fd(), to, item->bytes, kAtPayload);
+  if (error != 0) return failed(error);
+  if (crc32c(to, item->bytes) != header.payload_crc) return broken(name, size, &StoreStats::bad_payloads);
+  auto* out = static_cast<char*>(item->data);
+  for (size_t i = 0; !whole && i < item->num_runs; out += item->runs[i++].bytes)
+    std::memcpy(out, to + item->runs[i].offset, item->runs[i].bytes);
+  static_cast<void>(files_.touch(file.fd()));  // else it only looks older
+  item->generation = header.generation;
+  return PageResult::kOk;
+}
+
+PageResult DirectoryStore::write_page(PageItem* item) {
+  uint64_t bytes = 0;
+  if (item->bytes > page_bytes_) {
+    count(&StoreStats::no_space);
+    return PageResult::kNoSpace;
+  }
+  const PageResult there = look_for(item->key, &bytes);
+  if (there == PageResult::kFailed || (there == PageResult::kOk && bytes == kAtPayload + item->bytes)) {
+    item->generation = 0;
+    return there;
+  }
+  char part[DirectoryUsage::kNameBytes];
+  OpenFile file(files_);
+  bytes = kAtPayload + item->bytes;
+  int error = usage_.begin(bytes, part, &file);
+  if (error != 0) {
+    static_cast<void>(failed(error));
+    return error == -ENOSPC ? PageResult::kNoSpace : PageResult::kFailed;
+  }
+  const RecordHeader header =
+      make_record(item->key, fingerprint_, 1, item->bytes, crc32c(item->data, item->bytes));
+  const PageName name(item->key);
+  error = write_fully(files_, file.fd(), item->data, item->bytes, kAtPayload);
+  if (error == 0) error = write_fully(files_, file.fd(), &header, sizeof header, 0);
+  if (error == 0 && sync_) error = files_.sync(file.fd());
+  if (error == 0) error = files_.rename(folder_.fd(), part, name.text);
+  if (error != 0) {
+    static_cast<void>(usage_.remove(part, bytes));
+    return failed(error);
+  }
+  error = file.close();  // some file systems say only here that they have lost something
+  if (error == 0 && sync_) error = files_.sync(folder_.fd());
+  if (error != 0) {
+    static_cast<void>(usage_.remove(name.text, bytes));
+    return failed(error);
+  }
+  item->generation = header.generation;
+  return PageResult::kOk;
+}
+
+StoreStats DirectoryStore::stats() {
+  const FolderUsage usage = usage_.usage();
+  const uint64_t evictions = usage_.evictions();
+  const std::lock_guard lock(mutex_);
+  StoreStats out = stats_;
+  out.pages = usage.pages;
+  out.bytes = usage.bytes;
+  out.capacity_bytes = limit_;
+  out.capacity_pages = limit_ / DirectoryUsage::charged(page_bytes_ + kAtPayload);
+  out.evictions = evictions;
+  return out;
+}
+
+}  // namespace
+
+kvc_status open_directory_store(const Env& env, Files& files, const DirectoryConfig& config,
+                                PageStorePtr* out) {
+  auto* store = new (std::nothrow) DirectoryStore(env, files, config);
+  PageStorePtr owner(store);
+  if (store == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "folder %s: no memory", config.path);
+  KVC_TRY(store->open(config));
+  *out = std::move(owner);
+  return KVC_OK;
+}
+
+}  // namespace kvc

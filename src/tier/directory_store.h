@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages as files of a folder, one a page: a record header and the payload, written beside and renamed when
+// whole. Several processes, on several machines if their file system locks, may use one folder; together they
+// keep to its size. A page's time of change is that of its last use; the oldest go first. There are no
+// leases: a page that was found may be gone when it is read, which is a miss. Thread-safe.
+//
+//   <path>/<fingerprint>/<key>.page       a page
+//   <path>/<fingerprint>/<pid>-<n>.part   one that is being written: locked as long as its writer lives
+//   <path>/<fingerprint>/usage            the bytes of all of these; its lock is the folder's
+#pragma once
+#include "base/env.h"
+#include "base/files.h"
+#include "tier/store.h"
+
+namespace kvc {
+
+struct DirectoryConfig {
+  const char* path;     // is made if its parent is there
+  uint64_t bytes;       // of all pages of the fingerprint, in whole sectors
+  uint64_t page_bytes;  // the largest page
+  Digest256 fingerprint;
+  uint32_t workers;  // threads that call
+  bool sync;         // a put waits for the disk
+};
+
+// NOT_FOUND: no such parent folder; INVALID_ARGUMENT: others may write to the folder, or a size is wrong;
+// NO_SPACE; CORRUPT: the system refuses something else.
+kvc_status open_directory_store(const Env& env, Files& files, const DirectoryConfig& config,
+                                PageStorePtr* out);
+
+}  // namespace kvc

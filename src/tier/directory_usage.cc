@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/directory_usage.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/crc32c.h"
+
+namespace kvc {
+namespace {
+
+constexpr uint32_t kUsageMagic = 0x5543564Bu;
+
+bool ends_with(const char* name, const char* end) {
+  const size_t size = std::strlen(name), end_size = std::strlen(end);
+  return size > end_size && std::strcmp(name + size - end_size, end) == 0;
+}
+
+}  // namespace
+
+class DirectoryUsage::FolderLock {
+ public:
+  explicit FolderLock(DirectoryUsage& usage) : usage_(usage), lock_(usage.mutex_) {
+    do {
+      error_ = usage_.files_.lock(usage_.lock_file_.fd(), true);
+    } while (error_ == -EINTR);
+  }
+  ~FolderLock() {
+    if (error_ == 0) static_cast<void>(usage_.files_.unlock(usage_.lock_file_.fd()));
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  int error() const { return error_; }
+
+ private:
+  DirectoryUsage& usage_;
+  const std::lock_guard<std::mutex> lock_;
+  int error_;
+};
+
+struct DirectoryUsage::Scan {
+  DirectoryUsage* usage;
+  FolderUsage total;
+  Array<FoundPage> pages;
+  size_t count;
+  int error;
+};
+
+int DirectoryUsage::open(int folder, uint64_t limit) {
+  folder_ = folder;
+  limit_ = limit;
+  const int error = lock_file_.open(folder, "usage", O_RDWR | O_CREAT, 0600);
+  if (error != 0) return error;
+  const FolderLock lock(*this);
+  if (lock.error() != 0) return lock.error();
+  FolderUsage usage;
+  return count_again(0, &usage);
+}
+
+int DirectoryUsage::read(FolderUsage* out) {
+  UsageRecord record;
+  const int error = read_fully(files_, lock_file_.fd(), &record, sizeof record, 0);
+  if (error != 0 || record.magic != kUsageMagic || record.crc != crc32c(&record, offsetof(UsageRecord, crc)))
+    return count_again(0, out);
+  *out = record.usage;
+  return 0;
+}
+
+int DirectoryUsage::write(const FolderUsage& usage) {
+  UsageRecord record = {usage, kUsageMagic, 0};
+  record.crc = crc32c(&record, offsetof(UsageRecord, crc));
+  return write_fully(files_, lock_file_.fd(), &record, sizeof record, 0);
+}
+
+// Counts a file, or removes it if its writer has ended.
+int DirectoryUsage::look_at(Scan* scan, const char* name) {
+  const bool part = ends_with(name, ".part");
+  if (!part && (!ends_with(name, ".page") || std::strlen(name) >= kNameBytes)) return 0;
+  struct stat status;
+  int error = files_.status_at(folder_, name, &status);
+  if (error == -ENOENT) return 0;
+  if (error != 0) return error;
+  if (part) {
+    OpenFile file(files_);
+    error = file.open(folder_, name, O_RDWR);
+    if (error == 0) error = files_.lock(file.fd(), false);
+    if (error == 0) {
+      error = files_.remove(folder_, name);
+      if (error == 0 || error == -ENOENT) return 0;
+    }
+    if (error != -EWOULDBLOCK) return error == -ENOENT ? 0 : error;
+  } else {
+    if (scan->count == scan->pages.size() &&
+        !scan->pages.grow(memory_, scan->count == 0 ? 1024 : 2 * scan->count))
+      return -ENOMEM;
+    FoundPage& page = scan->pages[scan->count++];
+    page.seconds = status.st_mtim.tv_sec;
+    page.nanoseconds = status.st_mtim.tv_nsec;
+    page.bytes = charged(static_cast<uint64_t>(status.st_size));
+    std::strcpy(page.name, name);
+    ++scan->total.pages;
+  }
+  scan->total.bytes += charged(static_cast<uint64_t>(status.st_size));
+  return 0;
+}
+
+// Makes the number exact. If `room` is not free then, removes pages until it is, and a sixteenth more, so
+// that the next page does not count again.
+int DirectoryUsage::count_again(uint64_t room, FolderUsage* out) {
+  Scan scan = {this, {}, {}, 0, 0};
+  const int listed = files_.list(folder_, &scan, [](void* data, const char* name) {
+    auto* in = static_cast<Scan*>(data);
+    if (in->error == 0) in->error = in->usage->look_at(in, name);
+  });
+  if (listed != 0) return listed;
+  if (scan.error != 0) return scan.error;  // of unknown size: nothing is added
+  if (scan.total.bytes > limit_ - room) {
+    const uint64_t goal = limit_ - room - std::min(limit_ - room, limit_ / 16);
+    std::sort(scan.pages.data(), scan.pages.data() + scan.count, [](const FoundPage& a, const FoundPage& b) {
+      if (a.seconds != b.seconds) return a.seconds < b.seconds;
+      if (a.nanoseconds != b.nanoseconds) return a.nanoseconds < b.nanoseconds;
+      return std::strcmp(a.name, b.name) < 0;
+    });
+    for (size_t i = 0; i < scan.count && scan.total.bytes > goal; ++i) {
+      const int error = files_.remove(folder_, scan.pages[i].name);
+      if (error != 0 && error != -ENOENT) return error;
+      scan.total.bytes -= scan.pages[i].bytes;
+      --scan.total.pages;
+      ++evictions_;
+    }
+  }
+  *out = scan.total;
+  return write(scan.total);
+}
+
+int DirectoryUsage::begin(uint64_t bytes, char (&name)[kNameBytes], OpenFile* file) {
+  const uint64_t charge = charged(bytes);
+  if (charge > limit_) return -ENOSPC;
+  const FolderLock lock(*this);
+  if (lock.error() != 0) return lock.error();
+  FolderUsage usage;
+  int error = read(&usage);
+  if (error == 0 && usage.bytes > limit_ - charge) error = count_again(charge, &usage);
+  if (error != 0) return error;
+  if (usage.bytes > limit_ - charge) return -ENOSPC;
+  error = write({usage.bytes + charge, usage.pages + 1});
+  if (error != 0) return error;
+  do {  // names of a process of the same number that was killed may be there
+    snprintf(name, sizeof name, "%llx-%llx.part", static_cast<unsigned long long>(getpid()),
+             static_cast<unsigned long long>(next_name_++));
+    error = file->open(folder_, name, O_RDWR | O_CREAT | O_EXCL, 0600);
+  } while (error == -EEXIST);
+  if (error == 0) {
+    error = files_.lock(file->fd(), false);
+    if (error == 0) error = files_.truncate(file->fd(), bytes);
+    if (error == 0) return 0;
+    static_cast<void>(files_.remove(folder_, name));
+    file->reset();
+  }
+  static_cast<void>(write(usage));  // else the number is too large until they are counted again
+  return error;
+}
+
+int DirectoryUsage::remove(const char* name, uint64_t bytes) {
+  const FolderLock lock(*this);
+  if (lock.error() != 0) return lock.error();
+  int error = files_.remove(folder_, name);
+  if (error != 0) return error;
+  FolderUsage usage;
+  if (read(&usage) != 0) return 0;
+  usage.bytes -= std::min(usage.bytes, charged(bytes));
+  usage.pages -= usage.pages != 0;
+  static_cast<void>(write(usage));
+  return 0;
+}
+
+FolderUsage DirectoryUsage::usage() {
+  const FolderLock lock(*this);
+  FolderUsage usage = {};
+  if (lock.error() != 0 || read(&usage) != 0) return {};
+  return usage;
+}
+
+uint64_t DirectoryUsage::evictions() {
+  const std::lock_guard lock(mutex_);
+  return evictions_;
+}
+
+}  // namespace kvc

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages in the memory of this process: slots of one size, taken when the store is made. Thread-safe.
+#pragma once
+#include "base/env.h"
+#include "tier/store.h"
+
+namespace kvc {
+
+// `bytes` of pages of up to `page_bytes` each.
+kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out);
+
+}  // namespace kvc

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages in one file of a fixed size: a first page that describes it, a table of record headers, and the
+// payloads. The file belongs to one process at a time, never grows, and is of one fingerprint. When it is
+// opened, every header that checks is a page again; a payload that does not fit its header is found when it
+// is read. A page whose put has ended survives the end of the process; `sync` says whether it survives the
+// end of the machine, which only costs pages, never their truth. Thread-safe.
+#pragma once
+#include "base/env.h"
+#include "base/files.h"
+#include "tier/store.h"
+
+namespace kvc {
+
+struct SlabConfig {
+  const char* path;
+  uint64_t bytes;       // of the file
+  uint64_t page_bytes;  // the largest page
+  Digest256 fingerprint;
+  uint32_t workers;  // threads that call
+  bool direct;       // past the page cache, where the system can
+  bool sync;         // a put waits for the disk
+};
+
+// NOT_FOUND: no such folder; BUSY: another process has the file; INVALID_ARGUMENT: it is no slab, or of
+// another size or fingerprint; NO_SPACE; CORRUPT: it cannot be read.
+kvc_status open_slab_store(const Env& env, Files& files, const SlabConfig& config, PageStorePtr* out);
+
+}  // namespace kvc

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/slot_index.h"
+
+namespace kvc {
+
+bool SlotIndex::create(Memory& memory, size_t num_slots) {
+  if (num_slots > INT32_MAX / 2) return false;
+  if (!slots_.create(memory, num_slots) || !buckets_.create(memory, next_power_of_two(num_slots)))
+    return false;
+  for (size_t i = 0; i < buckets_.size(); ++i) buckets_[i] = -1;
+  end_restore();
+  return true;
+}
+
+int32_t& SlotIndex::bucket(const Digest256& key) {
+  uint64_t word;
+  std::memcpy(&word, key.bytes, sizeof word);
+  return buckets_[word & (buckets_.size() - 1)];
+}
+
+int32_t SlotIndex::find(const Digest256& key) const {
+  int32_t slot = const_cast<SlotIndex*>(this)->bucket(key);
+  while (slot >= 0 && (*this)[slot].key != key) slot = (*this)[slot].hash_next;
+  return slot;
+}
+
+void SlotIndex::enter(int32_t slot, const Digest256& key) {
+  at(slot).key = key;
+  at(slot).hash_next = bucket(key);
+  bucket(key) = slot;
+}
+
+void SlotIndex::forget(int32_t slot) {
+  int32_t* from = &bucket(at(slot).key);
+  while (*from != slot) from = &at(*from).hash_next;
+  *from = at(slot).hash_next;
+}
+
+void SlotIndex::link(int32_t slot) {
+  at(slot).older = newest_;
+  at(slot).newer = -1;
+  (newest_ < 0 ? oldest_ : at(newest_).newer) = slot;
+  newest_ = slot;
+}
+
+void SlotIndex::unlink(int32_t slot) {
+  const PageSlot& gone = at(slot);
+  (gone.older < 0 ? oldest_ : at(gone.older).newer) = gone.newer;
+  (gone.newer < 0 ? newest_ : at(gone.newer).older) = gone.older;
+}
+
+void SlotIndex::release(int32_t slot) {
+  forget(slot);
+  at(slot) = {};
+  at(slot).older = free_;
+  free_ = slot;
+}
+
+void SlotIndex::touch(int32_t slot) {
+  unlink(slot);
+  link(slot);
+}
+
+void SlotIndex::lease(int32_t slot, uint64_t until_ns) {
+  touch(slot);
+  if (at(slot).lease_until_ns < until_ns) at(slot).lease_until_ns = until_ns;
+}
+
+int32_t SlotIndex::evict(uint64_t now_ns) {
+  for (int i = 0; i < kTries && oldest_ >= 0; ++i) {
+    const int32_t slot = oldest_;
+    if (is_held(slot, now_ns)) {
+      touch(slot);  // else the next call would look at it again
+      continue;
+    }
+    begin_remove(slot);
+    end_remove(slot);
+    ++evictions_;
+    return slot;
+  }
+  return -1;
+}
+
+int32_t SlotIndex::begin_write(const Digest256& key, uint64_t now_ns) {
+  if (free_ < 0 && evict(now_ns) < 0) return -1;
+  const int32_t slot = free_;
+  free_ = at(slot).older;
+  at(slot).state = SlotState::kWriting;
+  enter(slot, key);
+  return slot;
+}
+
+void SlotIndex::commit_write(int32_t slot, uint64_t generation, uint64_t bytes, uint32_t crc) {
+  PageSlot& page = at(slot);
+  page.state = SlotState::kReady;
+  page.generation = generation;
+  page.bytes = bytes;
+  page.crc = crc;
+  link(slot);
+  ++num_ready_;
+  ready_bytes_ += bytes;
+}
+
+void SlotIndex::begin_remove(int32_t slot) {
+  unlink(slot);
+  at(slot).state = SlotState::kRemoving;
+  --num_ready_;
+  ready_bytes_ -= at(slot).bytes;
+}
+
+void SlotIndex::restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes,
+                        uint32_t crc) {
+  enter(slot, key);
+  commit_write(slot, generation, bytes, crc);
+  if (generation_ < generation) generation_ = generation;
+}
+
+void SlotIndex::end_restore() {
+  free_ = -1;
+  for (auto slot = static_cast<int32_t>(slots_.size()); --slot >= 0;) {
+    if (at(slot).state != SlotState::kFree) continue;
+    at(slot).older = free_;
+    free_ = slot;
+  }
+}
+
+}  // namespace kvc

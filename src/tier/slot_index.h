@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which page is in which slot of a store with a fixed number of slots. A slot is FREE, WRITING (findable as
+// pending), READY, or REMOVING (bytes are being invalidated); READY slots are in a list of last use, and have
+// readers and a lease. A slot with readers or a lease is neither evicted nor removed. All memory is taken by
+// create(); each call is O(1), but begin_write looks at kTries slots at most. Not thread-safe.
+#pragma once
+#include "base/memory.h"
+#include "base/sha256.h"
+
+namespace kvc {
+
+enum class SlotState : uint8_t { kFree, kWriting, kReady, kRemoving };
+
+struct PageSlot {
+  Digest256 key;
+  uint64_t generation;
+  uint64_t bytes;
+  uint64_t lease_until_ns;
+  uint32_t crc;
+  uint32_t readers;
+  int32_t older, newer;  // list of READY slots; `older` also: list of FREE ones
+  int32_t hash_next;
+  SlotState state;
+};
+
+class SlotIndex {
+ public:
+  static constexpr int kTries = 64;
+
+  [[nodiscard]] bool create(Memory& memory, size_t num_slots);
+
+  const PageSlot& operator[](int32_t slot) const { return slots_[static_cast<size_t>(slot)]; }
+  size_t size() const { return slots_.size(); }
+  size_t num_ready() const { return num_ready_; }
+  uint64_t ready_bytes() const { return ready_bytes_; }
+  uint64_t evictions() const { return evictions_; }
+
+  int32_t find(const Digest256& key) const;  // -1: none
+  // A slot for a page that find() does not know; -1: there is none. The least recently used page gives way.
+  int32_t begin_write(const Digest256& key, uint64_t now_ns);
+  uint64_t next_generation() { return ++generation_; }
+  void commit_write(int32_t slot, uint64_t generation, uint64_t bytes, uint32_t crc);
+  void abort_write(int32_t slot) { release(slot); }
+  // Of READY slots.
+  void touch(int32_t slot);
+  void lease(int32_t slot, uint64_t until_ns);
+  void begin_read(int32_t slot) { touch(slot), ++at(slot).readers; }
+  void end_read(int32_t slot) { --at(slot).readers; }
+  bool is_held(int32_t slot, uint64_t now_ns) const {
+    return (*this)[slot].readers != 0 || (*this)[slot].lease_until_ns > now_ns;
+  }
+  void begin_remove(int32_t slot);  // of a slot without readers
+  void end_remove(int32_t slot) { release(slot); }
+  // A page that was there before: of a FREE slot, while the index is filled, in ascending generations.
+  void restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes, uint32_t crc);
+  void end_restore();  // makes the list of FREE slots
+
+ private:
+  PageSlot& at(int32_t slot) { return slots_[static_cast<size_t>(slot)]; }
+  int32_t& bucket(const Digest256& key);
+  void link(int32_t slot);  // as the newest
+  void unlink(int32_t slot);
+  void forget(int32_t slot);  // removes it from its bucket
+  void enter(int32_t slot, const Digest256& key);
+  void release(int32_t slot);
+  int32_t evict(uint64_t now_ns);
+
+  Array<PageSlot> slots_;
+  Array<int32_t> buckets_;
+  int32_t free_ = -1, oldest_ = -1, newest_ = -1;
+  size_t num_ready_ = 0;
+  uint64_t ready_bytes_ = 0, generation_ = 0, evictions_ = 0;
+};
+
+}  // namespace kvc

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every system call of a fixed series of calls fails once, in each way: the item concerned may be lost,
+// nothing else, and no bytes are ever wrong; not now, and not when the store is opened again.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+
+#include "stores.h"
+
+namespace kvc {
+namespace {
+
+using test::digest_of;
+using test::Fault;
+using test::FaultyFiles;
+using test::Pages;
+
+constexpr size_t kBytes = 4096 + 200;
+constexpr uint64_t kRoom = 6;
+
+struct FaultyKind {
+  const char* name;
+  std::function<kvc_status(Files&, const std::string&, PageStorePtr*)> open;
+};
+
+kvc_status slab(Files& files, const std::string& path, PageStorePtr* out, bool direct, bool sync) {
+  SlabConfig config = test::slab_config(path, kRoom, kBytes);
+  config.direct = direct, config.sync = sync;
+  return open_slab_store(default_env(), files, config, out);
+}
+const FaultyKind kFaultyKinds[] = {
+    {"Slab", [](Files& f, const std::string& p, PageStorePtr* out) { return slab(f, p, out, false, false); }},
+    {"SlabDirectSync",
+     [](Files& f, const std::string& p, PageStorePtr* out) { return slab(f, p, out, true, true); }},
+    {"DirectorySync",
+     [](Files& f, const std::string& p, PageStorePtr* out) {
+       DirectoryConfig config = test::directory_config(p, kRoom, kBytes);
+       config.sync = true;
+       return open_directory_store(default_env(), f, config, out);
+     }},
+};
+
+class Faults : public testing::TestWithParam<std::tuple<FaultyKind, Fault>> {
+ protected:
+  kvc_status open(Files& files, const std::string& path, PageStorePtr* out) {
+    return std::get<0>(GetParam()).open(files, path, out);
+  }
+};
+
+// What the store must know of each page after a call.
+enum class Known : uint8_t { kNo, kYes, kPerhaps };
+
+struct Series {
+  Pages& pages;
+  FaultyFiles& files;
+  std::map<uint64_t, Known> known = {};
+
+  void put(uint64_t number) {
+    const uint64_t hits = files.hits;
+    const PageResult result = pages.put(digest_of(number), kBytes);
+    if (result == PageResult::kOk) {
+      if (known[number] == Known::kNo || hits == files.hits) known[number] = Known::kYes;
+    } else {
+      EXPECT_GT(files.hits, hits) << "without a fault it does not fail";
+      EXPECT_TRUE(result == PageResult::kFailed || result == PageResult::kNoSpace);
+      if (known[number] == Known::kNo) known[number] = Known::kPerhaps;
+    }
+  }
+  void get(uint64_t number) {
+    const uint64_t hits = files.hits;
+    const PageResult result = pages.get(digest_of(number), kBytes);
+    if (hits == files.hits) {
+      if (known[number] == Known::kYes) {
+        EXPECT_EQ(result, PageResult::kOk) << number;
+      }
+      if (known[number] == Known::kNo) {
+        EXPECT_EQ(result, PageResult::kMiss) << number;
+      }
+    } else if (result == PageResult::kMiss && known[number] == Known::kYes) {
+      ADD_FAILURE() << "a fault in reading is no reason to forget the page";
+    }
+  }
+  void remove(uint64_t number) {
+    const uint64_t hits = files.hits;
+    const PageResult result = pages.remove(digest_of(number));
+    if (result == PageResult::kOk) {
+      known[number] = Known::kNo;
+    } else if (hits != files.hits) {
+      known[number] = Known::kPerhaps;
+    }
+  }
+};
+
+TEST_P(Faults, OfEachSystemCallLoseAtMostTheItem) {
+  const Fault fault = std::get<1>(GetParam());
+  const bool must_not_fail = fault == Fault::kEintr || fault == Fault::kShort;
+  uint64_t failing_calls = 0;
+  for (uint64_t k = 0;; ++k) {
+    SCOPED_TRACE(k);
+    const test::Folder folder;
+    const std::string path = folder / "store";
+    FaultyFiles files;
+    files.set(fault, k);
+    PageStorePtr store;
+    kvc_status status = open(files, path, &store);
+    if (status != KVC_OK) {
+      ASSERT_EQ(files.hits, 1u) << kvc_last_error();
+      ASSERT_EQ(store, nullptr);
+      ++failing_calls;
+      status = open(files, path, &store);  // now without a fault
+      ASSERT_EQ(status, KVC_OK) << kvc_last_error();
+    }
+    Pages pages(*store);
+    Series series = {pages, files};
+    for (uint64_t i = 0; i < 4; ++i) series.put(i);
+    for (uint64_t i = 0; i < 5; ++i) series.get(i);
+    series.remove(1);
+    series.get(1);
+    series.put(4);
+    series.put(1);
+    for (uint64_t i = 0; i < 5; ++i) series.get(i);
+    const bool over = files.hits == 0;
+    if (must_not_fail && store->stats().failures == 0) {
+      for (uint64_t i = 0; i < 5; ++i) EXPECT_NE(series.known[i], Known::kPerhaps);
+    }
+    files.set(Fault::kNone, 0);
+    store.reset();
+    ASSERT_EQ(open(files, path, &store), KVC_OK) << kvc_last_error();
+    Pages again(*store);
+    Series after = {again, files, series.known};
+    for (uint64_t i = 0; i < 5; ++i) after.get(i);
+    // And it has all its room.
+    for (uint64_t i = 10; i < 10 + kRoom; ++i) {
+      EXPECT_EQ(again.put(digest_of(i), kBytes), PageResult::kOk);
+      EXPECT_EQ(again.get(digest_of(i), kBytes), PageResult::kOk);
+    }
+    EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
+    ASSERT_EQ(pages.wrong + again.wrong, 0u);
+    if (over) {
+      EXPECT_GT(k, 30u) << "so few calls?";
+      break;
+    }
+  }
+  if (!must_not_fail) {
+    EXPECT_GT(failing_calls, 0u);
+  }
+}
+
+TEST_P(Faults, OfEveryThirdSystemCallGiveNoWrongByte) {
+  const Fault fault = std::get<1>(GetParam());
+  for (const uint64_t every : {2u, 3u, 5u, 7u, 11u}) {
+    const test::Folder folder;
+    const std::string path = folder / "store";
+    FaultyFiles files;
+    PageStorePtr store;
+    ASSERT_EQ(open(files, path, &store), KVC_OK) << kvc_last_error();
+    Pages pages(*store);
+    files.set(fault, 0, every);
+    for (uint64_t i = 0; i < 600; ++i) {
+      const uint64_t number = i * 2654435761u % 10;
+      if (i % 7 == 6) {
+        pages.remove(digest_of(number));
+      } else if (i % 2 == 0) {
+        pages.put(digest_of(number), kBytes);
+      } else {
+        pages.get(digest_of(number), kBytes);
+      }
+    }
+    EXPECT_GT(files.hits, 10u);
+    files.set(Fault::kNone, 0);
+    for (int round = 0; round < 2; ++round) {
+      store.reset();
+      ASSERT_EQ(open(files, path, &store), KVC_OK) << kvc_last_error();
+      Pages again(*store);
+      for (uint64_t i = 0; i < 10; ++i) again.get(digest_of(i), kBytes);
+      EXPECT_EQ(again.wrong + pages.wrong, 0u);
+      EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
+      for (uint64_t i = 10; i < 20; ++i) EXPECT_EQ(again.put(digest_of(i), kBytes), PageResult::kOk);
+    }
+  }
+}
+
+const char* name_of(Fault fault) {
+  return fault == Fault::kEio      ? "Eio"
+         : fault == Fault::kEnospc ? "Enospc"
+         : fault == Fault::kShort  ? "Short"
+                                   : "Eintr";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Faults,
+    testing::Combine(testing::ValuesIn(kFaultyKinds),
+                     testing::Values(Fault::kEio, Fault::kEnospc, Fault::kShort, Fault::kEintr)),
+    [](const auto& at) { return std::string(std::get<0>(at.param).name) + name_of(std::get<1>(at.param)); });
+
+}  // namespace
+}  // namespace kvc

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that are killed while they write, at each system call, in the middle of a write, and at any time:
+// whoever opens the store next finds every page whose put had ended, and no wrong byte. And processes that
+// share a folder, or want to share a slab.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <functional>
+#include <random>
+
+#include "stores.h"
+
+namespace kvc {
+namespace {
+
+using test::digest_of;
+using test::Fault;
+using test::FaultyFiles;
+using test::Pages;
+
+constexpr size_t kBytes = 4096 + 200;
+constexpr uint64_t kRoom = 8;
+// Each fork copies the shadow memory of the address sanitizer.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kSparser = 5;
+#else
+constexpr uint64_t kSparser = 1;
+#endif
+
+struct KilledKind {
+  const char* name;
+  bool keeps_order;
+  std::function<kvc_status(Files&, const std::string&, PageStorePtr*)> open;
+};
+
+const KilledKind kKilledKinds[] = {
+    {"Slab", true,
+     [](Files& files, const std::string& path, PageStorePtr* out) {
+       return open_slab_store(default_env(), files, test::slab_config(path, kRoom, kBytes), out);
+     }},
+    {"SlabDirect", true,
+     [](Files& files, const std::string& path, PageStorePtr* out) {
+       SlabConfig config = test::slab_config(path, kRoom, kBytes);
+       config.direct = true;
+       return open_slab_store(default_env(), files, config, out);
+     }},
+    {"Directory", false,
+     [](Files& files, const std::string& path, PageStorePtr* out) {
+       return open_directory_store(default_env(), files, test::directory_config(path, kRoom, kBytes), out);
+     }},
+};
+
+// What a child has got done, in memory that it shares.
+struct Progress {
+  std::atomic<uint64_t> puts, removes, going;
+};
+
+class Killed : public testing::TestWithParam<KilledKind> {
+ protected:
+  Killed() {
+    progress_ = static_cast<Progress*>(
+        mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  }
+  ~Killed() override { munmap(progress_, sizeof(Progress)); }
+
+  // A child puts pages first, first + 1, ... and removes each fourth again, until it is killed.
+  pid_t start(const std::string& path, uint64_t first, Fault fault, uint64_t at, uint64_t count) {
+    progress_->puts = progress_->removes = progress_->going = 0;
+    const pid_t child = fork();
+    if (child != 0) return child;
+    FaultyFiles files;
+    files.set(fault, at);
+    PageStorePtr store;
+    if (GetParam().open(files, path, &store) != KVC_OK) _exit(3);
+    Pages pages(*store);
+    for (uint64_t i = 0; i < count; ++i) {
+      progress_->going = i + 1;
+      if (pages.put(digest_of(first + i), kBytes) != PageResult::kOk) _exit(4);
+      progress_->puts = i + 1;
+      if (pages.get(digest_of(first + i), kBytes) != PageResult::kOk) _exit(5);
+      if (i % 4 == 3) {
+        if (pages.remove(digest_of(first + i)) != PageResult::kOk) _exit(6);
+        progress_->removes = i + 1;
+      }
+    }
+    _exit(0);
+  }
+
+  // What must be there after a child was killed; kRoom pages are, but the oldest.
+  void check(const std::string& path, uint64_t first) {
+    PageStorePtr store;
+    ASSERT_EQ(GetParam().open(system_files(), path, &store), KVC_OK) << kvc_last_error();
+    Pages pages(*store);
+    EXPECT_LE(store->stats().pages, kRoom);
+    EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
+    // The latest ones that had ended must be there: the child may have evicted for the one it was writing,
+    // and a folder evicts by a clock of some milliseconds.
+    const uint64_t puts = progress_->puts;
+    for (uint64_t i = 0; i < progress_->going + 4; ++i) {
+      const PageResult result = pages.get(digest_of(first + i), kBytes);
+      if (i % 4 == 3 && i < progress_->removes) {
+        EXPECT_EQ(result, PageResult::kMiss) << "removed";
+      } else if (i % 4 != 3 && i < puts && i + 5 > puts && GetParam().keeps_order) {
+        EXPECT_EQ(result, PageResult::kOk) << i << " of " << puts;
+      } else if (i >= progress_->going) {
+        EXPECT_EQ(result, PageResult::kMiss) << "never put";
+      }
+    }
+    ASSERT_EQ(pages.wrong, 0u);
+    for (uint64_t i = 0; i < kRoom; ++i) {
+      EXPECT_EQ(pages.put(digest_of(1u << 20 | i), kBytes), PageResult::kOk);
+      EXPECT_EQ(pages.get(digest_of(1u << 20 | i), kBytes), PageResult::kOk);
+    }
+  }
+
+  Progress* progress_;
+};
+
+// Each child goes on with what the one before has left.
+TEST_P(Killed, AtEachSystemCallLosesNothingThatWasPut) {
+  uint64_t killed = 0;
+  for (const Fault fault : {Fault::kKill, Fault::kKillInWrite}) {
+    const test::Folder folder;
+    const std::string path = folder / "store";
+    for (uint64_t at = 0; at < 130; at += kSparser) {
+      SCOPED_TRACE(at);
+      const uint64_t first = (static_cast<uint64_t>(fault) * 1000 + at) * 1000;
+      const pid_t child = start(path, first, fault, at, 48);
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0)
+          << WEXITSTATUS(status);
+      killed += WIFSIGNALED(status);
+      check(path, first);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GE(killed, 250 / kSparser);
+}
+
+// KVC_TEST_KILLS: how often (100).
+TEST_P(Killed, AtAnyTimeLosesNothingThatWasPut) {
+  const char* given = getenv("KVC_TEST_KILLS");
+  const uint64_t kills = given != nullptr ? strtoull(given, nullptr, 0) : 100 / kSparser;
+  std::mt19937_64 random(test::test_seed());
+  const test::Folder folder;
+  const std::string path = folder / "store";
+  for (uint64_t i = 0; i < kills; ++i) {
+    SCOPED_TRACE(i);
+    const uint64_t first = i * 1000000;
+    const pid_t child = start(path, first, Fault::kNone, 0, UINT64_MAX);
+    const uint64_t until = random() % 24;
+    while (progress_->going <= until) {
+      int status;
+      ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << "it ended by itself";
+      sched_yield();
+    }
+    for (uint64_t spin = random() % 2000; spin > 0; --spin) asm volatile("");
+    kill(child, SIGKILL);
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    check(path, first);
+    if (HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Killed, testing::ValuesIn(kKilledKinds),
+                         [](const auto& at) { return at.param.name; });
+
+TEST(Processes, OneHasASlabAtATime) {
+  const test::Folder folder;
+  const std::string path = folder / "slab";
+  PageStorePtr store;
+  ASSERT_EQ(kKilledKinds[0].open(system_files(), path, &store), KVC_OK);
+  const auto in_child = [&] {
+    const pid_t child = fork();
+    if (child == 0) {
+      PageStorePtr other;
+      _exit(kKilledKinds[0].open(system_files(), path, &other));
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(in_child(), KVC_ERROR_BUSY);
+  store.reset();
+  EXPECT_EQ(in_child(), KVC_OK);
+}
+
+TEST(Processes, ShareAFolderAndItsRoom) {
+  const test::Folder folder;
+  const std::string path = folder / "pages";
+  const DirectoryConfig config = test::directory_config(path, 20, kBytes);
+  constexpr int kProcesses = 4;
+  pid_t children[kProcesses];
+  for (int p = 0; p < kProcesses; ++p) {
+    children[p] = fork();
+    if (children[p] != 0) continue;
+    PageStorePtr store;
+    if (open_directory_store(default_env(), system_files(), config, &store) != KVC_OK) _exit(3);
+    Pages pages(*store);
+    std::mt19937_64 random(test::test_seed() + static_cast<uint64_t>(p));
+    for (int i = 0; i < 500; ++i) {
+      const Digest256 key = digest_of(random() % 40);
+      const PageResult result = random() % 8 == 0   ? pages.remove(key)
+                                : random() % 2 == 0 ? pages.get(key, kBytes)
+                                                    : pages.put(key, kBytes);
+      if (result != PageResult::kOk && result != PageResult::kMiss) _exit(4);
+    }
+    _exit(pages.wrong == 0 ? 0 : 5);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << WEXITSTATUS(status);
+  }
+  uint64_t used = 0, pages = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    EXPECT_NE(entry.path().extension(), ".part");
+    if (entry.path().extension() != ".page") continue;
+    used += (entry.file_size() + 4095) / 4096 * 4096;
+    ++pages;
+  }
+  EXPECT_LE(used, config.bytes);
+  PageStorePtr store;
+  ASSERT_EQ(open_directory_store(default_env(), system_files(), config, &store), KVC_OK);
+  EXPECT_EQ(store->stats().bytes, used);
+  EXPECT_EQ(store->stats().pages, pages);
+}
+
+}  // namespace
+}  // namespace kvc

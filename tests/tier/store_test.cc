@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every store does, and each kind does in its own way.
+#include "tier/store.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "stores.h"
+#include "tier/slab_format.h"
+
+namespace kvc {
+namespace {
+
+using test::digest_of;
+using test::page_of;
+using test::Pages;
+
+constexpr size_t kBytes = 5000;  // no multiple of a sector
+
+// A store of each kind, with room for `pages` pages.
+struct Kind {
+  const char* name;
+  bool has_order;
+  std::function<PageStorePtr(const test::Folder&, uint64_t pages)> open;
+};
+
+PageStorePtr opened(kvc_status status, PageStorePtr& store) {
+  EXPECT_EQ(status, KVC_OK) << kvc_last_error();
+  return std::move(store);
+}
+
+PageStorePtr open_memory(uint64_t pages, size_t page_bytes = kBytes) {
+  PageStorePtr out;
+  return opened(make_memory_store(default_env(), pages * page_bytes, page_bytes, &out), out);
+}
+PageStorePtr open_slab(const std::string& path, uint64_t pages, size_t page_bytes = kBytes,
+                       bool direct = false) {
+  PageStorePtr out;
+  SlabConfig config = test::slab_config(path, pages, page_bytes);
+  config.direct = direct;
+  return opened(open_slab_store(default_env(), system_files(), config, &out), out);
+}
+PageStorePtr open_directory(const std::string& path, uint64_t pages, size_t page_bytes = kBytes) {
+  PageStorePtr out;
+  const DirectoryConfig config = test::directory_config(path, pages, page_bytes);
+  return opened(open_directory_store(default_env(), system_files(), config, &out), out);
+}
+
+const Kind kKinds[] = {
+    {"Memory", true, [](const test::Folder&, uint64_t pages) { return open_memory(pages); }},
+    {"Slab", true, [](const test::Folder& at, uint64_t pages) { return open_slab(at / "s", pages); }},
+    {"SlabDirect", true,
+     [](const test::Folder& at, uint64_t pages) { return open_slab(at / "s", pages, kBytes, true); }},
+    {"Directory", false,
+     [](const test::Folder& at, uint64_t pages) { return open_directory(at / "d", pages); }},
+};
+
+class Store : public testing::TestWithParam<Kind> {
+ protected:
+  PageStorePtr open(uint64_t pages) { return GetParam().open(folder_, pages); }
+  test::Folder folder_;
+};
+// Those that lease, and that evict in an order that follows from the calls.
+class SlotStores : public Store {};
+
+TEST_P(Store, GivesBackWhatWasPut) {
+  const PageStorePtr store = open(16);
+  Pages pages(*store);
+  const size_t sizes[] = {1, 7, 64, 4095, 4096, 4097, kBytes};
+  for (size_t i = 0; i < std::size(sizes); ++i) {
+    EXPECT_EQ(pages.exists(digest_of(i)), PageResult::kMiss);
+    EXPECT_EQ(pages.get(digest_of(i), sizes[i]), PageResult::kMiss);
+    EXPECT_EQ(pages.put(digest_of(i), sizes[i]), PageResult::kOk);
+    EXPECT_EQ(pages.put(digest_of(i), sizes[i]), PageResult::kOk) << "it is there already";
+    EXPECT_EQ(pages.exists(digest_of(i)), PageResult::kOk);
+  }
+  for (size_t i = 0; i < std::size(sizes); ++i) {
+    EXPECT_EQ(pages.get(digest_of(i), sizes[i]), PageResult::kOk);
+    EXPECT_EQ(pages.get(digest_of(i), sizes[i] + 1), PageResult::kMiss) << "of another size";
+  }
+  EXPECT_EQ(store->stats().pages, std::size(sizes));
+  EXPECT_EQ(pages.remove(digest_of(3)), PageResult::kOk);
+  EXPECT_EQ(pages.remove(digest_of(3)), PageResult::kMiss);
+  EXPECT_EQ(pages.get(digest_of(3), sizes[3]), PageResult::kMiss);
+  EXPECT_EQ(pages.put(digest_of(100), kBytes + 1), PageResult::kNoSpace) << "larger than a page";
+  EXPECT_EQ(store->stats().pages, std::size(sizes) - 1);
+}
+
+TEST_P(Store, ReadsRunsOfAPage) {
+  const PageStorePtr store = open(2);
+  const Digest256 key = digest_of(1);
+  ASSERT_EQ(Pages(*store).put(key, kBytes), PageResult::kOk);
+  const kvc_run runs[] = {{0, 10}, {10, 1}, {100, 0}, {4000, 900}, {4999, 1}};
+  std::vector<char> out(912, 0), page = page_of(key, kBytes), right;
+  for (const kvc_run& run : runs)
+    right.insert(right.end(), page.begin() + static_cast<ptrdiff_t>(run.offset),
+                 page.begin() + static_cast<ptrdiff_t>(run.offset + run.bytes));
+  PageItem item = {};
+  item.key = key, item.data = out.data(), item.bytes = kBytes, item.runs = runs, item.num_runs = 5;
+  store->get({0, 0, 0}, &item, 1);
+  EXPECT_EQ(item.result, PageResult::kOk);
+  EXPECT_EQ(out, right);
+  EXPECT_EQ(wanted_bytes(item), right.size());
+}
+
+TEST_P(Store, NeverExceedsItsRoom) {
+  const PageStorePtr store = open(8);
+  Pages pages(*store);
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(pages.put(digest_of(i), kBytes), PageResult::kOk);
+    EXPECT_EQ(pages.get(digest_of(i), kBytes), PageResult::kOk) << "the last one is there";
+    const StoreStats stats = store->stats();
+    EXPECT_LE(stats.pages, 8u);
+    EXPECT_LE(stats.bytes, stats.capacity_bytes);
+  }
+  EXPECT_GE(store->stats().evictions, 92u);
+}
+
+TEST_P(SlotStores, EvictsTheLeastRecentlyUsed) {
+  const PageStorePtr store = open(3);
+  Pages pages(*store);
+  for (uint64_t i = 0; i < 3; ++i) pages.put(digest_of(i), 8);
+  EXPECT_EQ(pages.get(digest_of(0), 8), PageResult::kOk);
+  EXPECT_EQ(pages.put(digest_of(1), 8), PageResult::kOk);  // used, too
+  EXPECT_EQ(pages.exists(digest_of(2)), PageResult::kOk);  // not used
+  pages.put(digest_of(3), 8);
+  EXPECT_EQ(pages.exists(digest_of(2)), PageResult::kMiss);
+  EXPECT_EQ(pages.exists(digest_of(0)), PageResult::kOk);
+  EXPECT_EQ(pages.exists(digest_of(1)), PageResult::kOk);
+}
+
+TEST_P(SlotStores, KeepsWhatIsLeasedUntilTheLeaseEnds) {
+  const PageStorePtr store = open(2);
+  Pages early(*store, 1000), late(*store, 2000);
+  uint64_t generation = 0;
+  early.put(digest_of(0), 8);
+  early.put(digest_of(1), 8);
+  EXPECT_EQ(early.exists(digest_of(0), 1000, &generation), PageResult::kOk);
+  EXPECT_EQ(early.exists(digest_of(1), 999), PageResult::kOk);
+  EXPECT_EQ(early.put(digest_of(2), 8), PageResult::kNoSpace);
+  EXPECT_EQ(early.remove(digest_of(0)), PageResult::kPending);
+  EXPECT_EQ(early.get(digest_of(0), 8, generation), PageResult::kOk);
+  Pages between(*store, 1999);
+  EXPECT_EQ(between.put(digest_of(2), 8), PageResult::kOk) << "1 is not leased any more";
+  EXPECT_EQ(between.exists(digest_of(0)), PageResult::kOk);
+  EXPECT_EQ(late.remove(digest_of(0)), PageResult::kOk);
+  EXPECT_EQ(late.put(digest_of(0), 8), PageResult::kOk);
+  EXPECT_EQ(late.get(digest_of(0), 8, generation), PageResult::kExpired) << "another page by that key";
+  EXPECT_EQ(late.get(digest_of(0), 8), PageResult::kOk);
+}
+
+TEST_P(Store, OfRandomCallsEqualsAMap) {
+  const PageStorePtr store = open(24);
+  Pages pages(*store);
+  std::mt19937_64 random(test::test_seed());
+  // Key -> time of its last use; the store has a page if and only if it is here, where it has an order.
+  std::map<uint64_t, uint64_t> model;
+  for (uint64_t time = 1; time <= 6000; ++time) {
+    const uint64_t number = random() % 48;
+    const Digest256 key = digest_of(number);
+    const size_t bytes = 1 + number * 97 % kBytes;
+    const bool known = model.count(number) != 0;
+    switch (random() % 4) {
+      case 0: {
+        const PageResult result = pages.exists(key);
+        if (GetParam().has_order) {
+          EXPECT_EQ(result, known ? PageResult::kOk : PageResult::kMiss);
+        }
+        break;
+      }
+      case 1: {
+        const PageResult result = pages.get(key, bytes);
+        if (GetParam().has_order) {
+          EXPECT_EQ(result, known ? PageResult::kOk : PageResult::kMiss);
+        } else if (!known) {
+          EXPECT_EQ(result, PageResult::kMiss) << "never put, or removed";
+        }
+        if (known) model[number] = time;
+        break;
+      }
+      case 2: {
+        EXPECT_EQ(pages.put(key, bytes), PageResult::kOk);
+        if (!known && model.size() == 24 && GetParam().has_order) {
+          auto oldest = model.begin();
+          for (auto i = model.begin(); i != model.end(); ++i)
+            if (i->second < oldest->second) oldest = i;
+          model.erase(oldest);
+        }
+        model[number] = time;
+        break;
+      }
+      default: {
+        const PageResult result = pages.remove(key);
+        if (GetParam().has_order) {
+          EXPECT_EQ(result, known ? PageResult::kOk : PageResult::kMiss);
+        }
+        model.erase(number);
+      }
+    }
+    if (GetParam().has_order) {
+      ASSERT_EQ(store->stats().pages, model.size()) << "at " << time;
+    }
+  }
+  EXPECT_EQ(pages.wrong, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SlotStores, testing::Values(kKinds[0], kKinds[1], kKinds[2]),
+                         [](const auto& at) { return at.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kinds, Store, testing::ValuesIn(kKinds),
+                         [](const auto& at) { return at.param.name; });
+
+// ---- memory
+
+// Remembers the largest piece it gave: the pages.
+struct Heap {
+  char* pages = nullptr;
+  size_t bytes = 0;
+  bool refuses = false;
+};
+Env watched(Heap* heap) {
+  Env env = default_env();
+  env.allocator_data = heap;
+  env.allocate = [](void* data, size_t size, size_t alignment) -> void* {
+    auto* to = static_cast<Heap*>(data);
+    if (to->refuses) return nullptr;
+    void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (size > to->bytes) to->pages = static_cast<char*>(memory), to->bytes = size;
+    return memory;
+  };
+  env.release = [](void*, void* memory, size_t, size_t) { std::free(memory); };
+  return env;
+}
+
+TEST(MemoryStore, EachFlippedBitIsAMiss) {
+  Heap heap;
+  PageStorePtr store;
+  ASSERT_EQ(make_memory_store(watched(&heap), 1024, 256, &store), KVC_OK);
+  ASSERT_EQ(heap.bytes, 1024u);
+  Pages pages(*store);
+  for (size_t bit = 0; bit < 8 * 256; ++bit) {
+    const Digest256 key = digest_of(bit);
+    ASSERT_EQ(pages.put(key, 256), PageResult::kOk);
+    const std::vector<char> right = page_of(key, 256);
+    char* at = heap.pages;
+    while (std::memcmp(at, right.data(), 256) != 0) ASSERT_LT(at += 256, heap.pages + 1024);
+    at[bit / 8] = static_cast<char>(at[bit / 8] ^ 1 << bit % 8);
+    ASSERT_EQ(pages.get(key, 256), PageResult::kMiss);
+    ASSERT_EQ(pages.exists(key), PageResult::kMiss) << "it does not come back";
+  }
+  EXPECT_EQ(store->stats().bad_payloads, 8u * 256);
+}
+
+TEST(MemoryStore, SaysWhatIsWrong) {
+  PageStorePtr store;
+  Heap heap;
+  EXPECT_EQ(make_memory_store(default_env(), 100, 101, &store), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(make_memory_store(default_env(), 100, 0, &store), KVC_ERROR_INVALID_ARGUMENT);
+  heap.refuses = true;
+  EXPECT_EQ(make_memory_store(watched(&heap), 1024, 256, &store), KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(make_memory_store(default_env(), UINT64_MAX, 1, &store), KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(store, nullptr);
+}
+
+// ---- slab
+
+void flip(const std::string& path, uint64_t bit) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  char byte = 0;
+  ASSERT_EQ(::pread(file, &byte, 1, static_cast<off_t>(bit / 8)), 1);
+  byte = static_cast<char>(byte ^ 1 << bit % 8);
+  ASSERT_EQ(::pwrite(file, &byte, 1, static_cast<off_t>(bit / 8)), 1);
+  ::close(file);
+}
+
+TEST(SlabStore, KeepsPagesInOrderWhenItIsOpenedAgain) {
+  for (const bool direct : {false, true}) {
+    const test::Folder folder;
+    {
+      const PageStorePtr store = open_slab(folder / "s", 4, kBytes, direct);
+      for (uint64_t i = 0; i < 6; ++i) Pages(*store).put(digest_of(i), kBytes);
+      Pages(*store).remove(digest_of(4));
+    }
+    const uint64_t size = std::filesystem::file_size(folder / "s");
+    const PageStorePtr store = open_slab(folder / "s", 4, kBytes, direct);
+    Pages pages(*store);
+    EXPECT_EQ(store->stats().recovered, 3u);
+    EXPECT_EQ(pages.exists(digest_of(4)), PageResult::kMiss);
+    for (const uint64_t i : {2u, 3u, 5u}) EXPECT_EQ(pages.exists(digest_of(i)), PageResult::kOk);
+    pages.put(digest_of(6), kBytes);
+    pages.put(digest_of(7), kBytes);  // evicts the oldest
+    EXPECT_EQ(pages.exists(digest_of(2)), PageResult::kMiss);
+    for (const uint64_t i : {3u, 5u, 6u, 7u}) EXPECT_EQ(pages.get(digest_of(i), kBytes), PageResult::kOk);
+    EXPECT_EQ(std::filesystem::file_size(folder / "s"), size) << "it never grows";
+    EXPECT_LE(size, test::slab_config("", 4, kBytes).bytes);
+  }
+}
+
+TEST(SlabStore, EachFlippedBitOfAHeaderOrPayloadIsAMiss) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  open_slab(path, 2, 64);
+  constexpr uint64_t kHeaders = kSector, kPayloads = 2 * kSector;
+  for (uint64_t bit = 0; bit < 8 * (128 + 64); ++bit) {
+    {
+      const PageStorePtr store = open_slab(path, 2, 64);
+      ASSERT_EQ(Pages(*store).put(digest_of(1), 64), PageResult::kOk);
+    }
+    const bool in_header = bit < 8 * 128;
+    flip(path, in_header ? 8 * kHeaders + bit : 8 * kPayloads + bit - 8 * 128);
+    const PageStorePtr store = open_slab(path, 2, 64);
+    Pages pages(*store);
+    ASSERT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss) << bit;
+    EXPECT_EQ(store->stats().bad_headers, in_header ? 1u : 0u);
+    EXPECT_EQ(store->stats().bad_payloads, in_header ? 0u : 1u);
+    ASSERT_EQ(pages.put(digest_of(1), 64), PageResult::kOk);
+    ASSERT_EQ(pages.get(digest_of(1), 64), PageResult::kOk);
+    ASSERT_EQ(pages.remove(digest_of(1)), PageResult::kOk);
+  }
+}
+
+TEST(SlabStore, RefusesWhatIsNotItsOwn) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  PageStorePtr store = open_slab(path, 2), other;
+  SlabConfig config = test::slab_config(path, 2, kBytes);
+  const auto open = [&] { return open_slab_store(default_env(), system_files(), config, &other); };
+  EXPECT_EQ(open(), KVC_ERROR_BUSY) << "in use";
+  store.reset();
+  config.fingerprint = digest_of(5);
+  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(kvc_last_error(), "fingerprint"), nullptr);
+  config = test::slab_config(path, 3, kBytes);
+  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(kvc_last_error(), "sizes do not change"), nullptr);
+  config = test::slab_config(path, 2, kBytes);
+  for (uint64_t bit = 0; bit < 8 * 128; ++bit) {  // each bit of its description
+    flip(path, bit);
+    EXPECT_NE(open(), KVC_OK) << bit;
+    flip(path, bit);
+  }
+  EXPECT_EQ(open(), KVC_OK) << kvc_last_error();
+  other.reset();
+
+  const std::string text = folder / "text", link = folder / "link";
+  FILE* file = fopen(text.c_str(), "w");
+  fputs("not a slab, and precious", file);
+  fclose(file);
+  config.path = text.c_str();
+  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::filesystem::file_size(text), 24u);
+  ASSERT_EQ(symlink(path.c_str(), link.c_str()), 0);
+  config.path = link.c_str();
+  EXPECT_NE(open(), KVC_OK) << "a link";
+  const std::string none = folder / "none/s";
+  config.path = none.c_str();
+  EXPECT_EQ(open(), KVC_ERROR_NOT_FOUND);
+  config.path = path.c_str();
+  config.bytes = 4096;
+  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(other, nullptr);
+}
+
+TEST(SlabStore, WithoutDirectIoGoesThroughThePageCache) {
+  struct NoDirect final : Files {
+    bool when_opened = false;
+    int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
+      return is_direct(file) ? -EINVAL : Files::write(file, data, size, offset);
+    }
+    int64_t read(int file, void* data, size_t size, uint64_t offset) override {
+      return is_direct(file) ? -EINVAL : Files::read(file, data, size, offset);
+    }
+    int open(int folder, const char* path, int flags, unsigned mode) override {
+      return when_opened && (flags & O_DIRECT) != 0 ? -EINVAL : Files::open(folder, path, flags, mode);
+    }
+    static bool is_direct(int file) { return (::fcntl(file, F_GETFL) & O_DIRECT) != 0; }
+  } files;
+  for (const bool when_opened : {false, true}) {
+    files.when_opened = when_opened;
+    const test::Folder folder;
+    const std::string path = folder / "s";
+    SlabConfig config = test::slab_config(path, 2, kBytes);
+    config.direct = true;
+    PageStorePtr store;
+    ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), PageResult::kOk);
+    EXPECT_EQ(Pages(*store).get(digest_of(1), kBytes), PageResult::kOk);
+    EXPECT_GE(store->stats().fallbacks, 1u);
+    EXPECT_EQ(store->stats().failures, 0u);
+  }
+}
+
+// ---- folder
+
+TEST(DirectoryStore, EachFlippedBitIsAMiss) {
+  const test::Folder folder;
+  const PageStorePtr store = open_directory(folder / "d", 4, 64);
+  Pages pages(*store);
+  for (uint64_t bit = 0; bit < 8 * (128 + 64); ++bit) {
+    ASSERT_EQ(pages.put(digest_of(1), 64), PageResult::kOk);
+    std::string path;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
+      if (entry.path().extension() == ".page") path = entry.path().string();
+    flip(path, bit);
+    ASSERT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss) << bit;
+    ASSERT_FALSE(std::filesystem::exists(path)) << "it is of no use to anybody";
+  }
+  EXPECT_EQ(store->stats().pages, 0u);
+  EXPECT_EQ(store->stats().bytes, 0u);
+}
+
+TEST(DirectoryStore, ReadsOnlyItsOwnKindOfFile) {
+  const test::Folder folder;
+  const PageStorePtr store = open_directory(folder / "d", 4, 64);
+  Pages pages(*store);
+  std::string path;
+  const auto put = [&] {
+    EXPECT_EQ(pages.put(digest_of(1), 64), PageResult::kOk);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
+      if (entry.path().extension() == ".page") path = entry.path().string();
+  };
+  put();
+  for (uint64_t size = 0; size < 192; size += 13) {
+    std::filesystem::resize_file(path, size);
+    EXPECT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss) << size;
+    put();
+  }
+  std::filesystem::rename(path, folder / "kept");
+  std::filesystem::create_symlink(folder / "kept", path);
+  EXPECT_NE(pages.get(digest_of(1), 64), PageResult::kOk) << "a link";
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(pages.get(digest_of(1), 64), PageResult::kOk) << "a pipe, which must not be waited for";
+  std::filesystem::remove(path);
+  // The record of another key under this one's name.
+  pages.put(digest_of(2), 64);
+  std::string other;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
+    if (entry.path().extension() == ".page") other = entry.path().string();
+  std::filesystem::rename(other, path);
+  EXPECT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss);
+}
+
+TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  {
+    const PageStorePtr store = open_directory(path, 8);
+    for (uint64_t i = 0; i < 5; ++i) Pages(*store).put(digest_of(i), kBytes);
+  }
+  std::string usage;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+    if (entry.path().filename() == "usage") usage = entry.path().string();
+  std::filesystem::resize_file(usage, 3);
+  PageStorePtr store = open_directory(path, 8);
+  EXPECT_EQ(store->stats().recovered, 5u);
+  std::filesystem::resize_file(usage, 0);
+  EXPECT_EQ(store->stats().pages, 5u) << "counted again";
+  // With less room it removes the oldest.
+  store = open_directory(path, 2);
+  EXPECT_LE(store->stats().pages, 2u);
+  EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
+}
+
+TEST(DirectoryStore, SaysWhatIsWrong) {
+  const test::Folder folder;
+  PageStorePtr store;
+  const std::string none = folder / "none/d", open = folder / "open";
+  const auto status = [&](const DirectoryConfig& config) {
+    return open_directory_store(default_env(), system_files(), config, &store);
+  };
+  EXPECT_EQ(status(test::directory_config(none, 8, kBytes)), KVC_ERROR_NOT_FOUND);
+  ASSERT_EQ(mkdir(open.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(open.c_str(), 0777), 0);
+  EXPECT_EQ(status(test::directory_config(open, 8, kBytes)), KVC_ERROR_INVALID_ARGUMENT);
+  DirectoryConfig small = test::directory_config(none, 8, kBytes);
+  small.bytes = kBytes;
+  EXPECT_EQ(status(small), KVC_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace kvc

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of tiers share: pages whose bytes follow from their key, so that a wrong one is always seen;
+// folders that are removed at the end; and files whose system calls fail, end short, or end the process.
+#pragma once
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "seed.h"
+#include "tier/directory_store.h"
+#include "tier/memory_store.h"
+#include "tier/slab_store.h"
+
+namespace kvc::test {
+
+inline Digest256 digest_of(uint64_t number) {
+  Sha256 sha;
+  sha.update(&number, sizeof number);
+  return sha.finish();
+}
+
+// Bytes of a page: all of them depend on the key.
+inline std::vector<char> page_of(const Digest256& key, size_t bytes) {
+  uint64_t state;
+  std::memcpy(&state, key.bytes + 8, sizeof state);
+  std::vector<char> out(bytes);
+  for (size_t i = 0; i < bytes; i += 8) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const uint64_t word = state ^ state >> 29;
+    std::memcpy(&out[i], &word, bytes - i < 8 ? bytes - i : 8);
+  }
+  return out;
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kvc-tier-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) abort();
+    path_ = pattern;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string operator/(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+enum class Fault : uint8_t { kNone, kEio, kEnospc, kShort, kEintr, kKill, kKillInWrite };
+
+// The call number `at` (from 0) fails; with `every`, each at + n * every as well.
+struct FaultyFiles final : Files {
+  Fault fault = Fault::kNone;
+  uint64_t at = 0, every = 0;
+  std::atomic<uint64_t> calls{0}, hits{0};
+
+  void set(Fault which, uint64_t first, uint64_t each = 0) {
+    fault = which, at = first, every = each;
+    calls = hits = 0;
+  }
+  bool now() {
+    const uint64_t call = calls++;
+    if (fault == Fault::kNone || call < at) return false;
+    if (call != at && (every == 0 || (call - at) % every != 0)) return false;
+    ++hits;
+    if (fault == Fault::kKill) raise(SIGKILL);
+    return true;
+  }
+  int error() const { return fault == Fault::kEintr ? -EINTR : fault == Fault::kEnospc ? -ENOSPC : -EIO; }
+  // kKillInWrite counts writes alone.
+  bool fails() { return fault != Fault::kKillInWrite && now() && fault != Fault::kShort; }
+
+  int open(int folder, const char* path, int flags, unsigned mode) override {
+    return fails() ? error() : Files::open(folder, path, flags, mode);
+  }
+  int close(int file) override {
+    const int bad = fails() ? error() : 0;
+    const int result = Files::close(file);  // it is closed all the same
+    return bad != 0 ? bad : result;
+  }
+  int64_t read(int file, void* data, size_t size, uint64_t offset) override {
+    if (fault == Fault::kKillInWrite || !now()) return Files::read(file, data, size, offset);
+    return fault == Fault::kShort ? Files::read(file, data, (size + 1) / 2, offset) : error();
+  }
+  int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
+    if (!now()) return Files::write(file, data, size, offset);
+    if (fault == Fault::kKillInWrite) {
+      static_cast<void>(Files::write(file, data, size / 2, offset));
+      raise(SIGKILL);
+    }
+    // What fails may have written a part.
+    if (fault == Fault::kEio) static_cast<void>(Files::write(file, data, size / 2, offset));
+    return fault == Fault::kShort ? Files::write(file, data, (size + 1) / 2, offset) : error();
+  }
+  int truncate(int file, uint64_t size) override { return fails() ? error() : Files::truncate(file, size); }
+  int allocate(int file, uint64_t size) override { return fails() ? error() : Files::allocate(file, size); }
+  // No test loses power, so nothing waits for the disk.
+  int sync(int) override { return fails() ? error() : 0; }
+  int status(int file, struct stat* out) override { return fails() ? error() : Files::status(file, out); }
+  int status_at(int folder, const char* path, struct stat* out) override {
+    return fails() ? error() : Files::status_at(folder, path, out);
+  }
+  int touch(int file) override { return fails() ? error() : Files::touch(file); }
+  int lock(int file, bool wait) override { return fails() ? error() : Files::lock(file, wait); }
+  int unlock(int file) override {
+    static_cast<void>(fails());  // cannot fail
+    return Files::unlock(file);
+  }
+  int make_folder(int folder, const char* path, unsigned mode) override {
+    return fails() ? error() : Files::make_folder(folder, path, mode);
+  }
+  int rename(int folder, const char* from, const char* to) override {
+    return fails() ? error() : Files::rename(folder, from, to);
+  }
+  int remove(int folder, const char* path) override {
+    return fails() ? error() : Files::remove(folder, path);
+  }
+  int list(int folder, void* data, void (*each)(void*, const char*)) override {
+    return fails() ? error() : Files::list(folder, data, each);
+  }
+};
+
+inline const Digest256 kFingerprint = digest_of(1u << 31);
+
+inline SlabConfig slab_config(const std::string& path, uint64_t pages, uint64_t page_bytes) {
+  SlabConfig config = {};
+  config.path = path.c_str();
+  config.bytes = 4096 * 3 + pages * ((page_bytes + 4095) / 4096 * 4096 + 128);
+  config.page_bytes = page_bytes;
+  config.fingerprint = kFingerprint;
+  config.workers = 1;
+  return config;
+}
+
+inline DirectoryConfig directory_config(const std::string& path, uint64_t pages, uint64_t page_bytes) {
+  DirectoryConfig config = {};
+  config.path = path.c_str();
+  config.bytes = pages * ((page_bytes + 128 + 4095) / 4096 * 4096);
+  config.page_bytes = page_bytes;
+  config.fingerprint = kFingerprint;
+  config.workers = 1;
+  return config;
+}
+
+// One page at a time, with its bytes checked.
+class Pages {
+ public:
+  explicit Pages(PageStore& store, uint64_t now_ns = 0) : store_(store), call_{now_ns, 0, 0} {}
+
+  PageResult put(const Digest256& key, size_t bytes) {
+    std::vector<char> page = page_of(key, bytes);
+    PageItem item = {};
+    item.key = key, item.data = page.data(), item.bytes = bytes;
+    store_.put(call_, &item, 1);
+    return item.result;
+  }
+  PageResult get(const Digest256& key, size_t bytes, uint64_t generation = 0) {
+    std::vector<char> page(bytes);
+    PageItem item = {};
+    item.key = key, item.data = page.data(), item.bytes = bytes, item.generation = generation;
+    store_.get(call_, &item, 1);
+    if (item.result == PageResult::kOk && page != page_of(key, bytes)) {
+      ++wrong;
+      ADD_FAILURE() << "wrong bytes";
+    }
+    return item.result;
+  }
+  PageResult exists(const Digest256& key, uint64_t lease_ns = 0, uint64_t* generation = nullptr) {
+    PageItem item = {};
+    item.key = key;
+    call_.lease_ns = lease_ns;
+    store_.exists(call_, &item, 1);
+    if (generation != nullptr) *generation = item.generation;
+    return item.result;
+  }
+  PageResult remove(const Digest256& key) {
+    PageItem item = {};
+    item.key = key;
+    store_.remove(call_, &item, 1);
+    return item.result;
+  }
+  uint64_t wrong = 0;
+
+ private:
+  PageStore& store_;
+  StoreCall call_;
+};
+
+}  // namespace kvc::test
