@@ -548,9 +548,8 @@ typedef struct kvc_request_info {
   uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;    /**< KVC_REQUEST_* as configured. */
   /** State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the
-   *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a
-   *  group's retention_tokens.
-   *  End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
+   *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of
+   * a group's retention_tokens. End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
   uint64_t next_checkpoint;
   /** If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why
    *  most of it was lost (KVC_LOST_*). Else 0. Since 0.3. */

@@ -453,7 +453,8 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     kvc_request_info info = {.struct_size = sizeof info};
     status = kvc_manager_request_info(m, requests[a[0]], &info);
     if (status == KVC_OK)
-      printf(" 0 %" PRIu64 " %" PRIu32 " %" PRIu32, info.lost_reuse_tokens, info.lost_group, info.lost_reason);
+      printf(" 0 %" PRIu64 " %" PRIu32 " %" PRIu32, info.lost_reuse_tokens, info.lost_group,
+             info.lost_reason);
     return status;
   }
   if (IS("checkpoint")) {
