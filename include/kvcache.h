@@ -565,14 +565,16 @@ typedef struct kvc_request_info {
   uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;    /**< KVC_REQUEST_* as configured. */
   /** State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the
-   *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a
-   *  group's retention_tokens.
-   *  End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
+   *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of
+   * a group's retention_tokens. End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
   uint64_t next_checkpoint;
   uint64_t cross_tokens; /**< As configured. Since 0.3. */
   /** cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need
    *  not run; else 0. Of a fork: whether they are written. Since 0.3. */
   uint64_t num_cross_cached;
+  /** If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why
+   *  most of it was lost (KVC_LOST_*). Else 0. Since 0.3. */
+  uint32_t lost_group, lost_reason;
 } kvc_request_info;
 
 /** Creates a waiting request. Its tokens are copied and hashed; it gets no block.

@@ -314,6 +314,9 @@ class Manager {
   kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, get()); }
   kvc_properties properties() const { return ask<kvc_properties>(kvc_manager_properties, get()); }
   kvc_pool_info pool(uint32_t p = 0) const { return ask<kvc_pool_info>(kvc_manager_pool_info, get(), p); }
+  kvc_lost_reuse lost_reuse(uint32_t group) const {
+    return ask<kvc_lost_reuse>(kvc_manager_lost_reuse, get(), group);
+  }
   uint64_t digest() const { return ask<uint64_t>(kvc_manager_digest, get()); }
   ///@}
   void verify() const { check(kvc_manager_check(get())); }  ///< Throws KVC_ERROR_CORRUPT if it is.

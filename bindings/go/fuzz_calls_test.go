@@ -56,6 +56,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Usage":      func() error { return first(f.m.Usage()) },
 		"Manager.Properties": func() error { return first(f.m.Properties()) },
 		"Manager.PoolInfo":   func() error { return first(f.m.PoolInfo(f.uint32())) },
+		"Manager.LostReuse":  func() error { return first(f.m.LostReuse(f.uint32())) },
 		"Manager.SetQuota": func() error {
 			return f.m.SetQuota(f.namespace(), f.uint32(), f.small(4), f.oneOf(0, f.small(8), f.number()))
 		},

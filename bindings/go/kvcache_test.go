@@ -93,7 +93,7 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 }
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
-	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, QuotaInfo{}, LogInfo{}, logReplay{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
+	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, LostReuse{}, QuotaInfo{}, LogInfo{}, logReplay{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
 		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}} {
 		kind := reflect.TypeOf(value)
 		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {

@@ -277,6 +277,13 @@ func (m *Manager) QuotaInfo(namespace Namespace, pool uint32) (info QuotaInfo, e
 	return info, err
 }
 
+// LostReuse returns the reuse that a group has lost, by reason.
+func (m *Manager) LostReuse(group uint32) (info LostReuse, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_lost_reuse(c, group, asByte(&info)) })
+	return info, err
+}
+
 // BlockInfo returns the state of a block.
 func (m *Manager) BlockInfo(block int32) (info BlockInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))

@@ -24,7 +24,7 @@ type Identity struct{ Model, Adapter, Tenant []byte }
 // DefaultNamespace stands for the default namespace alone in Reset and in EventCleared.
 const DefaultNamespace Namespace = C.KVC_DEFAULT_NAMESPACE
 
-// Kinds of events and states of blocks.
+// Kinds of events, states of blocks, and reasons why reuse is lost.
 const (
 	EventStored  = C.KVC_EVENT_STORED
 	EventRemoved = C.KVC_EVENT_REMOVED
@@ -37,6 +37,11 @@ const (
 	BlockLive     = C.KVC_BLOCK_LIVE
 	BlockFilling  = C.KVC_BLOCK_FILLING
 	BlockFenced   = C.KVC_BLOCK_FENCED
+
+	LostBlock     = C.KVC_LOST_BLOCK     // A block of full attention, or of the sink tokens, is not cached.
+	LostWindow    = C.KVC_LOST_WINDOW    // A block of the window or the chunk before the end is not cached.
+	LostState     = C.KVC_LOST_STATE     // No checkpoint of a recurrent state is at the end.
+	LostAgreement = C.KVC_LOST_AGREEMENT // Every group had more alone, but they do not end at the same place.
 )
 
 // OpenNamespace opens the namespace with this identity. Opening an identity again returns the same id; close it as often.

@@ -22,13 +22,15 @@ type Stats struct {
 }
 
 // RequestInfo is the state of a request: kvc_request_info. Admitted is 0 while it waits. NextCheckpoint is, with state groups, the next number
-// of tokens above NumCommitted whose state is worth keeping: end a step there, and commit it; 0 = none.
+// of tokens above NumCommitted whose state is worth keeping: end a step there, and commit it; 0 = none. If LostReuseTokens is not 0, LostGroup is
+// the group that alone had least, the first of equal ones, and LostReason, a Lost* constant, why most of it was lost.
 type RequestInfo struct {
 	size                                                                                                               uint64
 	NamespaceID, UserData, NumTokens, NumCommitted, NumCached, Capacity, NumBlocks, LostReuseTokens, MinTruncateTokens uint64
 	Admitted, Flags                                                                                                    uint32
 	NextCheckpoint                                                                                                     uint64
 	CrossTokens, NumCrossCached                                                                                        uint64 // Of the encoder: its tokens, and as many if their KV was cached.
+	LostGroup, LostReason                                                                                              uint32
 }
 
 // ProbeInfo says what would hit: kvc_probe_info. Fits is 1 if the admission has space.
@@ -53,6 +55,13 @@ type PoolInfo struct {
 	size                                                                         uint64
 	FirstBlock, NumBlocks, Free, Cached, Live, Reserved, Filling, Fenced, Pinned uint64
 	MaxBlocks                                                                    uint64 // Its ids are below FirstBlock + MaxBlocks.
+}
+
+// LostReuse is the reuse that a group has lost, in tokens by reason: kvc_lost_reuse. Sums over the admissions that Stats.Admissions counts;
+// Admissions is how many of them add to it.
+type LostReuse struct {
+	size                                                                 uint64
+	Admissions, BlockTokens, WindowTokens, StateTokens, AgreementTokens uint64
 }
 
 // QuotaInfo is the share of a namespace in one pool: kvc_quota_info. MaxBlocks is 0 without a maximum.
@@ -108,7 +117,7 @@ type TableChange struct{ Group, Row, Column, Block int32 }
 // sizesInC are the sizes in C. A test compares them with those of the structs above.
 var sizesInC = map[string]uintptr{
 	"Stats": C.sizeof_kvc_stats, "RequestInfo": C.sizeof_kvc_request_info, "ProbeInfo": C.sizeof_kvc_probe_info,
-	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "Properties": C.sizeof_kvc_properties, "LogInfo": C.sizeof_kvc_log_info, "logReplay": C.sizeof_kvc_replay_info,
+	"BlockInfo": C.sizeof_kvc_block_info, "PoolInfo": C.sizeof_kvc_pool_info, "QuotaInfo": C.sizeof_kvc_quota_info, "LostReuse": C.sizeof_kvc_lost_reuse, "Properties": C.sizeof_kvc_properties, "LogInfo": C.sizeof_kvc_log_info, "logReplay": C.sizeof_kvc_replay_info,
 	"Event": C.sizeof_kvc_event, "ExtraKey": C.sizeof_kvc_extra_key, "BlockCopy": C.sizeof_kvc_block_copy,
 	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,

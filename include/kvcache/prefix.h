@@ -46,6 +46,31 @@ KVC_API kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, k
  *  @return KVC_OK; NOT_FOUND, BUSY (admitted already), INVALID_ARGUMENT, OUT_OF_MEMORY. Since 0.3. */
 KVC_API kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, kvc_probe_info* info);
 
+/** Why a group could not reuse what another one had cached. */
+enum {
+  KVC_LOST_BLOCK = 1,    /**< A block of full attention, or of the sink tokens, is not cached. */
+  KVC_LOST_WINDOW = 2,   /**< A block of the window or the chunk before the end is not cached. */
+  KVC_LOST_STATE = 3,    /**< No checkpoint of a recurrent state is at the end. */
+  KVC_LOST_AGREEMENT = 4 /**< Every group had more alone, but they do not end at the same place. */
+};
+
+/** The lost reuse of a group: sums over the admissions that kvc_stats.admissions counts. Each had a prefix
+ *  that one group alone could have reused the most of (kvc_stats.lost_reuse_tokens is that less the hit). */
+typedef struct kvc_lost_reuse {
+  size_t struct_size;     /**< sizeof(kvc_lost_reuse) */
+  uint64_t admissions;    /**< Admissions that add to the numbers below. */
+  uint64_t block_tokens;  /**< That this group alone could not reuse: KVC_LOST_BLOCK. */
+  uint64_t window_tokens; /**< The same: KVC_LOST_WINDOW. */
+  uint64_t state_tokens;  /**< The same: KVC_LOST_STATE. */
+  /** KVC_LOST_AGREEMENT: that every group alone could reuse and all together could not. Counted in the group
+   *  that could reuse least, the first of equal ones. */
+  uint64_t agreement_tokens;
+} kvc_lost_reuse;
+
+/** Tells which group loses reuse, and why: which pool to enlarge, or what to retain.
+ *  @return KVC_OK, INVALID_ARGUMENT (no such group). Since 0.3. */
+KVC_API kvc_status kvc_manager_lost_reuse(kvc_manager* m, uint32_t group, kvc_lost_reuse* info);
+
 /** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1.
  *  @param[out] pin Id for kvc_manager_unpin_prefix. @param[out] num_pinned Tokens pinned.
  *  @return KVC_OK; NOT_FOUND (no block is cached, and no pin is made; or no such namespace);

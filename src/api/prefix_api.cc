@@ -33,6 +33,13 @@ kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, kvc_probe
   });
 }
 
+kvc_status kvc_manager_lost_reuse(kvc_manager* m, uint32_t group, kvc_lost_reuse* info) {
+  return on_manager(m, [&](Manager& manager) {
+    KVC_TRY(check_group(manager.shape(), group));
+    return answer(info, [&](kvc_lost_reuse* out) { return manager.lost_reuse(group, out); });
+  });
+}
+
 kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t* pin,
                                   uint64_t* num_pinned) {
   KVC_RECORD(kvc_manager_pin_prefix, m, prompt, pin, num_pinned);

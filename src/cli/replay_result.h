@@ -36,6 +36,12 @@ struct CurveReport {
   std::vector<double> hit_rates;     // Of block queries.
 };
 
+/// Reuse that a group lost: tokens by reason, as in kvc_lost_reuse.
+struct GroupReport {
+  uint32_t kind = 0;  // KVC_GROUP_*
+  uint64_t block = 0, window = 0, state = 0, agreement = 0;
+};
+
 /// Prompt, cached and queried tokens and blocks are those of the first admission of each request. A preempted
 /// request does not count its output tokens twice. Requests that are longer than the pool are rejected: they
 /// run nowhere, but the hit rate counts their prompts, so that it does not fall when a larger pool takes
@@ -74,6 +80,8 @@ struct ReplayResult {
   double policy_weight = 0;     // With the default filled in.
   double optimal_hit_rate = 0;  // If the options ask for it.
   CurveReport curve;
+  uint64_t lost_reuse_tokens = 0;
+  std::vector<GroupReport> groups;  // Empty with one group, which loses nothing.
   uint64_t ended_sessions = 0;  // Requests whose session the hints ended.
   double hit_rate_without_hints = 0, hit_rate_without_partial = 0;
 

@@ -37,6 +37,43 @@ nlohmann::ordered_json curve_json(const CurveReport& curve) {
           {"hit_rates", curve.hit_rates}};
 }
 
+/// By KVC_GROUP_*.
+const char* kind_name(uint32_t kind) {
+  constexpr const char* kNames[] = {"full", "window", "chunked", "state"};
+  return kNames[kind];
+}
+
+nlohmann::ordered_json groups_json(const std::vector<GroupReport>& groups) {
+  nlohmann::ordered_json json;
+  for (const GroupReport& group : groups) {
+    json.push_back({{"kind", kind_name(group.kind)},
+                    {"lost_block_tokens", group.block},
+                    {"lost_window_tokens", group.window},
+                    {"lost_state_tokens", group.state},
+                    {"lost_agreement_tokens", group.agreement}});
+  }
+  return json;
+}
+
+/// Why each group lost reuse.
+void print_lost(const ReplayResult& result, std::ostream& out) {
+  out << "Reuse lost between the groups\n";
+  row(out, "tokens", grouped(result.lost_reuse_tokens));
+  for (size_t g = 0; g < result.groups.size(); ++g) {
+    const GroupReport& group = result.groups[g];
+    std::string why;
+    const auto add = [&](uint64_t tokens, const char* reason) {
+      if (tokens != 0) why += (why.empty() ? "" : ", ") + grouped(tokens) + " " + reason;
+    };
+    add(group.block, "without a block");
+    add(group.window, "without the window");
+    add(group.state, "without a state");
+    add(group.agreement, "where groups do not end together");
+    row(out, ("group " + std::to_string(g) + ", " + kind_name(group.kind)).c_str(),
+        grouped(group.block + group.window + group.state + group.agreement), why);
+  }
+}
+
 }  // namespace
 
 void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
@@ -74,6 +111,7 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
     for (size_t i = 0; i < result.curve.num_blocks.size(); ++i)
       row(out, grouped(result.curve.num_blocks[i]).c_str(), fixed(result.curve.hit_rates[i], 4));
   }
+  if (!result.groups.empty()) print_lost(result, out);
   out << "Time inside the library\n";
   row(out, "total", fixed(result.manager_seconds(), 4) + " s");
   row(out, "prompts", fixed(result.prompt_seconds, 4) + " s",
@@ -109,6 +147,10 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
     json["partial_tokens"] = result.partial_tokens;
   }
   if (options.optimal) json["optimal_hit_rate"] = result.optimal_hit_rate;
+  if (!result.groups.empty()) {
+    json["lost_reuse_tokens"] = result.lost_reuse_tokens;
+    json["groups"] = groups_json(result.groups);
+  }
   if (!result.curve.num_blocks.empty()) json["curve"] = curve_json(result.curve);
   json["evictions"] = result.evictions;
   json["peak_live_blocks"] = result.peak_live_blocks;

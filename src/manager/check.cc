@@ -55,11 +55,28 @@ class Checker {
     KVC_CHECK(admitted == s_.requests.num_admitted() && all == s_.requests.count(),
               "%zu requests, %zu admitted; counted %llu, %llu", all, admitted, ull(s_.requests.count()),
               ull(s_.requests.num_admitted()));
+    KVC_TRY(lost_reuse());
     KVC_CHECK(s_.requests.lengths().intact(), "the counts of lengths do not sum to their total");
     return KVC_OK;
   }
 
+  // Each loss is counted whole, by one group or another, and by none of them twice.
+  kvc_status lost_reuse() {
+    const uint64_t all = s_.counters.lost_reuse_tokens;
+    uint64_t sum = 0;
+    for (uint32_t g = 0; g < shape_.num_groups; ++g) {
+      const uint64_t tokens = s_.requests.lost(g).total();
+      KVC_CHECK(tokens <= all, "group %u lost %llu tokens of %llu", g, ull(tokens), ull(all));
+      sum += tokens;
+    }
+    KVC_CHECK(sum >= all, "all groups lost %llu tokens of %llu", ull(sum), ull(all));
+    return KVC_OK;
+  }
+
   kvc_status request(size_t i, const Request& r) {
+    KVC_CHECK((r.lost == 0) == (r.lost_reason == 0) && r.lost_reason <= KVC_LOST_AGREEMENT &&
+                  r.lost_group < shape_.num_groups,
+              "request %zu lost %u tokens, reason %u, group %u", i, r.lost, r.lost_reason, r.lost_group);
     KVC_CHECK(r.committed <= r.known && r.committed <= r.capacity,
               "request %zu: committed %u, known %u, capacity %u", i, r.committed, r.known, r.capacity);
     KVC_CHECK(r.tail_base <= r.published_tokens() && r.known - r.tail_base <= r.tail.capacity,

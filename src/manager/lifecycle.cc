@@ -270,16 +270,20 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
     begin_cross_tables(request, admission.cross_cached);
   const bool publishes =
       shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
+  LostCause cause = {};
+  if (admission.hit.lost.positions != 0) [[unlikely]]
+    cause = cause_of(shape_, admission.hit.lost, head.tokens);
   request.begin_admission({length, positions, head.tokens, admission.capacity, admission.epoch,
                            static_cast<uint32_t>(lost_tokens(admission)),
-                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes});
+                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes,
+                           cause.group, cause.reason});
   if (shape_.has_fills()) [[unlikely]]
     begin_fill(request, length, step_id);
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, 0, length);
   ++num_admitted_;
   blocks_.count_admitted(request.ns, 1);
-  count_admission(request);
+  count_admission(request, admission.hit.lost);
   return KVC_OK;
 }
 
@@ -290,7 +294,7 @@ uint64_t Requests::num_admitted_of(uint32_t ns) const {
   return admitted;
 }
 
-void Requests::count_admission(Request& request) {
+void Requests::count_admission(Request& request, const LostReuse& lost) {
   if (request.readmission || (request.flags & KVC_REQUEST_RESUMED) != 0) {
     ++counters_.readmissions;
   } else {
@@ -303,6 +307,8 @@ void Requests::count_admission(Request& request) {
     blocks_.count_hits(request.ns, queries, request.published);
     counters_.lost_reuse_tokens += request.lost;
     const uint32_t head = request.num_cached - request.published_tokens();
+    if (lost.positions != 0) [[unlikely]]
+      count_lost(shape_, lost, head, lost_.data());
     counters_.partial_hits += head != 0;
     counters_.partial_tokens += head;
     if (!curves_.empty()) [[unlikely]]

@@ -181,6 +181,9 @@ class Manager {
   kvc_status pool_info(uint32_t pool, kvc_pool_info* info) {
     return read(&StateReader::pool_info, pool, info);
   }
+  kvc_status lost_reuse(uint32_t group, kvc_lost_reuse* info) {
+    return read(&StateReader::lost_reuse, group, info);
+  }
   kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) {
     return read(&StateReader::quota_info, namespace_id, pool, info);
   }

@@ -50,22 +50,25 @@ size_t Matcher::longest_common(size_t limit, const uint32_t* residents, const To
   }
 }
 
-uint32_t Matcher::lost_positions(size_t known, size_t length, const uint32_t* residents,
-                                 uint32_t groups) const {
-  size_t best = length;
+// What is lost against the hit of `length` positions.
+LostReuse Matcher::find_lost(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const {
+  LostReuse lost;
+  lost.most = static_cast<uint32_t>(length);
   for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
-    const size_t alone = longest_common(known, residents, TokenSpan{}, rest & -rest);
-    if (alone > best) best = alone;
+    const auto alone = static_cast<uint32_t>(longest_common(known, residents, TokenSpan{}, rest & -rest));
+    lost.alone[__builtin_ctz(rest)] = alone;
+    if (alone > lost.most) lost.most = alone;
   }
-  return static_cast<uint32_t>(best - length);
+  lost.positions = lost.most - static_cast<uint32_t>(length);
+  return lost;
 }
 
 size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
-                      NodeId* path, uint32_t* residents, uint32_t* lost, Match* found) const {
+                      NodeId* path, uint32_t* residents, LostReuse* lost, Match* found) const {
   const TokenSpan keys{nullptr, 0, prompt.keys, prompt.num_keys};
   const bool one_full_group = (groups & shape_.window_groups) == 0 && (groups & (groups - 1)) == 0;
   const bool looks = blocks_.pool().num_filling() != 0;  // at what is filling
-  if (lost != nullptr) *lost = 0;
+  if (lost != nullptr) lost->positions = 0;
   size_t known, length;
   if (one_full_group) {
     known = length = blocks_.tree().walk(prompt, limit, groups, path);
@@ -82,7 +85,7 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
     while (end != 0 && residents[end - 1] == 0) --end;  // nothing can be read from there on
     length = longest_common(end, residents, keys, groups);
     if (lost != nullptr) {
-      *lost = lost_positions(end, longest_common(end, residents, TokenSpan{}, groups), residents, groups);
+      *lost = find_lost(end, longest_common(end, residents, TokenSpan{}, groups), residents, groups);
     }
   }
   if (found != nullptr) {
@@ -219,7 +222,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   ask();
   if (head.tokens != 0 && info->fits == 0) head = {}, idle_head = 0, ask();
   const uint64_t lost =
-      uint64_t{lost_positions(known, before_cut, scratch.residents(), groups)} * shape_.block_size;
+      uint64_t{find_lost(known, before_cut, scratch.residents(), groups).positions} * shape_.block_size;
   info->lost_reuse_tokens = lost - std::min<uint64_t>(lost, head.tokens);
   return KVC_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "manager/blocks.h"
 #include "manager/lookup.h"
+#include "manager/lost_reuse.h"
 
 namespace kvc {
 
@@ -34,9 +35,9 @@ class Matcher {
                         uint32_t groups) const;
 
   // Longest hit within `limit` positions in `groups`, less the last `drop` positions; path and residents are
-  // filled for it. `lost`, which may be null: positions that groups could serve alone.
+  // filled for it. `lost` may be null.
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path,
-               uint32_t* residents, uint32_t* lost) const {
+               uint32_t* residents, LostReuse* lost) const {
     return match(prompt, limit, groups, drop, blocks_.retired(), path, residents, lost, nullptr);
   }
   // The same for an admission, in all groups, with arrays of the matcher's own, which live until its next
@@ -47,7 +48,7 @@ class Matcher {
     size_t reached;   // before the last positions were dropped
     size_t known;     // positions of the path that are known
     size_t junction;  // with state groups: what all others could serve, if that is more; else 0
-    uint32_t lost;
+    LostReuse lost;
   };
   kvc_status match(const Prompt& prompt, size_t limit, uint32_t drop, uint64_t behind, Match* found);
   // A known position that begins with tokens of a prompt; kNoNode if there is none.
@@ -65,11 +66,11 @@ class Matcher {
   friend class LookupScratch;
 
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
-               NodeId* path, uint32_t* residents, uint32_t* lost, Match* found) const;
+               NodeId* path, uint32_t* residents, LostReuse* lost, Match* found) const;
   size_t cut(const TokenSpan& tokens, size_t positions) const;
   uint32_t idle_groups(NodeId node) const;
   size_t hit_of(const TokenSpan& tokens, LookupScratch& scratch, size_t* known) const;
-  uint32_t lost_positions(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
+  LostReuse find_lost(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
 
   const Shape& shape_;
   const Blocks& blocks_;

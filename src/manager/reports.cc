@@ -27,6 +27,8 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   }
   info->num_blocks += uint64_t{request->cross_positions} * (shape.num_groups - shape.num_token_groups);
   info->lost_reuse_tokens = request->lost;
+  info->lost_group = request->lost_group;
+  info->lost_reason = request->lost_reason;
   info->min_truncate_tokens = request->known == 0 ? 0
                               : request->admitted ? requests.restorable(*request, 1).higher
                                                   : 1;
@@ -113,6 +115,16 @@ kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
   info->live = counts.held() - counts.reserved - counts.pinned - counts.filling;
   info->filling = counts.filling;
   info->fenced = counts.fenced;
+  return KVC_OK;
+}
+
+kvc_status StateReader::lost_reuse(uint32_t group, kvc_lost_reuse* info) const {
+  const LostCounters& lost = requests.lost(group);
+  info->admissions = lost.admissions;
+  info->block_tokens = lost.tokens[KVC_LOST_BLOCK - 1];
+  info->window_tokens = lost.tokens[KVC_LOST_WINDOW - 1];
+  info->state_tokens = lost.tokens[KVC_LOST_STATE - 1];
+  info->agreement_tokens = lost.tokens[KVC_LOST_AGREEMENT - 1];
   return KVC_OK;
 }
 

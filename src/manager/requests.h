@@ -40,6 +40,7 @@ class Requests {
         counters_(counters) {}
   [[nodiscard]] bool create(Memory& memory, IdTag tag) {
     return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation) &&
+           lost_.create(memory, shape_.num_groups) &&
            (!shape_.has_hints() || hints_.create(memory, shape_.max_requests)) &&
            (!shape_.has_fills() || fills_.create(memory, shape_.max_requests)) &&
            (!shape_.has_cross() || cross_.create(memory, shape_.max_requests));
@@ -58,6 +59,7 @@ class Requests {
   const CopyList& waiting_copies() const { return copies_; }
   Curves& curves() { return curves_; }
   const Lengths& lengths() const { return lengths_; }
+  const LostCounters& lost(size_t group) const { return lost_[group]; }
   // Tokens that a request with so many after its prompt will probably still get, as KVC_RESERVE_* says.
   uint64_t expected_tokens(uint32_t reserve, uint64_t generated) const;
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
@@ -184,11 +186,11 @@ class Requests {
     return static_cast<size_t>(hit_limit_tokens(request) / shape_.block_size);
   }
   uint64_t lost_tokens(const AdmissionPlan& admission) const {
-    const uint64_t lost = uint64_t{admission.hit.lost} * shape_.block_size;
+    const uint64_t lost = uint64_t{admission.hit.lost.positions} * shape_.block_size;
     return lost > admission.head.tokens ? lost - admission.head.tokens : 0;
   }
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
-  void count_admission(Request& request);
+  void count_admission(Request& request, const LostReuse& lost);
   void count_refusal(const Request& request, kvc_status status) {
     ++counters_.refusals;
     blocks_.count_refusal(request.ns, status);
@@ -271,6 +273,7 @@ class Requests {
   Curves curves_;
   Lengths lengths_;  // with KVC_MANAGER_RESERVE
   RequestTable table_;
+  Array<LostCounters> lost_;        // by group
   Array<RequestHints> hints_;       // by index of the request; empty without hints
   Fills fills_;                     // empty without fills
   Array<Cross> cross_;              // likewise; empty without cross groups

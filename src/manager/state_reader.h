@@ -134,6 +134,7 @@ struct StateReader {
   kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const;
   uint64_t num_blocks() const;  // of all pools, null block included
   kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
+  kvc_status lost_reuse(uint32_t group, kvc_lost_reuse* info) const;
   kvc_status block_info(int32_t id, kvc_block_info* info) const;
   kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) const;
   kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,

@@ -33,6 +33,8 @@ void Request::begin_admission(const Admission& admission) {
   next_full = admission.publishes ? published_tokens() + block_size : UINT32_MAX;
   epoch = admission.epoch;
   lost = admission.lost;
+  lost_group = admission.lost_group;
+  lost_reason = admission.lost_reason;
   junction = admission.junction;
   admitted = true;
 }

@@ -97,11 +97,12 @@ struct alignas(64) Request {
   uint32_t flags;  // KVC_REQUEST_*
   uint32_t drop_tail_blocks;
   uint32_t generation;
-  int32_t next_free;   // list of unused entries
-  uint8_t reserve;     // KVC_RESERVE_*
-  bool cross_shared;   // its encoder has a digest, to which the first key binds the prefix
-  bool cross_pending;  // admitted, and no commit has said that the encoder's blocks are written
-  bool cross_cached;   // the last admission found them
+  int32_t next_free;                // list of unused entries
+  uint8_t reserve;                  // KVC_RESERVE_*
+  uint8_t lost_group, lost_reason;  // KVC_LOST_*; 0 = nothing is lost
+  bool cross_shared : 1;            // its encoder has a digest, to which the first key binds the prefix
+  bool cross_pending : 1;           // admitted, and no commit has said that the encoder's blocks are written
+  bool cross_cached : 1;            // the last admission found them
   uint32_t max_cached_tokens;
   uint32_t junction;  // tokens whose state is worth keeping, since others had them; 0 = none
   uint32_t external_tokens, slots;
@@ -138,6 +139,7 @@ struct alignas(64) Request {
     uint64_t capacity, epoch;
     uint32_t lost, junction;  // tokens
     bool publishes;
+    uint8_t lost_group, lost_reason;
   };
   void begin_admission(const Admission& admission);
   // The encoder has a digest, and this is the first key.

@@ -143,6 +143,7 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   expect_written_by_size<kvc_properties>([&](auto* out) { return kvc_manager_properties(m_, out); });
   expect_written_by_size<kvc_stats>([&](auto* out) { return kvc_manager_stats(m_, out); });
   expect_written_by_size<kvc_pool_info>([&](auto* out) { return kvc_manager_pool_info(m_, 0, out); });
+  expect_written_by_size<kvc_lost_reuse>([&](auto* out) { return kvc_manager_lost_reuse(m_, 0, out); });
   expect_written_by_size<kvc_block_info>([&](auto* out) { return kvc_manager_block_info(m_, 0, out); });
   expect_written_by_size<kvc_request_info>(
       [&](auto* out) { return kvc_manager_request_info(m_, request, out); });

@@ -36,6 +36,7 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_digest(NULL, &id_));
   EXPECT(bad, kvc_manager_stats(NULL, &s));
   EXPECT(bad, kvc_manager_pool_info(NULL, 0, &pool));
+  EXPECT(bad, kvc_manager_lost_reuse(NULL, 0, &(kvc_lost_reuse){.struct_size = sizeof(kvc_lost_reuse)}));
   EXPECT(bad, kvc_manager_block_info(NULL, 0, &block));
   EXPECT(bad, kvc_manager_create_request(NULL, PROMPT(0, tokens_, 4, NULL, 0), NULL, &id_));
   EXPECT(bad, kvc_manager_admit_request(NULL, waiting_, &number_));
@@ -95,6 +96,7 @@ static void test_null_pointers(void) {
   REFUSED(m, bad, kvc_manager_digest(m, NULL));
   REFUSED(m, bad, kvc_manager_stats(m, NULL));
   REFUSED(m, bad, kvc_manager_pool_info(m, 0, NULL));
+  REFUSED(m, bad, kvc_manager_lost_reuse(m, 0, NULL));
   REFUSED(m, bad, kvc_manager_block_info(m, 0, NULL));
   REFUSED(m, bad, kvc_manager_create_request(m, PROMPT(0, NULL, 4, NULL, 0), NULL, &id_));
   REFUSED(m, bad, kvc_manager_create_request(m, PROMPT(0, tokens_, 4, no_keys, 1), NULL, &id_));
@@ -312,6 +314,9 @@ static void test_blocks(void) {
   REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), 1, row_, 8, &count_));
   REFUSED_SAYING(m, bad, kvc_manager_pool_info(m, 1, &pool), "1", "1");
   REFUSED(m, bad, kvc_manager_pool_info(m, UINT32_MAX, &pool));
+  kvc_lost_reuse lost = {.struct_size = sizeof lost};
+  REFUSED_SAYING(m, bad, kvc_manager_lost_reuse(m, 1, &lost), "1", "1");
+  REFUSED(m, bad, kvc_manager_lost_reuse(m, UINT32_MAX, &lost));
   CHECK(info.token_offset == POISON && pool.free == POISON);
   expect_untouched();
   size_t needed = 0;

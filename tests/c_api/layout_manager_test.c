@@ -130,7 +130,7 @@ AT(kvc_extra_key, first_token, 0);
 AT(kvc_extra_key, num_tokens, 8);
 AT(kvc_extra_key, digest, 16);
 
-SIZE(kvc_request_info, 112);
+SIZE(kvc_request_info, 120);
 AT(kvc_request_info, struct_size, 0);
 AT(kvc_request_info, namespace_id, 8);
 AT(kvc_request_info, user_data, 16);
@@ -146,6 +146,8 @@ AT(kvc_request_info, flags, 84);
 AT(kvc_request_info, next_checkpoint, 88);
 AT(kvc_request_info, cross_tokens, 96);
 AT(kvc_request_info, num_cross_cached, 104);
+AT(kvc_request_info, lost_group, 112);
+AT(kvc_request_info, lost_reason, 116);
 
 SIZE(kvc_probe_info, 56);
 AT(kvc_probe_info, struct_size, 0);
@@ -198,6 +200,14 @@ AT(kvc_quota_info, available, 48);
 AT(kvc_quota_info, refusals, 56);
 AT(kvc_quota_info, block_queries, 64);
 AT(kvc_quota_info, block_hits, 72);
+
+SIZE(kvc_lost_reuse, 48);
+AT(kvc_lost_reuse, struct_size, 0);
+AT(kvc_lost_reuse, admissions, 8);
+AT(kvc_lost_reuse, block_tokens, 16);
+AT(kvc_lost_reuse, window_tokens, 24);
+AT(kvc_lost_reuse, state_tokens, 32);
+AT(kvc_lost_reuse, agreement_tokens, 40);
 
 SIZE(kvc_pool_info, 88);
 AT(kvc_pool_info, struct_size, 0);

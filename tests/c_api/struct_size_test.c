@@ -149,6 +149,7 @@ static void nothing(kvc_manager* m) { (void)m; }
 static kvc_status get_properties(kvc_manager* m, void* object) { return kvc_manager_properties(m, object); }
 static kvc_status get_stats(kvc_manager* m, void* object) { return kvc_manager_stats(m, object); }
 static kvc_status get_pool(kvc_manager* m, void* object) { return kvc_manager_pool_info(m, 0, object); }
+static kvc_status get_lost(kvc_manager* m, void* object) { return kvc_manager_lost_reuse(m, 0, object); }
 static kvc_status get_block(kvc_manager* m, void* object) { return kvc_manager_block_info(m, 0, object); }
 static kvc_status get_request(kvc_manager* m, void* object) {
   return kvc_manager_request_info(m, request_, object);
@@ -284,6 +285,7 @@ int main(void) {
   check_output("kvc_properties", m, sizeof(kvc_properties), get_properties);
   check_output("kvc_stats", m, sizeof(kvc_stats), get_stats);
   check_output("kvc_pool_info", m, sizeof(kvc_pool_info), get_pool);
+  check_output("kvc_lost_reuse", m, sizeof(kvc_lost_reuse), get_lost);
   check_output("kvc_block_info", m, sizeof(kvc_block_info), get_block);
   check_output("kvc_request_info", m, sizeof(kvc_request_info), get_request);
   check_output("kvc_probe_info", m, sizeof(kvc_probe_info), get_probe);

@@ -167,6 +167,13 @@ class Replay(unittest.TestCase):
             self.assertEqual(report["rejected"], 0)
             self.assertGreater(report["hit_rate"], 0)
             pools[model] = len(report["pool_blocks"])
+            groups = report.get("groups", [])
+            self.assertEqual(len(groups) > 1, model != "llama-3.1-8b", model)
+            lost = [sum(group[key] for key in group if key.startswith("lost_")) for group in groups]
+            if groups:
+                self.assertEqual(groups[0]["kind"], "full")
+                self.assertGreaterEqual(sum(lost), report["lost_reuse_tokens"])
+                self.assertLessEqual(max(lost), report["lost_reuse_tokens"])
         self.assertEqual(pools, {"gemma-3-27b": 2, "gpt-oss-20b": 1, "llama-4-scout": 2, "llama-3.1-8b": 1, "jamba-1.5-mini": 2, "qwen3-next-80b-a3b": 2})
 
     def test_a_curve_says_what_other_sizes_hit(self):

@@ -69,8 +69,8 @@ Scene::~Scene() {
 }
 
 void Scene::make_inputs() {
-  set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, block_info,
-            request_info, probe_info, quota_info, device_info, update, backend_info, storage_info,
+  set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, lost_reuse,
+            block_info, request_info, probe_info, quota_info, device_info, update, backend_info, storage_info,
             key_metrics, value_metrics, attention_info, estimate, found, rebuild, curve_config,
             workload_config, sizer_config, curve_info, workload_info, decision, log_info, replay_info);
   curve_config.sample_rate = 1, curve_config.max_blocks = 300;

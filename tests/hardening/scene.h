@@ -121,6 +121,7 @@ class Scene {
   kvc_properties properties = {};
   kvc_stats stats = {};
   kvc_pool_info pool_info = {};
+  kvc_lost_reuse lost_reuse = {};
   kvc_block_info block_info = {};
   kvc_quota_info quota_info = {};
   kvc_request_info request_info = {};

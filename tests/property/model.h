@@ -92,19 +92,36 @@ class Model : public PartialRules {
         cross[i].push_back({take(table.size() + i, int64_t(o.ns)), true}),
             ++blocks_[cross[i].back().block].requests;
     r->cross = cross, r->cross_cached = found, r->cross_pending = o.cross && !found;
-    const uint64_t lost = hit.lost - std::min(hit.lost, head.tokens);
+    const uint64_t lost = hit.lost - std::min(hit.lost, head.tokens), whole = hit.whole * B + head.tokens;
+    std::vector<std::map<uint32_t, uint64_t>> losses(hit.alone.size());  // tokens by KVC_LOST_*
+    uint32_t lost_group = 0, lost_reason = 0;
+    for (size_t g = 0; g < losses.size(); ++g) {
+      if (hit.alone[g] < hit.alone[lost_group]) lost_group = uint32_t(g);
+      const uint64_t missing = hit.most * B - std::max(hit.alone[g] * B, whole);
+      if (missing) losses[g][hit.lacks[g]] = missing;
+    }
+    if (!losses.empty()) {
+      const uint64_t disagreed = std::max(hit.alone[lost_group] * B, whole) - whole;
+      lost_reason = disagreed > losses[lost_group][hit.lacks[lost_group]] ? uint32_t{KVC_LOST_AGREEMENT}
+                                                                          : hit.lacks[lost_group];
+      if (disagreed) losses[lost_group][KVC_LOST_AGREEMENT] = disagreed;
+    }
     if (!r->was_admitted && !(o.flags & KVC_REQUEST_RESUMED)) {
       stats.admissions += 1, stats.prompt_tokens += n, stats.cached_tokens += tokens,
           stats.block_hits += hit.blocks;
       stats.block_queries += n ? (n - 1) / B : 0, stats.lost_reuse_tokens += lost;
       stats.partial_hits += head.tokens != 0, stats.partial_tokens += head.tokens;
+      for (size_t g = 0; g < losses.size(); ++g) {
+        stats.losing[g] += !losses[g].empty();
+        for (auto& [reason, count] : losses[g]) stats.losses[{g, reason}] += count;
+      }
       shares_.of(ns).queries += n ? (n - 1) / B : 0, shares_.of(ns).hits += hit.blocks;
     } else {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->lost = lost, r->junction = hit.junction, r->published = hit.blocks,
-    r->table = table, r->capacity = capacity;
+    r->epoch = epochs[o.ns], r->lost = lost, r->lost_group = lost_group, r->lost_reason = lost_reason,
+    r->junction = hit.junction, r->published = hit.blocks, r->table = table, r->capacity = capacity;
     r->committed = r->cached = *cached = tokens;
     r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
     apply(*r, 0, hit.blocks);
@@ -241,6 +258,7 @@ class Model : public PartialRules {
     if (kvc_status status = fits(ns, need, {}, 0)) return refused(ns, status);
     Request c = *r;
     c.capacity = c.prompt = c.cached = c.committed, c.lost = 0;
+    c.lost_group = c.lost_reason = 0;
     c.options.external = 0;
     c.published = std::min(c.published, c.committed / B), c.prefill = 0, c.order = ++admissions_;
     c.over = false, c.shared = 0, c.prompt_name = 0;

@@ -210,8 +210,17 @@ class Rules {
     const uint64_t plain = longest(known, groups, false), best = longest(plain, groups, true);
     uint64_t alone = plain;
     for (size_t g : groups) alone = std::max(alone, longest(known, {g}, false));
-    Hit hit{drop ? longest(best > drop ? best - drop : 0, groups, true) : best, (alone - plain) * B,
-            Table(config_.groups.size()), best};
+    Hit hit;
+    hit.blocks = drop ? longest(best > drop ? best - drop : 0, groups, true) : best;
+    hit.lost = (alone - plain) * B, hit.table = Table(config_.groups.size()), hit.reached = best;
+    hit.most = alone, hit.whole = plain;
+    for (size_t g = 0; alone > plain && g < config_.groups.size(); ++g) {
+      uint32_t reason = config_.groups[g].state ? KVC_LOST_STATE : KVC_LOST_WINDOW;
+      for (uint64_t j = 0; j < alone; ++j)
+        if ((!config_.groups[g].window || j < sinks(g)) && copy_at(at[j], g, shares) < 0)
+          reason = KVC_LOST_BLOCK;
+      hit.alone.push_back(longest(known, {g}, false)), hit.lacks.push_back(reason);
+    }
     std::vector<size_t> others;
     for (size_t g : groups)
       if (!config_.groups[g].state) others.push_back(g);

@@ -118,6 +118,7 @@ struct Request {
   uint64_t enqueued = 0;          // tokens up to which steps gave slots, without a gap
   uint64_t order = 0;             // of admissions and forks
   uint64_t junction = 0;          // tokens whose state is worth keeping, since others had them
+  uint32_t lost_group = 0, lost_reason = 0;
 };
 struct Prompt {  // registered
   uint64_t ns = 0, epoch = 0;
@@ -131,10 +132,13 @@ struct Pin {
 struct Hit {
   uint64_t blocks = 0, lost = 0;
   Table table;
-  uint64_t reached = 0;   // before the tail was dropped
-  uint64_t junction = 0;  // with state groups: tokens that all others could serve, if that is more
-};                        // blocks: positions; entries not needed are -1
-struct Head {             // of the position after a hit
+  uint64_t reached = 0;          // before the tail was dropped
+  uint64_t junction = 0;         // with state groups: tokens that all others could serve, if that is more
+  std::vector<uint64_t> alone;   // positions that each group alone could serve, if some are lost
+  std::vector<uint32_t> lacks;   // KVC_LOST_*: what it lacks of the most that one of them could serve
+  uint64_t most = 0, whole = 0;  // that, and what all together could serve, before spans
+};                               // blocks: positions; entries not needed are -1
+struct Head {                    // of the position after a hit
   uint64_t tokens = 0;
   std::vector<int> sources;  // a block in each group
 };
@@ -153,6 +157,8 @@ struct Stats {
            lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
            hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0, filling_hits = 0,
            filling_waits = 0, partial_hits = 0, partial_tokens = 0;
+  std::map<size_t, uint64_t> losing;                       // admissions that lost tokens, by group
+  std::map<std::pair<size_t, uint32_t>, uint64_t> losses;  // these tokens, by group and KVC_LOST_*
 };
 struct StepRequest {
   uint64_t id = 0;

@@ -108,6 +108,21 @@ std::string World::compare_side(int index) {
   diff.check("block_queries", stats.block_queries, want.block_queries);
   diff.check("block_hits", stats.block_hits, want.block_hits);
   diff.check("lost_reuse_tokens", stats.lost_reuse_tokens, want.lost_reuse_tokens);
+  for (size_t g = 0; g < model_.config().groups.size(); ++g) {
+    kvc_lost_reuse lost{};
+    lost.struct_size = sizeof lost;
+    diff.check("lost_reuse", uint64_t(kvc_manager_lost_reuse(side.manager, uint32_t(g), &lost)), KVC_OK);
+    const auto tokens = [&](uint32_t reason) {
+      const auto found = want.losses.find({g, reason});
+      return found == want.losses.end() ? 0 : found->second;
+    };
+    const std::string name = "lost by group " + std::to_string(g) + " ";
+    diff.check(name + "admissions", lost.admissions, want.losing.count(g) ? want.losing.at(g) : 0);
+    diff.check(name + "block_tokens", lost.block_tokens, tokens(KVC_LOST_BLOCK));
+    diff.check(name + "window_tokens", lost.window_tokens, tokens(KVC_LOST_WINDOW));
+    diff.check(name + "state_tokens", lost.state_tokens, tokens(KVC_LOST_STATE));
+    diff.check(name + "agreement_tokens", lost.agreement_tokens, tokens(KVC_LOST_AGREEMENT));
+  }
   diff.check("readmissions", stats.readmissions, want.readmissions);
   diff.check("refusals", stats.refusals, want.refusals);
   diff.check("preemptions", stats.preemptions, want.preemptions);
@@ -182,6 +197,8 @@ std::string World::compare_requests(Side& side, int index) {
     diff.check(name + "capacity", info.capacity, want.capacity);
     diff.check(name + "num_blocks", info.num_blocks, held);
     diff.check(name + "lost_reuse_tokens", info.lost_reuse_tokens, want.lost);
+    diff.check(name + "lost_group", info.lost_group, want.lost_group);
+    diff.check(name + "lost_reason", info.lost_reason, want.lost_reason);
     if (!want.text.tokens.empty()) diff.check(name + "min_truncate_tokens", info.min_truncate_tokens, least);
     diff.check(name + "next_checkpoint", info.next_checkpoint, model_.next_checkpoint(want));
     diff.check(name + "admitted", info.admitted, want.admitted);

@@ -463,6 +463,22 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("share")) return print_share();
   if (IS("log")) return print_log();
   if (IS("rebuild")) return rebuild();
+  if (IS("lost")) {
+    kvc_lost_reuse l = {.struct_size = sizeof l};
+    status = kvc_manager_lost_reuse(m, (uint32_t)a[0], &l);
+    if (status == KVC_OK)
+      printf(" 0 %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, l.admissions, l.block_tokens,
+             l.window_tokens, l.state_tokens, l.agreement_tokens);
+    return status;
+  }
+  if (IS("blame")) {
+    kvc_request_info info = {.struct_size = sizeof info};
+    status = kvc_manager_request_info(m, requests[a[0]], &info);
+    if (status == KVC_OK)
+      printf(" 0 %" PRIu64 " %" PRIu32 " %" PRIu32, info.lost_reuse_tokens, info.lost_group,
+             info.lost_reason);
+    return status;
+  }
   if (IS("checkpoint")) {
     kvc_request_info info = {.struct_size = sizeof info};
     status = kvc_manager_request_info(m, requests[a[0]], &info);

@@ -98,6 +98,16 @@ class Runner {
     return chosen_.push_back(group), "";
   }
 
+  std::string lost(const Numbers& a) {
+    const kvc_lost_reuse l = m_->lost_reuse(static_cast<uint32_t>(a[0]));
+    return join(std::vector<uint64_t>{l.admissions, l.block_tokens, l.window_tokens, l.state_tokens,
+                                      l.agreement_tokens});
+  }
+  std::string blame(const Numbers& a) {
+    auto info = kvc::make<kvc_request_info>();
+    kvc::check(kvc_manager_request_info(c(), id(a[0]), &info));
+    return join(std::vector<uint64_t>{info.lost_reuse_tokens, info.lost_group, info.lost_reason});
+  }
   std::string checkpoint(const Numbers& a) {
     auto info = kvc::make<kvc_request_info>();
     kvc::check(kvc_manager_request_info(c(), id(a[0]), &info));
@@ -473,6 +483,8 @@ class Runner {
       {"fork", [this](const Numbers& a) { return done(kvc_manager_fork_request(c(), id(a[0]), &id(a[1]))); }},
       {"copies", [this](const Numbers&) { return copies(); }},
       {"table", [this](const Numbers& a) { return table(a); }},
+      {"lost", [this](const Numbers& a) { return lost(a); }},
+      {"blame", [this](const Numbers& a) { return blame(a); }},
       {"checkpoint", [this](const Numbers& a) { return checkpoint(a); }},
       {"slots", [this](const Numbers& a) { return slots(a); }},
       {"probe",

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _native, errors
-from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, MemoryKind, Plane, RequestFlags, RopeScaling, SizingAction,
+from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, LostReason, MemoryKind, Plane, RequestFlags, RopeScaling, SizingAction,
                         SizingBasis, SizingMode, SizingReason, Status, StorageFlags)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, FillingError, InternalError, InvalidArgumentError,
                      KvCacheError, LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
@@ -24,7 +24,7 @@ from .events import Event, EventReader, Prefixes
 from .manager import Group, Manager, PendingWork, Rebuilt, replay_log
 from .models import Memory, Model, find_model, models
 from .quant import dequantize, quantize
-from .records import (AttentionInfo, BackendInfo, BlockInfo, CurveInfo, DeviceInfo, LogInfo, LogReplay, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics,
+from .records import (AttentionInfo, BackendInfo, BlockInfo, CurveInfo, DeviceInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics,
                       QuotaInfo, RequestInfo, SizingDecision, Stats, WorkloadInfo)
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
@@ -72,7 +72,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE",
     "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "FillingError", "Group", "InternalError",
-    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
+    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
     "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "OverQuotaError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
     "Properties", "QuantMetrics", "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Sizer", "SizingAction", "SizingBasis",
     "SizingDecision", "SizingMode", "SizingReason", "Stats", "Status",

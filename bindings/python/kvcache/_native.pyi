@@ -38,6 +38,10 @@ KVC_MODEL_ROPE_WINDOW_ONLY: int
 KVC_ROPE_ROWS_INTERLEAVED: int
 KVC_MODEL_MAX_LAYERS: int
 KVC_MODEL_MAX_REGISTERED: int
+KVC_LOST_BLOCK: int
+KVC_LOST_WINDOW: int
+KVC_LOST_STATE: int
+KVC_LOST_AGREEMENT: int
 KVC_MIN_RECORD_BYTES: int
 KVC_MAX_CURVES: int
 KVC_MAX_OBSERVATIONS: int
@@ -271,6 +275,8 @@ class kvc_request_info:
     next_checkpoint: int
     cross_tokens: int
     num_cross_cached: int
+    lost_group: int
+    lost_reason: int
 
 class kvc_probe_info:
     num_cached: int
@@ -302,6 +308,13 @@ class kvc_pool_info:
     fenced: int
     pinned: int
     max_blocks: int
+
+class kvc_lost_reuse:
+    admissions: int
+    block_tokens: int
+    window_tokens: int
+    state_tokens: int
+    agreement_tokens: int
 
 class kvc_quota_info:
     min_blocks: int
@@ -725,6 +738,7 @@ def kvc_model_from_config(json: _Array, model: kvc_model) -> None: ...
 def kvc_model_rope(model: kvc_model, layer: int, length: int, factors: _Array, frequencies: _Array, attention_factor: _Array) -> None: ...
 def kvc_rope_table(frequencies: _Array, attention_factor: float, positions: _Array, table: _Array) -> None: ...
 def kvc_manager_probe_request(m: kvc_manager, request: int, info: kvc_probe_info) -> None: ...
+def kvc_manager_lost_reuse(m: kvc_manager, group: int, info: kvc_lost_reuse) -> None: ...
 def kvc_manager_unpin_prefix(m: kvc_manager, pin: int) -> None: ...
 def kvc_manager_list_pins(m: kvc_manager, pins: _Array) -> int: ...
 def kvc_manager_evict_blocks(m: kvc_manager, pool: int, max_blocks: int) -> int: ...

@@ -69,6 +69,18 @@ class BlockState(IntEnum):
     FENCED = _native.KVC_BLOCK_FENCED
 
 
+class LostReason(IntEnum):
+    """Why a group could not reuse what another one had cached.
+
+    BLOCK: a block of full attention, or of the sink tokens, is not cached. WINDOW: a block of the window or the chunk before the end is not cached.
+    STATE: no checkpoint of a recurrent state is at the end. AGREEMENT: every group had more alone, but they do not end at the same place."""
+
+    BLOCK = _native.KVC_LOST_BLOCK
+    WINDOW = _native.KVC_LOST_WINDOW
+    STATE = _native.KVC_LOST_STATE
+    AGREEMENT = _native.KVC_LOST_AGREEMENT
+
+
 class EventKind(IntEnum):
     """Kind of an event.
 

@@ -16,7 +16,7 @@ from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .models import Memory
-from .records import BlockInfo, CurveInfo, LogInfo, LogReplay, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
+from .records import BlockInfo, CurveInfo, LogInfo, LogReplay, LostReuse, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
 from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config, reserve_number
 
 if TYPE_CHECKING:
@@ -568,6 +568,12 @@ class Manager:
         struct = _native.kvc_pool_info()
         _native.kvc_manager_pool_info(self._m, pool, struct)
         return PoolInfo.read(struct)
+
+    def lost_reuse(self, group: int) -> LostReuse:
+        """Returns the reuse that a group has lost, by reason."""
+        struct = _native.kvc_lost_reuse()
+        _native.kvc_manager_lost_reuse(self._m, group, struct)
+        return LostReuse.read(struct)
 
     def block_info(self, block: int) -> BlockInfo:
         """Returns the state of one block."""

@@ -147,6 +147,31 @@ class PoolInfo(NamedTuple):
 
 
 @described
+class LostReuse(NamedTuple):
+    """The lost reuse of a group: sums over first admissions.
+
+    admissions: Admissions that add to the numbers below.
+    block_tokens: That this group alone could not reuse: LostReason.BLOCK.
+    window_tokens: The same: LostReason.WINDOW.
+    state_tokens: The same: LostReason.STATE.
+    agreement_tokens: LostReason.AGREEMENT: that every group alone could reuse and all together could not. Counted in the group that could reuse
+        least, the first of equal ones.
+    """
+
+    admissions: int
+    block_tokens: int
+    window_tokens: int
+    state_tokens: int
+    agreement_tokens: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_lost_reuse) -> LostReuse:
+        """Reads the struct of the native layer."""
+        return cls(filled.admissions, filled.block_tokens, filled.window_tokens, filled.state_tokens,
+                   filled.agreement_tokens)
+
+
+@described
 class QuotaInfo(NamedTuple):
     """The share of a namespace in one pool.
 
@@ -323,6 +348,8 @@ class RequestInfo(NamedTuple):
     cross_tokens: As configured. Since 0.3.
     num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0. Of
         a fork: whether they are written. Since 0.3.
+    lost_group, lost_reason: If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why most of it was lost
+        (LostReason). Else 0. Since 0.3.
     """
 
     namespace_id: int
@@ -339,6 +366,8 @@ class RequestInfo(NamedTuple):
     next_checkpoint: int
     cross_tokens: int
     num_cross_cached: int
+    lost_group: int
+    lost_reason: int
 
     @classmethod
     def read(cls, filled: _native.kvc_request_info) -> RequestInfo:
@@ -346,7 +375,7 @@ class RequestInfo(NamedTuple):
         return cls(filled.namespace_id, filled.user_data, filled.num_tokens, filled.num_committed, filled.num_cached,
                    filled.capacity, filled.num_blocks, filled.lost_reuse_tokens, filled.min_truncate_tokens,
                    bool(filled.admitted), filled.flags, filled.next_checkpoint, filled.cross_tokens,
-                   filled.num_cross_cached)
+                   filled.num_cross_cached, filled.lost_group, filled.lost_reason)
 
 
 @described

@@ -226,6 +226,13 @@ class Runner:
     def line_table(self, name, group):
         return self.request(name).block_table(group)
 
+    def line_lost(self, group):
+        return self.m.lost_reuse(group)
+
+    def line_blame(self, name):
+        info = self.request(name).info()
+        return [info.lost_reuse_tokens, info.lost_group, info.lost_reason]
+
     def line_checkpoint(self, name):
         return [self.request(name).info.next_checkpoint]
 

@@ -69,7 +69,7 @@ def test_what_calls_return_can_be_named():
         request.commit(5)
         event, = m.events()
         for value, kind in ((m.stats, kvcache.Stats), (m.probe([1]), kvcache.ProbeInfo), (request.info, kvcache.RequestInfo), (m.events(), kvcache.EventReader),
-                            (m.prefixes(), kvcache.Prefixes), (event, kvcache.Event), (m.pool_info(), kvcache.PoolInfo), (m.quota_info(), kvcache.QuotaInfo), (m.block_info(0), kvcache.BlockInfo),
+                            (m.prefixes(), kvcache.Prefixes), (event, kvcache.Event), (m.pool_info(), kvcache.PoolInfo), (m.quota_info(), kvcache.QuotaInfo), (m.lost_reuse(0), kvcache.LostReuse), (m.block_info(0), kvcache.BlockInfo),
                             (m.properties, kvcache.Properties), (kvcache.device_info(), kvcache.DeviceInfo), (kvcache.open_backend("cpu"), kvcache.BackendInfo)):
             assert type(value) is kind and kind.__name__ in kvcache.__all__
 

@@ -270,127 +270,128 @@ typedef long long swig_type_236;
 typedef _gostring_ swig_type_237;
 typedef _goslice_ swig_type_238;
 typedef _gostring_ swig_type_239;
-extern void _wrap_Swig_free_native_6334c221f4594857(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_6334c221f4594857(swig_intgo arg1);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_6334c221f4594857(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_create_request_native_6334c221f4594857(uintptr_t arg1, swig_type_4 arg2, swig_type_5 arg3, swig_type_6 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_6334c221f4594857(uintptr_t arg1, swig_type_7 arg2, swig_type_8 arg3, swig_type_9 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_probe_native_6334c221f4594857(uintptr_t arg1, swig_type_10 arg2, swig_type_11 arg3, swig_type_12 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_6334c221f4594857(uintptr_t arg1, swig_type_13 arg2, swig_type_14 arg3, swig_type_15 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_6334c221f4594857(uintptr_t arg1, swig_type_16 arg2, swig_type_17 arg3, swig_type_18 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_6334c221f4594857(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, int arg6, swig_type_23 arg7, swig_voidp arg8);
-extern swig_voidp _wrap_kvc_manager_demote_prefix_native_6334c221f4594857(uintptr_t arg1, swig_type_24 arg2, swig_type_25 arg3, swig_type_26 arg4, swig_type_27 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_register_prompt_native_6334c221f4594857(uintptr_t arg1, swig_type_28 arg2, swig_type_29 arg3, swig_type_30 arg4, swig_type_31 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_list_prompts_native_6334c221f4594857(uintptr_t arg1, swig_type_32 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_take_log_native_6334c221f4594857(uintptr_t arg1, swig_type_33 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_log_replay_native_6334c221f4594857(swig_type_34 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_6334c221f4594857(uintptr_t arg1, swig_type_35 arg2, swig_type_36 arg3, swig_type_37 arg4, int arg5, swig_type_38 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_6334c221f4594857(uintptr_t arg1, swig_type_39 arg2, swig_type_40 arg3, swig_type_41 arg4, int arg5, swig_type_42 arg6);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_6334c221f4594857(uintptr_t arg1, swig_type_43 arg2, int arg3, int arg4, swig_type_44 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_6334c221f4594857(uintptr_t arg1, swig_type_45 arg2, int arg3, swig_type_46 arg4, swig_type_47 arg5);
-extern swig_voidp _wrap_kvc_manager_take_pending_native_6334c221f4594857(uintptr_t arg1, swig_type_48 arg2, swig_type_49 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_rebuild_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_type_50 arg3, swig_type_51 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_6334c221f4594857(uintptr_t arg1, swig_type_52 arg2, swig_type_53 arg3, swig_type_54 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_list_prefixes_native_6334c221f4594857(uintptr_t arg1, swig_type_55 arg2, swig_type_56 arg3, swig_type_57 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_step_native_6334c221f4594857(uintptr_t arg1, uintptr_t arg2, swig_type_58 arg3, swig_voidp arg4, swig_type_59 arg5, swig_type_60 arg6);
-extern swig_voidp _wrap_kvc_step_use_native_6334c221f4594857(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_61 _wrap_kvc_step_num_failed_native_6334c221f4594857(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_type_62 arg3, swig_type_63 arg4, swig_type_64 arg5, swig_type_65 arg6, swig_type_66 arg7, swig_type_67 arg8, swig_type_68 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_type_69 arg3, swig_type_70 arg4, swig_type_71 arg5, swig_type_72 arg6, swig_type_73 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_type_74 arg3, swig_type_75 arg4, swig_type_76 arg5, swig_type_77 arg6, swig_type_78 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_type_79 arg3, swig_type_80 arg4, swig_type_81 arg5, swig_type_82 arg6, swig_type_83 arg7, swig_type_84 arg8, swig_type_85 arg9, swig_type_86 arg10, swig_type_87 arg11, swig_type_88 arg12, swig_type_89 arg13, swig_type_90 arg14, swig_type_91 arg15, swig_voidp arg16, swig_type_92 arg17, swig_type_93 arg18, uintptr_t arg19);
-extern swig_voidp _wrap_kvc_storage_explain_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_type_94 arg3, swig_type_95 arg4, swig_type_96 arg5, swig_type_97 arg6, swig_type_98 arg7, swig_type_99 arg8, swig_type_100 arg9, swig_type_101 arg10, swig_type_102 arg11, swig_type_103 arg12, swig_type_104 arg13, swig_type_105 arg14, swig_type_106 arg15, swig_voidp arg16, swig_type_107 arg17, swig_type_108 arg18, swig_voidp arg19);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_type_109 arg3, swig_type_110 arg4, swig_type_111 arg5, swig_type_112 arg6, swig_type_113 arg7, swig_type_114 arg8, swig_type_115 arg9, swig_type_116 arg10, swig_type_117 arg11, swig_type_118 arg12, swig_type_119 arg13, swig_type_120 arg14, swig_type_121 arg15, swig_voidp arg16, swig_type_122 arg17, swig_type_123 arg18, swig_voidp arg19, swig_type_124 arg20, swig_type_125 arg21, uintptr_t arg22);
-extern swig_voidp _wrap_kvc_attention_merge_native_6334c221f4594857(swig_type_126 arg1, swig_type_127 arg2, swig_type_128 arg3, swig_type_129 arg4, int arg5, int arg6, swig_type_130 arg7, swig_type_131 arg8);
-extern swig_voidp _wrap_kvc_estimate_memory_native_6334c221f4594857(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_rope_apply_native_6334c221f4594857(swig_voidp arg1, swig_type_132 arg2, swig_type_133 arg3, swig_type_134 arg4, swig_type_135 arg5);
-extern swig_voidp _wrap_kvc_storage_adopt_native_6334c221f4594857(swig_voidp arg1, swig_type_136 arg2, swig_voidp arg3);
-extern swig_type_137 _wrap_kvc_last_error_native_6334c221f4594857(void);
-extern swig_voidp _wrap_kvc_dtype_bits_native_6334c221f4594857(int arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_backend_open_native_6334c221f4594857(swig_type_138 arg1, swig_type_139 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_6334c221f4594857(swig_type_140 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_6334c221f4594857(swig_type_141 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_6334c221f4594857(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_6334c221f4594857(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_trim_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_6334c221f4594857(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_142 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_6334c221f4594857(uintptr_t arg1, swig_type_143 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_6334c221f4594857(uintptr_t arg1, swig_type_144 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_6334c221f4594857(uintptr_t arg1, swig_type_145 arg2, swig_type_146 arg3, swig_type_147 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_6334c221f4594857(uintptr_t arg1, swig_type_148 arg2, swig_type_149 arg3, swig_type_150 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_6334c221f4594857(uintptr_t arg1, swig_type_151 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_quantize_native_6334c221f4594857(swig_voidp arg1, swig_type_152 arg2, swig_type_153 arg3, swig_type_154 arg4, swig_type_155 arg5, swig_type_156 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_6334c221f4594857(swig_voidp arg1, swig_type_157 arg2, swig_type_158 arg3, swig_type_159 arg4, swig_type_160 arg5, swig_type_161 arg6);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_type_162 arg3, swig_type_163 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_tree_mask_native_6334c221f4594857(swig_type_164 arg1, swig_type_165 arg2, swig_type_166 arg3, swig_type_167 arg4);
-extern swig_type_168 _wrap_kvc_model_count_native_6334c221f4594857(void);
-extern swig_voidp _wrap_kvc_model_get_native_6334c221f4594857(swig_type_169 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_6334c221f4594857(swig_type_170 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_register_native_6334c221f4594857(swig_voidp arg1);
-extern swig_voidp _wrap_kvc_model_from_config_native_6334c221f4594857(swig_type_171 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_rope_native_6334c221f4594857(swig_voidp arg1, int arg2, swig_type_172 arg3, swig_type_173 arg4, swig_type_174 arg5, swig_type_175 arg6);
-extern swig_voidp _wrap_kvc_rope_table_native_6334c221f4594857(swig_type_176 arg1, double arg2, swig_type_177 arg3, swig_type_178 arg4);
-extern swig_voidp _wrap_kvc_manager_open_curve_native_6334c221f4594857(uintptr_t arg1, swig_type_179 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_close_curve_native_6334c221f4594857(uintptr_t arg1, swig_type_180 arg2);
-extern swig_voidp _wrap_kvc_manager_read_curve_native_6334c221f4594857(uintptr_t arg1, swig_type_181 arg2, swig_type_182 arg3, swig_type_183 arg4);
-extern swig_voidp _wrap_kvc_manager_curve_info_native_6334c221f4594857(uintptr_t arg1, swig_type_184 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_workload_create_native_6334c221f4594857(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_record_native_6334c221f4594857(uintptr_t arg1, swig_type_185 arg2, double arg3);
-extern swig_voidp _wrap_kvc_workload_read_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_predict_native_6334c221f4594857(uintptr_t arg1, swig_type_186 arg2, swig_type_187 arg3);
-extern swig_voidp _wrap_kvc_sizer_create_native_6334c221f4594857(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_sizer_decide_native_6334c221f4594857(uintptr_t arg1, swig_type_188 arg2, double arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_sizer_read_log_native_6334c221f4594857(uintptr_t arg1, swig_type_189 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_set_quota_native_6334c221f4594857(uintptr_t arg1, swig_type_190 arg2, int arg3, swig_type_191 arg4, swig_type_192 arg5);
-extern swig_voidp _wrap_kvc_manager_quota_info_native_6334c221f4594857(uintptr_t arg1, swig_type_193 arg2, int arg3, swig_voidp arg4);
-extern int _wrap_kvc_version_native_6334c221f4594857(void);
-extern swig_type_194 _wrap_kvc_build_info_native_6334c221f4594857(void);
-extern swig_voidp _wrap_kvc_supports_native_6334c221f4594857(int arg1);
-extern swig_voidp _wrap_kvc_config_from_shortfin_native_6334c221f4594857(swig_type_195 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_create_native_6334c221f4594857(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_6334c221f4594857(uintptr_t arg1, swig_type_196 arg2);
-extern swig_voidp _wrap_kvc_manager_list_namespaces_native_6334c221f4594857(uintptr_t arg1, swig_type_197 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reset_native_6334c221f4594857(uintptr_t arg1, swig_type_198 arg2);
-extern swig_voidp _wrap_kvc_manager_stats_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_6334c221f4594857(uintptr_t arg1, swig_type_199 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_6334c221f4594857(uintptr_t arg1, swig_type_200 arg2, swig_type_201 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_6334c221f4594857(uintptr_t arg1, swig_type_202 arg2, swig_type_203 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_6334c221f4594857(uintptr_t arg1, swig_type_204 arg2, swig_type_205 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_6334c221f4594857(uintptr_t arg1, swig_type_206 arg2, swig_type_207 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_6334c221f4594857(uintptr_t arg1, swig_type_208 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_6334c221f4594857(uintptr_t arg1, swig_type_209 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_6334c221f4594857(uintptr_t arg1, swig_type_210 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_6334c221f4594857(uintptr_t arg1, swig_type_211 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_6334c221f4594857(uintptr_t arg1, swig_type_212 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_compact_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_type_213 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_step_create_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_6334c221f4594857(uintptr_t arg1, swig_type_214 arg2);
-extern swig_voidp _wrap_kvc_manager_check_native_6334c221f4594857(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_probe_request_native_6334c221f4594857(uintptr_t arg1, swig_type_215 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_6334c221f4594857(uintptr_t arg1, swig_type_216 arg2);
-extern swig_voidp _wrap_kvc_manager_list_pins_native_6334c221f4594857(uintptr_t arg1, swig_type_217 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_type_218 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_type_219 arg3);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_6334c221f4594857(uintptr_t arg1, swig_type_220 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_6334c221f4594857(uintptr_t arg1, swig_type_221 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_fail_step_native_6334c221f4594857(uintptr_t arg1, swig_type_222 arg2, swig_type_223 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_6334c221f4594857(uintptr_t arg1, uintptr_t arg2, swig_type_224 arg3);
-extern swig_voidp _wrap_kvc_manager_log_info_native_6334c221f4594857(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_resize_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_type_225 arg3, swig_type_226 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_6334c221f4594857(uintptr_t arg1, int arg2, swig_type_227 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_6334c221f4594857(uintptr_t arg1, swig_type_228 arg2, swig_type_229 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_set_time_native_6334c221f4594857(uintptr_t arg1, swig_type_230 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_6334c221f4594857(uintptr_t arg1, swig_type_231 arg2, swig_type_232 arg3, swig_type_233 arg4, int arg5, swig_type_234 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_6334c221f4594857(uintptr_t arg1, swig_type_235 arg2, swig_type_236 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_6334c221f4594857(uintptr_t arg1, swig_type_237 arg2, swig_type_238 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_6334c221f4594857(uintptr_t arg1, swig_type_239 arg2);
+extern void _wrap_Swig_free_native_fb6953e06b5f3195(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_fb6953e06b5f3195(swig_intgo arg1);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_1 arg2, swig_type_2 arg3, swig_type_3 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_4 arg2, swig_type_5 arg3, swig_type_6 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_7 arg2, swig_type_8 arg3, swig_type_9 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_probe_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_10 arg2, swig_type_11 arg3, swig_type_12 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_13 arg2, swig_type_14 arg3, swig_type_15 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_16 arg2, swig_type_17 arg3, swig_type_18 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, int arg6, swig_type_23 arg7, swig_voidp arg8);
+extern swig_voidp _wrap_kvc_manager_demote_prefix_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_24 arg2, swig_type_25 arg3, swig_type_26 arg4, swig_type_27 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_register_prompt_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_28 arg2, swig_type_29 arg3, swig_type_30 arg4, swig_type_31 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_list_prompts_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_32 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_take_log_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_33 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_log_replay_native_fb6953e06b5f3195(swig_type_34 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_35 arg2, swig_type_36 arg3, swig_type_37 arg4, int arg5, swig_type_38 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_39 arg2, swig_type_40 arg3, swig_type_41 arg4, int arg5, swig_type_42 arg6);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_43 arg2, int arg3, int arg4, swig_type_44 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_45 arg2, int arg3, swig_type_46 arg4, swig_type_47 arg5);
+extern swig_voidp _wrap_kvc_manager_take_pending_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_48 arg2, swig_type_49 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_rebuild_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_type_50 arg3, swig_type_51 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_52 arg2, swig_type_53 arg3, swig_type_54 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_list_prefixes_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_55 arg2, swig_type_56 arg3, swig_type_57 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_step_native_fb6953e06b5f3195(uintptr_t arg1, uintptr_t arg2, swig_type_58 arg3, swig_voidp arg4, swig_type_59 arg5, swig_type_60 arg6);
+extern swig_voidp _wrap_kvc_step_use_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, int arg3);
+extern swig_type_61 _wrap_kvc_step_num_failed_native_fb6953e06b5f3195(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_type_62 arg3, swig_type_63 arg4, swig_type_64 arg5, swig_type_65 arg6, swig_type_66 arg7, swig_type_67 arg8, swig_type_68 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_type_69 arg3, swig_type_70 arg4, swig_type_71 arg5, swig_type_72 arg6, swig_type_73 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_type_74 arg3, swig_type_75 arg4, swig_type_76 arg5, swig_type_77 arg6, swig_type_78 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_type_79 arg3, swig_type_80 arg4, swig_type_81 arg5, swig_type_82 arg6, swig_type_83 arg7, swig_type_84 arg8, swig_type_85 arg9, swig_type_86 arg10, swig_type_87 arg11, swig_type_88 arg12, swig_type_89 arg13, swig_type_90 arg14, swig_type_91 arg15, swig_voidp arg16, swig_type_92 arg17, swig_type_93 arg18, uintptr_t arg19);
+extern swig_voidp _wrap_kvc_storage_explain_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_type_94 arg3, swig_type_95 arg4, swig_type_96 arg5, swig_type_97 arg6, swig_type_98 arg7, swig_type_99 arg8, swig_type_100 arg9, swig_type_101 arg10, swig_type_102 arg11, swig_type_103 arg12, swig_type_104 arg13, swig_type_105 arg14, swig_type_106 arg15, swig_voidp arg16, swig_type_107 arg17, swig_type_108 arg18, swig_voidp arg19);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_type_109 arg3, swig_type_110 arg4, swig_type_111 arg5, swig_type_112 arg6, swig_type_113 arg7, swig_type_114 arg8, swig_type_115 arg9, swig_type_116 arg10, swig_type_117 arg11, swig_type_118 arg12, swig_type_119 arg13, swig_type_120 arg14, swig_type_121 arg15, swig_voidp arg16, swig_type_122 arg17, swig_type_123 arg18, swig_voidp arg19, swig_type_124 arg20, swig_type_125 arg21, uintptr_t arg22);
+extern swig_voidp _wrap_kvc_attention_merge_native_fb6953e06b5f3195(swig_type_126 arg1, swig_type_127 arg2, swig_type_128 arg3, swig_type_129 arg4, int arg5, int arg6, swig_type_130 arg7, swig_type_131 arg8);
+extern swig_voidp _wrap_kvc_estimate_memory_native_fb6953e06b5f3195(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_rope_apply_native_fb6953e06b5f3195(swig_voidp arg1, swig_type_132 arg2, swig_type_133 arg3, swig_type_134 arg4, swig_type_135 arg5);
+extern swig_voidp _wrap_kvc_storage_adopt_native_fb6953e06b5f3195(swig_voidp arg1, swig_type_136 arg2, swig_voidp arg3);
+extern swig_type_137 _wrap_kvc_last_error_native_fb6953e06b5f3195(void);
+extern swig_voidp _wrap_kvc_dtype_bits_native_fb6953e06b5f3195(int arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_backend_open_native_fb6953e06b5f3195(swig_type_138 arg1, swig_type_139 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_fb6953e06b5f3195(swig_type_140 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_properties_native_fb6953e06b5f3195(swig_type_141 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_fb6953e06b5f3195(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_fb6953e06b5f3195(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_trim_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_142 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_143 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_144 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_145 arg2, swig_type_146 arg3, swig_type_147 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_148 arg2, swig_type_149 arg3, swig_type_150 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_151 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_quantize_native_fb6953e06b5f3195(swig_voidp arg1, swig_type_152 arg2, swig_type_153 arg3, swig_type_154 arg4, swig_type_155 arg5, swig_type_156 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_fb6953e06b5f3195(swig_voidp arg1, swig_type_157 arg2, swig_type_158 arg3, swig_type_159 arg4, swig_type_160 arg5, swig_type_161 arg6);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_type_162 arg3, swig_type_163 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_tree_mask_native_fb6953e06b5f3195(swig_type_164 arg1, swig_type_165 arg2, swig_type_166 arg3, swig_type_167 arg4);
+extern swig_type_168 _wrap_kvc_model_count_native_fb6953e06b5f3195(void);
+extern swig_voidp _wrap_kvc_model_get_native_fb6953e06b5f3195(swig_type_169 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_fb6953e06b5f3195(swig_type_170 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_register_native_fb6953e06b5f3195(swig_voidp arg1);
+extern swig_voidp _wrap_kvc_model_from_config_native_fb6953e06b5f3195(swig_type_171 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_rope_native_fb6953e06b5f3195(swig_voidp arg1, int arg2, swig_type_172 arg3, swig_type_173 arg4, swig_type_174 arg5, swig_type_175 arg6);
+extern swig_voidp _wrap_kvc_rope_table_native_fb6953e06b5f3195(swig_type_176 arg1, double arg2, swig_type_177 arg3, swig_type_178 arg4);
+extern swig_voidp _wrap_kvc_manager_open_curve_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_179 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_close_curve_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_180 arg2);
+extern swig_voidp _wrap_kvc_manager_read_curve_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_181 arg2, swig_type_182 arg3, swig_type_183 arg4);
+extern swig_voidp _wrap_kvc_manager_curve_info_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_184 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_workload_create_native_fb6953e06b5f3195(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_record_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_185 arg2, double arg3);
+extern swig_voidp _wrap_kvc_workload_read_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_predict_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_186 arg2, swig_type_187 arg3);
+extern swig_voidp _wrap_kvc_sizer_create_native_fb6953e06b5f3195(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_sizer_decide_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_188 arg2, double arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_sizer_read_log_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_189 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_set_quota_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_190 arg2, int arg3, swig_type_191 arg4, swig_type_192 arg5);
+extern swig_voidp _wrap_kvc_manager_quota_info_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_193 arg2, int arg3, swig_voidp arg4);
+extern int _wrap_kvc_version_native_fb6953e06b5f3195(void);
+extern swig_type_194 _wrap_kvc_build_info_native_fb6953e06b5f3195(void);
+extern swig_voidp _wrap_kvc_supports_native_fb6953e06b5f3195(int arg1);
+extern swig_voidp _wrap_kvc_config_from_shortfin_native_fb6953e06b5f3195(swig_type_195 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_native_fb6953e06b5f3195(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_196 arg2);
+extern swig_voidp _wrap_kvc_manager_list_namespaces_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_197 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reset_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_198 arg2);
+extern swig_voidp _wrap_kvc_manager_stats_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_199 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_200 arg2, swig_type_201 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_202 arg2, swig_type_203 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_204 arg2, swig_type_205 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_206 arg2, swig_type_207 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_208 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_209 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_210 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_211 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_212 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_type_213 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_step_create_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_214 arg2);
+extern swig_voidp _wrap_kvc_manager_check_native_fb6953e06b5f3195(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_probe_request_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_215 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_lost_reuse_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_216 arg2);
+extern swig_voidp _wrap_kvc_manager_list_pins_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_217 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_type_218 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_type_219 arg3);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_220 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_221 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_fail_step_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_222 arg2, swig_type_223 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_fb6953e06b5f3195(uintptr_t arg1, uintptr_t arg2, swig_type_224 arg3);
+extern swig_voidp _wrap_kvc_manager_log_info_native_fb6953e06b5f3195(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_resize_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_type_225 arg3, swig_type_226 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_fb6953e06b5f3195(uintptr_t arg1, int arg2, swig_type_227 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_228 arg2, swig_type_229 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_set_time_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_230 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_231 arg2, swig_type_232 arg3, swig_type_233 arg4, int arg5, swig_type_234 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_235 arg2, swig_type_236 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_237 arg2, swig_type_238 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_fb6953e06b5f3195(uintptr_t arg1, swig_type_239 arg2);
 #undef intgo
 */
 import "C"
@@ -433,13 +434,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_6334c221f4594857(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_6334c221f4594857(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_fb6953e06b5f3195(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -481,7 +482,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_1)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -504,7 +505,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_4(_swig_i_1), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_6)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_4(_swig_i_1), *(*C.swig_type_5)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_6)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -525,7 +526,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_7(_swig_i_1), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_7(_swig_i_1), *(*C.swig_type_8)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -544,7 +545,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_10(_swig_i_1), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_10(_swig_i_1), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_12)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -564,7 +565,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_13(_swig_i_1), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_13(_swig_i_1), *(*C.swig_type_14)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -583,7 +584,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_16(_swig_i_1), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_16(_swig_i_1), *(*C.swig_type_17)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_18)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -605,7 +606,7 @@ func Kvc_manager_set_prefix_priority(arg1 uintptr, arg2 uint64, arg3 []int32, ar
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.swig_type_22(_swig_i_4), C.int(_swig_i_5), C.swig_type_23(_swig_i_6), C.swig_voidp(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.swig_type_22(_swig_i_4), C.int(_swig_i_5), C.swig_type_23(_swig_i_6), C.swig_voidp(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -625,7 +626,7 @@ func Kvc_manager_demote_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_demote_prefix_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_24(_swig_i_1), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_3)), C.swig_type_27(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_demote_prefix_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_24(_swig_i_1), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_3)), C.swig_type_27(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -645,7 +646,7 @@ func Kvc_manager_register_prompt(arg1 uintptr, arg2 string, arg3 uint64, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_1)), C.swig_type_29(_swig_i_2), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_1)), C.swig_type_29(_swig_i_2), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -665,7 +666,7 @@ func Kvc_manager_list_prompts(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -679,7 +680,7 @@ func Kvc_manager_take_log(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -692,7 +693,7 @@ func Kvc_log_replay(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_log_replay_native_6334c221f4594857(*(*C.swig_type_34)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_log_replay_native_fb6953e06b5f3195(*(*C.swig_type_34)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -710,7 +711,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_35(_swig_i_1), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_35(_swig_i_1), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -733,7 +734,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_39(_swig_i_1), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_39(_swig_i_1), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -755,7 +756,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -774,7 +775,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_45(_swig_i_1), C.int(_swig_i_2), C.swig_type_46(_swig_i_3), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_45(_swig_i_1), C.int(_swig_i_2), C.swig_type_46(_swig_i_3), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -790,7 +791,7 @@ func Kvc_manager_take_pending(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 *uin
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -811,7 +812,7 @@ func Kvc_manager_rebuild(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -831,7 +832,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_52(_swig_i_1), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_52(_swig_i_1), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -852,7 +853,7 @@ func Kvc_manager_list_prefixes(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []in
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_55(_swig_i_1), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_55(_swig_i_1), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -872,7 +873,7 @@ func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 []uint64, arg4 *byte, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -892,7 +893,7 @@ func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -901,7 +902,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_step_num_failed(arg1 uintptr) (_swig_ret uint64) {
 	var swig_r uint64
 	_swig_i_0 := arg1
-	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_6334c221f4594857(C.uintptr_t(_swig_i_0)))
+	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -917,7 +918,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_62(_swig_i_2), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_62(_swig_i_2), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -951,7 +952,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_69(_swig_i_2), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_69(_swig_i_2), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -980,7 +981,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_74(_swig_i_2), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_74(_swig_i_2), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1019,7 +1020,7 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1091,7 +1092,7 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1166,7 +1167,7 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_19 := arg20
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1233,7 +1234,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_6334c221f4594857(*(*C.swig_type_126)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_1)), C.swig_type_128(_swig_i_2), C.swig_type_129(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_fb6953e06b5f3195(*(*C.swig_type_126)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_1)), C.swig_type_128(_swig_i_2), C.swig_type_129(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1256,7 +1257,7 @@ func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_6334c221f4594857(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1269,7 +1270,7 @@ func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_6334c221f4594857(C.swig_voidp(_swig_i_0), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_1)), C.swig_type_133(_swig_i_2), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_1)), C.swig_type_133(_swig_i_2), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1289,7 +1290,7 @@ func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_6334c221f4594857(C.swig_voidp(_swig_i_0), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1300,7 +1301,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_last_error() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_6334c221f4594857()
+	swig_r_p := C._wrap_kvc_last_error_native_fb6953e06b5f3195()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1311,7 +1312,7 @@ func Kvc_dtype_bits(arg1 int32, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_6334c221f4594857(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_fb6953e06b5f3195(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1321,7 +1322,7 @@ func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_6334c221f4594857(*(*C.swig_type_138)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_fb6953e06b5f3195(*(*C.swig_type_138)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1337,7 +1338,7 @@ func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_6334c221f4594857(*(*C.swig_type_140)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_fb6953e06b5f3195(*(*C.swig_type_140)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1350,7 +1351,7 @@ func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_6334c221f4594857(*(*C.swig_type_141)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_properties_native_fb6953e06b5f3195(*(*C.swig_type_141)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1363,7 +1364,7 @@ func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_6334c221f4594857(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1373,7 +1374,7 @@ func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1384,7 +1385,7 @@ func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_6334c221f4594857(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1395,7 +1396,7 @@ func Kvc_storage_trim(arg1 uintptr, arg2 *uint64, arg3 *uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1407,7 +1408,7 @@ func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1420,7 +1421,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1434,7 +1435,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1448,7 +1449,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1464,7 +1465,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_2)), C.swig_type_147(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_2)), C.swig_type_147(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1483,7 +1484,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_148)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_2)), C.swig_type_150(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_148)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_2)), C.swig_type_150(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1500,7 +1501,7 @@ func Kvc_storage_quantize_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1517,7 +1518,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_6334c221f4594857(C.swig_voidp(_swig_i_0), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_1)), C.swig_type_153(_swig_i_2), C.swig_type_154(_swig_i_3), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_1)), C.swig_type_153(_swig_i_2), C.swig_type_154(_swig_i_3), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1540,7 +1541,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_6334c221f4594857(C.swig_voidp(_swig_i_0), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_2)), C.swig_type_159(_swig_i_3), C.swig_type_160(_swig_i_4), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_2)), C.swig_type_159(_swig_i_3), C.swig_type_160(_swig_i_4), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1562,7 +1563,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1580,7 +1581,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_6334c221f4594857(*(*C.swig_type_164)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_1)), C.swig_type_166(_swig_i_2), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_fb6953e06b5f3195(*(*C.swig_type_164)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_1)), C.swig_type_166(_swig_i_2), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1597,7 +1598,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_model_count() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_6334c221f4594857())
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_fb6953e06b5f3195())
 	return swig_r
 }
 
@@ -1605,7 +1606,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_6334c221f4594857(C.swig_type_169(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_fb6953e06b5f3195(C.swig_type_169(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1615,7 +1616,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_6334c221f4594857(*(*C.swig_type_170)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_fb6953e06b5f3195(*(*C.swig_type_170)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1627,7 +1628,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_model_register(arg1 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_model_register_native_6334c221f4594857(C.swig_voidp(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_model_register_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1637,7 +1638,7 @@ func Kvc_model_from_config(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_6334c221f4594857(*(*C.swig_type_171)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_fb6953e06b5f3195(*(*C.swig_type_171)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1654,7 +1655,7 @@ func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []by
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_6334c221f4594857(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_172(_swig_i_2), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_172(_swig_i_2), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1675,7 +1676,7 @@ func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_6334c221f4594857(*(*C.swig_type_176)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_178)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_fb6953e06b5f3195(*(*C.swig_type_176)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_178)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1695,7 +1696,7 @@ func Kvc_manager_open_curve(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_179(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_179(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1705,7 +1706,7 @@ func Kvc_manager_close_curve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_180(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_180(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1717,7 +1718,7 @@ func Kvc_manager_read_curve(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 []byt
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_181(_swig_i_1), *(*C.swig_type_182)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_181(_swig_i_1), *(*C.swig_type_182)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1734,7 +1735,7 @@ func Kvc_manager_curve_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_184(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_184(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1744,7 +1745,7 @@ func Kvc_workload_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_create_native_6334c221f4594857(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_create_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1755,7 +1756,7 @@ func Kvc_workload_record(arg1 uintptr, arg2 uint64, arg3 float64) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_record_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_185(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_workload_record_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_185(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1765,7 +1766,7 @@ func Kvc_workload_read(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_read_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_read_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1776,7 +1777,7 @@ func Kvc_workload_predict(arg1 uintptr, arg2 uint64, arg3 []byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_186(_swig_i_1), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_186(_swig_i_1), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1789,7 +1790,7 @@ func Kvc_sizer_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_6334c221f4594857(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1801,7 +1802,7 @@ func Kvc_sizer_decide(arg1 uintptr, arg2 uint64, arg3 float64, arg4 *byte) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_188(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_188(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1812,7 +1813,7 @@ func Kvc_sizer_read_log(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_189(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_189(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1825,7 +1826,7 @@ func Kvc_manager_set_quota(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_190(_swig_i_1), C.int(_swig_i_2), C.swig_type_191(_swig_i_3), C.swig_type_192(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_190(_swig_i_1), C.int(_swig_i_2), C.swig_type_191(_swig_i_3), C.swig_type_192(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1837,7 +1838,7 @@ func Kvc_manager_quota_info(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 *byte) 
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_193(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_193(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1845,13 +1846,13 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_6334c221f4594857())
+	swig_r = (uint32)(C._wrap_kvc_version_native_fb6953e06b5f3195())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_6334c221f4594857()
+	swig_r_p := C._wrap_kvc_build_info_native_fb6953e06b5f3195()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -1861,7 +1862,7 @@ func Kvc_build_info() (_swig_ret string) {
 func Kvc_supports(arg1 uint32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_6334c221f4594857(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_supports_native_fb6953e06b5f3195(C.int(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1874,7 +1875,7 @@ func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 *byte, arg4 *byte, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_6334c221f4594857(*(*C.swig_type_195)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_fb6953e06b5f3195(*(*C.swig_type_195)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1887,7 +1888,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_6334c221f4594857(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_fb6953e06b5f3195(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1897,7 +1898,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1907,7 +1908,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_196(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_196(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1918,7 +1919,7 @@ func Kvc_manager_list_namespaces(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1931,7 +1932,7 @@ func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_198(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_198(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1941,7 +1942,7 @@ func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1952,7 +1953,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1963,7 +1964,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1974,7 +1975,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_199(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_199(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1985,7 +1986,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_200(_swig_i_1), C.swig_type_201(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_200(_swig_i_1), C.swig_type_201(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1996,7 +1997,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_202(_swig_i_1), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_202(_swig_i_1), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2010,7 +2011,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_204(_swig_i_1), C.swig_type_205(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_204(_swig_i_1), C.swig_type_205(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2021,7 +2022,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_206(_swig_i_1), C.swig_type_207(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_206(_swig_i_1), C.swig_type_207(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2032,7 +2033,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_208(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_208(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2042,7 +2043,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_209(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_209(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2052,7 +2053,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_210(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_210(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2063,7 +2064,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_211(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_211(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2074,7 +2075,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_212)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_212)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2089,7 +2090,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_213)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_213)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2103,7 +2104,7 @@ func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2114,7 +2115,7 @@ func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2124,7 +2125,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_214(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_214(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2133,7 +2134,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_6334c221f4594857(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2143,7 +2144,7 @@ func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2154,7 +2155,18 @@ func Kvc_manager_probe_request(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_215(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_215(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_lost_reuse(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_manager_lost_reuse_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2164,7 +2176,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_216(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_216(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2175,7 +2187,7 @@ func Kvc_manager_list_pins(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_217)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_217)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2190,7 +2202,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 int32, arg3 uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_218(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_218(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2201,7 +2213,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2214,7 +2226,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_220)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_220)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2228,7 +2240,7 @@ func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_221)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_221)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2243,7 +2255,7 @@ func Kvc_manager_fail_step(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_222(_swig_i_1), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_222(_swig_i_1), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2257,7 +2269,7 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2270,7 +2282,7 @@ func Kvc_manager_log_info(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_log_info_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_log_info_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2283,7 +2295,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_225(_swig_i_2), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_225(_swig_i_2), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -2298,7 +2310,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_227(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_227(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2310,7 +2322,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_228(_swig_i_1), C.swig_type_229(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_228(_swig_i_1), C.swig_type_229(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2320,7 +2332,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_230(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_230(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2334,7 +2346,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_231(_swig_i_1), C.swig_type_232(_swig_i_2), C.swig_type_233(_swig_i_3), C.int(_swig_i_4), C.swig_type_234(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_231(_swig_i_1), C.swig_type_232(_swig_i_2), C.swig_type_233(_swig_i_3), C.int(_swig_i_4), C.swig_type_234(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2345,7 +2357,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_6334c221f4594857(C.uintptr_t(_swig_i_0), C.swig_type_235(_swig_i_1), C.swig_type_236(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), C.swig_type_235(_swig_i_1), C.swig_type_236(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2359,7 +2371,7 @@ func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2375,7 +2387,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_6334c221f4594857(C.uintptr_t(_swig_i_0), *(*C.swig_type_239)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_fb6953e06b5f3195(C.uintptr_t(_swig_i_0), *(*C.swig_type_239)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}

@@ -437,7 +437,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_6334c221f4594857(void *_swig_go_0) {
+void _wrap_Swig_free_native_fb6953e06b5f3195(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -447,7 +447,7 @@ void _wrap_Swig_free_native_6334c221f4594857(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_6334c221f4594857(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_fb6953e06b5f3195(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -460,7 +460,7 @@ void *_wrap_Swig_malloc_native_6334c221f4594857(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -493,7 +493,7 @@ char *_wrap_kvc_manager_open_namespace_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -524,7 +524,7 @@ char *_wrap_kvc_manager_create_request_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -557,7 +557,7 @@ char *_wrap_kvc_manager_allocate_request_native_6334c221f4594857(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -586,7 +586,7 @@ char *_wrap_kvc_manager_probe_native_6334c221f4594857(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -617,7 +617,7 @@ char *_wrap_kvc_manager_pin_prefix_native_6334c221f4594857(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -646,7 +646,7 @@ char *_wrap_kvc_manager_drop_prefix_native_6334c221f4594857(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -681,7 +681,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_6334c221f4594857(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -712,7 +712,7 @@ char *_wrap_kvc_manager_demote_prefix_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_6334c221f4594857(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -748,7 +748,7 @@ char *_wrap_kvc_manager_register_prompt_native_6334c221f4594857(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -769,7 +769,7 @@ char *_wrap_kvc_manager_list_prompts_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_log_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -790,7 +790,7 @@ char *_wrap_kvc_manager_take_log_native_6334c221f4594857(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_6334c221f4594857(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_fb6953e06b5f3195(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -809,7 +809,7 @@ char *_wrap_kvc_log_replay_native_6334c221f4594857(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -846,7 +846,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -881,7 +881,7 @@ char *_wrap_kvc_manager_publish_blocks_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -910,7 +910,7 @@ char *_wrap_kvc_manager_export_tables_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -935,7 +935,7 @@ char *_wrap_kvc_manager_export_slots_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -964,7 +964,7 @@ char *_wrap_kvc_manager_take_pending_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_6334c221f4594857(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -997,7 +997,7 @@ char *_wrap_kvc_manager_rebuild_native_6334c221f4594857(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1028,7 +1028,7 @@ char *_wrap_kvc_manager_poll_events_native_6334c221f4594857(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1061,7 +1061,7 @@ char *_wrap_kvc_manager_list_prefixes_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_6334c221f4594857(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1096,7 +1096,7 @@ char *_wrap_kvc_manager_step_native_6334c221f4594857(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_6334c221f4594857(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_fb6953e06b5f3195(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1113,7 +1113,7 @@ char *_wrap_kvc_step_use_native_6334c221f4594857(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_6334c221f4594857(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_fb6953e06b5f3195(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1126,7 +1126,7 @@ long long _wrap_kvc_step_num_failed_native_6334c221f4594857(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_6334c221f4594857(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1165,7 +1165,7 @@ char *_wrap_kvc_storage_store_native_6334c221f4594857(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_6334c221f4594857(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1196,7 +1196,7 @@ char *_wrap_kvc_storage_gather_native_6334c221f4594857(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_6334c221f4594857(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1229,7 +1229,7 @@ char *_wrap_kvc_storage_measure_native_6334c221f4594857(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_6334c221f4594857(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1286,7 +1286,7 @@ char *_wrap_kvc_storage_attend_native_6334c221f4594857(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_6334c221f4594857(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1343,7 +1343,7 @@ char *_wrap_kvc_storage_explain_native_6334c221f4594857(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_6334c221f4594857(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1406,7 +1406,7 @@ char *_wrap_kvc_storage_select_blocks_native_6334c221f4594857(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_6334c221f4594857(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_fb6953e06b5f3195(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1433,7 +1433,7 @@ char *_wrap_kvc_attention_merge_native_6334c221f4594857(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_6334c221f4594857(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_fb6953e06b5f3195(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1450,7 +1450,7 @@ char *_wrap_kvc_estimate_memory_native_6334c221f4594857(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_6334c221f4594857(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1475,7 +1475,7 @@ char *_wrap_kvc_rope_apply_native_6334c221f4594857(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_6334c221f4594857(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1496,7 +1496,7 @@ char *_wrap_kvc_storage_adopt_native_6334c221f4594857(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_6334c221f4594857() {
+_gostring_ _wrap_kvc_last_error_native_fb6953e06b5f3195() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1507,7 +1507,7 @@ _gostring_ _wrap_kvc_last_error_native_6334c221f4594857() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_6334c221f4594857(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_fb6953e06b5f3195(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -1522,7 +1522,7 @@ char *_wrap_kvc_dtype_bits_native_6334c221f4594857(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_backend_open_native_6334c221f4594857(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_fb6953e06b5f3195(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1547,7 +1547,7 @@ char *_wrap_kvc_backend_open_native_6334c221f4594857(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_6334c221f4594857(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_fb6953e06b5f3195(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1567,7 +1567,7 @@ char *_wrap_kvc_backend_properties_native_6334c221f4594857(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_6334c221f4594857(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_fb6953e06b5f3195(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1587,7 +1587,7 @@ char *_wrap_kvc_device_properties_native_6334c221f4594857(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_6334c221f4594857(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1602,7 +1602,7 @@ char *_wrap_kvc_storage_create_native_6334c221f4594857(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_6334c221f4594857(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1617,7 +1617,7 @@ char *_wrap_kvc_storage_properties_native_6334c221f4594857(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_6334c221f4594857(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_fb6953e06b5f3195(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1634,7 +1634,7 @@ char *_wrap_kvc_storage_size_native_6334c221f4594857(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_6334c221f4594857(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1651,7 +1651,7 @@ char *_wrap_kvc_storage_trim_native_6334c221f4594857(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_6334c221f4594857(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1670,7 +1670,7 @@ char *_wrap_kvc_storage_view_native_6334c221f4594857(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_6334c221f4594857(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1695,7 +1695,7 @@ char *_wrap_kvc_storage_runs_native_6334c221f4594857(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_6334c221f4594857(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1716,7 +1716,7 @@ char *_wrap_kvc_storage_copy_blocks_native_6334c221f4594857(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_6334c221f4594857(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1737,7 +1737,7 @@ char *_wrap_kvc_storage_zero_blocks_native_6334c221f4594857(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_6334c221f4594857(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1766,7 +1766,7 @@ char *_wrap_kvc_storage_swap_out_native_6334c221f4594857(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_6334c221f4594857(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1795,7 +1795,7 @@ char *_wrap_kvc_storage_swap_in_native_6334c221f4594857(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_6334c221f4594857(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1816,7 +1816,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_6334c221f4594857(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_6334c221f4594857(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1839,7 +1839,7 @@ char *_wrap_kvc_quantize_native_6334c221f4594857(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_6334c221f4594857(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1862,7 +1862,7 @@ char *_wrap_kvc_dequantize_native_6334c221f4594857(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_6334c221f4594857(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1887,7 +1887,7 @@ char *_wrap_kvc_storage_key_bounds_native_6334c221f4594857(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_6334c221f4594857(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_fb6953e06b5f3195(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1910,7 +1910,7 @@ char *_wrap_kvc_tree_mask_native_6334c221f4594857(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_6334c221f4594857() {
+long long _wrap_kvc_model_count_native_fb6953e06b5f3195() {
   size_t result;
   long long _swig_go_result;
   
@@ -1921,7 +1921,7 @@ long long _wrap_kvc_model_count_native_6334c221f4594857() {
 }
 
 
-char *_wrap_kvc_model_get_native_6334c221f4594857(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_fb6953e06b5f3195(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1936,7 +1936,7 @@ char *_wrap_kvc_model_get_native_6334c221f4594857(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_6334c221f4594857(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_fb6953e06b5f3195(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1956,7 +1956,7 @@ char *_wrap_kvc_model_find_native_6334c221f4594857(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_6334c221f4594857(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_fb6953e06b5f3195(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1969,7 +1969,7 @@ char *_wrap_kvc_model_register_native_6334c221f4594857(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_6334c221f4594857(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_fb6953e06b5f3195(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -1988,7 +1988,7 @@ char *_wrap_kvc_model_from_config_native_6334c221f4594857(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_6334c221f4594857(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_fb6953e06b5f3195(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -2015,7 +2015,7 @@ char *_wrap_kvc_model_rope_native_6334c221f4594857(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_6334c221f4594857(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_fb6953e06b5f3195(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -2042,7 +2042,7 @@ char *_wrap_kvc_rope_table_native_6334c221f4594857(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -2059,7 +2059,7 @@ char *_wrap_kvc_manager_open_curve_native_6334c221f4594857(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2074,7 +2074,7 @@ char *_wrap_kvc_manager_close_curve_native_6334c221f4594857(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2097,7 +2097,7 @@ char *_wrap_kvc_manager_read_curve_native_6334c221f4594857(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -2114,7 +2114,7 @@ char *_wrap_kvc_manager_curve_info_native_6334c221f4594857(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_6334c221f4594857(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -2129,7 +2129,7 @@ char *_wrap_kvc_workload_create_native_6334c221f4594857(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_6334c221f4594857(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_fb6953e06b5f3195(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -2146,7 +2146,7 @@ char *_wrap_kvc_workload_record_native_6334c221f4594857(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_6334c221f4594857(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_native_fb6953e06b5f3195(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -2161,7 +2161,7 @@ char *_wrap_kvc_workload_read_native_6334c221f4594857(kvc_workload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_workload_predict_native_6334c221f4594857(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_fb6953e06b5f3195(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -2178,7 +2178,7 @@ char *_wrap_kvc_workload_predict_native_6334c221f4594857(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_6334c221f4594857(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -2193,7 +2193,7 @@ char *_wrap_kvc_sizer_create_native_6334c221f4594857(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_6334c221f4594857(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_fb6953e06b5f3195(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -2212,7 +2212,7 @@ char *_wrap_kvc_sizer_decide_native_6334c221f4594857(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_6334c221f4594857(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_fb6953e06b5f3195(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -2229,7 +2229,7 @@ char *_wrap_kvc_sizer_read_log_native_6334c221f4594857(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2250,7 +2250,7 @@ char *_wrap_kvc_manager_set_quota_native_6334c221f4594857(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2269,7 +2269,7 @@ char *_wrap_kvc_manager_quota_info_native_6334c221f4594857(kvc_manager *_swig_go
 }
 
 
-int _wrap_kvc_version_native_6334c221f4594857() {
+int _wrap_kvc_version_native_fb6953e06b5f3195() {
   uint32_t result;
   int _swig_go_result;
   
@@ -2280,7 +2280,7 @@ int _wrap_kvc_version_native_6334c221f4594857() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_6334c221f4594857() {
+_gostring_ _wrap_kvc_build_info_native_fb6953e06b5f3195() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -2291,7 +2291,7 @@ _gostring_ _wrap_kvc_build_info_native_6334c221f4594857() {
 }
 
 
-char *_wrap_kvc_supports_native_6334c221f4594857(int _swig_go_0) {
+char *_wrap_kvc_supports_native_fb6953e06b5f3195(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2304,7 +2304,7 @@ char *_wrap_kvc_supports_native_6334c221f4594857(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_6334c221f4594857(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_fb6953e06b5f3195(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -2329,7 +2329,7 @@ char *_wrap_kvc_config_from_shortfin_native_6334c221f4594857(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_create_native_6334c221f4594857(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -2344,7 +2344,7 @@ char *_wrap_kvc_manager_create_native_6334c221f4594857(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_6334c221f4594857(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -2359,7 +2359,7 @@ char *_wrap_kvc_manager_properties_native_6334c221f4594857(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2374,7 +2374,7 @@ char *_wrap_kvc_manager_close_namespace_native_6334c221f4594857(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2395,7 +2395,7 @@ char *_wrap_kvc_manager_list_namespaces_native_6334c221f4594857(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2410,7 +2410,7 @@ char *_wrap_kvc_manager_reset_native_6334c221f4594857(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_6334c221f4594857(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -2425,7 +2425,7 @@ char *_wrap_kvc_manager_stats_native_6334c221f4594857(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_6334c221f4594857(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -2442,7 +2442,7 @@ char *_wrap_kvc_manager_pool_info_native_6334c221f4594857(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_6334c221f4594857(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -2459,7 +2459,7 @@ char *_wrap_kvc_manager_block_info_native_6334c221f4594857(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2476,7 +2476,7 @@ char *_wrap_kvc_manager_admit_request_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2493,7 +2493,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2514,7 +2514,7 @@ char *_wrap_kvc_manager_append_tokens_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2531,7 +2531,7 @@ char *_wrap_kvc_manager_commit_tokens_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2548,7 +2548,7 @@ char *_wrap_kvc_manager_truncate_request_native_6334c221f4594857(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2565,7 +2565,7 @@ char *_wrap_kvc_manager_fork_request_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2580,7 +2580,7 @@ char *_wrap_kvc_manager_preempt_request_native_6334c221f4594857(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2595,7 +2595,7 @@ char *_wrap_kvc_manager_free_request_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2612,7 +2612,7 @@ char *_wrap_kvc_manager_request_info_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2633,7 +2633,7 @@ char *_wrap_kvc_manager_list_requests_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_6334c221f4594857(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2656,7 +2656,7 @@ char *_wrap_kvc_manager_compact_native_6334c221f4594857(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_step_create_native_6334c221f4594857(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2673,7 +2673,7 @@ char *_wrap_kvc_step_create_native_6334c221f4594857(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_6334c221f4594857(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_fb6953e06b5f3195(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2690,7 +2690,7 @@ char *_wrap_kvc_step_view_native_6334c221f4594857(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2705,7 +2705,7 @@ char *_wrap_kvc_manager_retire_step_native_6334c221f4594857(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_6334c221f4594857(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_fb6953e06b5f3195(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2718,7 +2718,7 @@ char *_wrap_kvc_manager_check_native_6334c221f4594857(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_6334c221f4594857(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -2733,7 +2733,7 @@ char *_wrap_kvc_manager_digest_native_6334c221f4594857(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -2750,7 +2750,24 @@ char *_wrap_kvc_manager_probe_request_native_6334c221f4594857(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_lost_reuse_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_lost_reuse *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_lost_reuse(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_unpin_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2765,7 +2782,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2786,7 +2803,7 @@ char *_wrap_kvc_manager_list_pins_native_6334c221f4594857(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_6334c221f4594857(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -2805,7 +2822,7 @@ char *_wrap_kvc_manager_evict_blocks_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_6334c221f4594857(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2826,7 +2843,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2845,7 +2862,7 @@ char *_wrap_kvc_manager_release_blocks_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_6334c221f4594857(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2866,7 +2883,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_6334c221f4594857(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2889,7 +2906,7 @@ char *_wrap_kvc_manager_fail_step_native_6334c221f4594857(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_6334c221f4594857(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -2910,7 +2927,7 @@ char *_wrap_kvc_storage_copy_tokens_native_6334c221f4594857(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_log_info_native_6334c221f4594857(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -2925,7 +2942,7 @@ char *_wrap_kvc_manager_log_info_native_6334c221f4594857(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_resize_native_6334c221f4594857(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -2950,7 +2967,7 @@ char *_wrap_kvc_manager_resize_native_6334c221f4594857(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_6334c221f4594857(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -2969,7 +2986,7 @@ char *_wrap_kvc_manager_expected_tokens_native_6334c221f4594857(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_6334c221f4594857(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2988,7 +3005,7 @@ char *_wrap_kvc_storage_discard_blocks_native_6334c221f4594857(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_manager_set_time_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_set_time_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3003,7 +3020,7 @@ char *_wrap_kvc_manager_set_time_native_6334c221f4594857(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -3026,7 +3043,7 @@ char *_wrap_kvc_manager_set_priority_native_6334c221f4594857(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_6334c221f4594857(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -3043,7 +3060,7 @@ char *_wrap_kvc_manager_end_session_native_6334c221f4594857(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_6334c221f4594857(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3075,7 +3092,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_6334c221f4594857(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_6334c221f4594857(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;

@@ -283,6 +283,11 @@ def pool_info(w):
     w.m.pool_info(w.number(1))
 
 
+@call("Manager.lost_reuse")
+def lost_reuse(w):
+    need(w.m.lost_reuse(w.number(1)).admissions <= w.m.stats.admissions, "admissions")
+
+
 @call("Manager.set_quota")
 def set_quota(w):
     w.m.set_quota(w.any_namespace(), w.number(1), min_blocks=w.number(4), max_blocks=w.number(8))

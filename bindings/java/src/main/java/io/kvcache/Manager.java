@@ -664,6 +664,29 @@ public final class Manager implements AutoCloseable {
     }
   }
 
+  /**
+   * The reuse that a group has lost, in tokens by reason: kvc_lost_reuse. Sums over the admissions that Stats.admissions counts.
+   *
+   * @param admissions admissions that add to the numbers
+   * @param blockTokens a block of full attention, or of the sink tokens, was not cached
+   * @param windowTokens a block of the window or the chunk before the end was not cached
+   * @param stateTokens no checkpoint of a recurrent state was at the end
+   * @param agreementTokens every group had more alone, but they did not end at the same place
+   */
+  public record LostReuse(long admissions, long blockTokens, long windowTokens, long stateTokens, long agreementTokens) {}
+
+  /** Returns the reuse that a group has lost, by reason. */
+  public LostReuse lostReuse(int group) throws KvCacheException {
+    Sizes.count("group", group);
+    kvc_lost_reuse i = new kvc_lost_reuse();
+    try {
+      call(m -> Native.kvc_manager_lost_reuse(m, group, i));
+      return new LostReuse(i.getAdmissions(), i.getBlock_tokens(), i.getWindow_tokens(), i.getState_tokens(), i.getAgreement_tokens());
+    } finally {
+      i.delete();
+    }
+  }
+
   /** State of one block: kvc_block_info. state: 0 free, 1 cached, 2 pinned, 3 reserved, 4 live, 5 filling, 6 fenced; group -1 = never used. */
   public record BlockInfo(int state, int pool, int group, long tokenOffset, int requests, int externalHolds, int pins, boolean published, int numCopies) {}
 

@@ -118,7 +118,8 @@ public final class Request implements AutoCloseable {
     try {
       manager.call(m -> Native.kvc_manager_request_info(m, id, info));
       return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0,
-          info.getNext_checkpoint(), info.getCross_tokens(), info.getNum_cross_cached());
+          info.getNext_checkpoint(), info.getCross_tokens(), info.getNum_cross_cached(,
+          info.getLost_reuse_tokens(), (int) info.getLost_group(), (int) info.getLost_reason());
     } finally {
       info.delete();
     }
@@ -131,9 +132,13 @@ public final class Request implements AutoCloseable {
    *     commit it; 0 = none
    * @param crossTokens tokens of the request's encoder
    * @param numCrossCached as many if the last admission found their KV, else 0
+   * @param lostReuseTokens tokens that one group had cached and another had not, at the last admission
+   * @param lostGroup if some were lost: the group that alone had least, the first of equal ones
+   * @param lostReason why most of it was lost: 0 nothing was, 1 a block of full attention or of the sink tokens, 2 a block of the window or
+   *     the chunk, 3 no checkpoint of a state, 4 the groups do not end at the same place
    */
   public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long nextCheckpoint,
-      long crossTokens, long numCrossCached) {}
+      long crossTokens, long numCrossCached, long lostReuseTokens, int lostGroup, int lostReason) {}
 
   /** Returns the block table of a group: block ids, -1 for entries that left a window. */
   public int[] blockTable(int group) throws KvCacheException {

@@ -224,6 +224,7 @@ final class FuzzCalls {
     table.put("Manager.failStep", () -> m().failStep(h.oneOf(1, 2, 3, h.number())));
     table.put("Manager.events", () -> m().events(h.number()));
     table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
+    table.put("Manager.lostReuse", () -> m().lostReuse((int) h.small(2)));
     table.put("Manager.setQuota", () -> m().setQuota(namespace(), (int) h.small(2), h.small(4), h.oneOf(0, 8, h.number())));
     table.put("Manager.quotaInfo", () -> m().quotaInfo(namespace(), (int) h.small(2)));
     table.put("Manager.takeLog", () -> m().takeLog());

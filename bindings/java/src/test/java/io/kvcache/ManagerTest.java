@@ -39,7 +39,7 @@ class ManagerTest {
         assertArrayEquals(new int[] {0, 1, 2}, r.blockTable(0));
         r.commit(40);
         r.append(7);
-        assertEquals(new Request.Info(41, 40, 41, 3, true, 0, 0, 0), r.info());
+        assertEquals(new Request.Info(41, 40, 41, 3, true, 0, 0, 0, 0, 0, 0), r.info());
         LongBuffer slots = Buffers.longs(2);
         r.slots(0, 15, slots);
         assertEquals(16, slots.get(1));
@@ -121,7 +121,7 @@ class ManagerTest {
       assertArrayEquals(new int[] {1, 2}, copies.get(0));
       child.truncate(3);
       child.preempt();
-      assertEquals(new Request.Info(3, 0, 0, 0, false, 0, 0, 0), child.info());
+      assertEquals(new Request.Info(3, 0, 0, 0, false, 0, 0, 0, 0, 0, 0), child.info());
       child.admit();
       child.reserve(8);
       assertEquals(8, child.info().capacity());

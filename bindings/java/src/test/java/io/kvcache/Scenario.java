@@ -178,6 +178,15 @@ final class Scenario {
         s.liveRequests(), s.admissions(), s.cachedTokens(), s.evictions(), s.publishedBlocks(), s.duplicates(), s.refusals()}).flip());
   }
 
+  private String lost(int group) throws KvCacheException {
+    Manager.LostReuse l = m.lostReuse(group);
+    return list(Buffers.longs(5).put(new long[] {l.admissions(), l.blockTokens(), l.windowTokens(), l.stateTokens(), l.agreementTokens()}).flip());
+  }
+
+  private String blame(Request.Info i) {
+    return list(Buffers.longs(3).put(new long[] {i.lostReuseTokens(), i.lostGroup(), i.lostReason()}).flip());
+  }
+
   private String share(int[] a) throws KvCacheException {
     Manager.QuotaInfo q = m.quotaInfo(namespace(a[0]), a[1]);
     return list(Buffers.longs(9).put(new long[] {q.minBlocks(), q.maxBlocks(), q.held(), q.cached(), q.fenced(), q.available(), q.refusals(),
@@ -315,6 +324,8 @@ final class Scenario {
       case "expect" -> " " + m.expectedTokens(RequestOptions.Reserve.values()[a[0]], a[1]);
       case "heard" -> " " + request(a[0]).info().numCrossCached();
       case "table" -> list(request(a[0]).blockTable(a[1]));
+      case "lost" -> lost(a[0]);
+      case "blame" -> blame(request(a[0]).info());
       case "checkpoint" -> " " + request(a[0]).info().nextCheckpoint();
       case "slots" -> slots(a);
       case "probe" -> " " + m.probe(namespace(a[0]), sequence(a[1], a[2]));

@@ -40,6 +40,7 @@ class TextsTest {
       negative("pool", () -> m.compact(-1, 1));
       negative("maxMoves", () -> m.compact(0, -1));
       negative("pool", () -> m.poolInfo(-1));
+      negative("group", () -> m.lostReuse(-1));
       negative("stepId", () -> m.retireStep(-1));
       negative("stepId", () -> m.failStep(-1));
       negative("cursor", () -> m.events(-1));
