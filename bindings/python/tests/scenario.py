@@ -220,11 +220,11 @@ class Runner:
         return self.m.lost_reuse(group)
 
     def line_blame(self, name):
-        info = self.request(name).info()
+        info = self.request(name).info
         return [info.lost_reuse_tokens, info.lost_group, info.lost_reason]
 
     def line_checkpoint(self, name):
-        return [self.request(name).info().next_checkpoint]
+        return [self.request(name).info.next_checkpoint]
 
     def line_slots(self, name, group, first, count):
         return self.request(name).slots(first, count, group)
