@@ -275,7 +275,7 @@ DEFECTS = [
     ("a reserve forgets the lookahead", "src/manager/reserves.cc",
      "capacity_for(request, request.known + rest)", "request.known + rest"),
     ("a missing sink counts as the window's", "src/manager/lost_reuse.cc",
-     "!of.windowed() || alone < of.sinks ? KVC_LOST_BLOCK", "!of.windowed() ? KVC_LOST_BLOCK"),
+     "alone < of.sinks ? KVC_LOST_BLOCK", "alone == UINT32_MAX ? KVC_LOST_BLOCK"),
     ("of equal groups the last one is to blame", "src/manager/lost_reuse.cc",
      "if (lost.alone[g] < lost.alone[least]) least = g;", "if (lost.alone[g] <= lost.alone[least]) least = g;"),
     ("what groups do not agree on counts in each of them", "src/manager/lost_reuse.cc",

@@ -230,7 +230,7 @@ class Runner:
         return self.m.lost_reuse(group)
 
     def line_blame(self, name):
-        info = self.request(name).info()
+        info = self.request(name).info
         return [info.lost_reuse_tokens, info.lost_group, info.lost_reason]
 
     def line_checkpoint(self, name):
