@@ -299,7 +299,7 @@ typedef struct kvc_properties {
   double policy_weight;      /**< As in kvc_manager_config. Since 0.3. */
   uint64_t policy_history;   /**< As in kvc_manager_config. Since 0.3. */
   uint32_t max_quotas;       /**< As in kvc_manager_config. Since 0.3. */
-  uint32_t num_cross_groups; /**< Groups of the kind KVC_GROUP_CROSS, the last ones. Since 0.3. */
+  uint32_t num_cross_groups; /**< Groups of cross-attention, the last ones. Since 0.3. */
   /** Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs.
    *  Since 0.3. */
   uint64_t max_blocks;
@@ -570,7 +570,7 @@ typedef struct kvc_request_info {
   uint64_t next_checkpoint;
   uint64_t cross_tokens; /**< As configured. Since 0.3. */
   /** cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need
-   *  not run; else 0. Of a fork: whether they are written. Since 0.3. */
+   *  not run; else 0. A fork has cross_tokens here if they are written. Since 0.3. */
   uint64_t num_cross_cached;
   /** If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why
    *  most of it was lost (KVC_LOST_*). Else 0. Since 0.3. */

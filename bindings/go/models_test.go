@@ -89,7 +89,7 @@ func TestPresetsAndMemory(t *testing.T) {
 	}
 	own.Name = "own/Llama"
 	must(t, own.Register())
-	if found, err = FindModel("own/llama"); err != nil || found.NumLayers != 4 || len(found.WindowLayers) != 2 {
+	if found, err = FindModel("own/llama"); err != nil || found.NumLayers != 4 || len(found.StateLayers) != 2 {
 		t.Errorf("%+v, %v", found, err)
 	}
 	if all, err := Models(); err != nil || all[len(all)-1].Name != "own/Llama" || len(all) != len(models)+1 {

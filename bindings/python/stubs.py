@@ -188,6 +188,8 @@ def stubs(interface):
                       "    def has_state(self, layer: int) -> int: ...", "    def set_state(self, layer: int) -> None: ..."]
         if struct == "kvc_manager_config":
             lines.append("    def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...")
+        if struct == "kvc_request_config":
+            lines.append("    def set_cross_digest(self, first: int, second: int, third: int, fourth: int) -> None: ...")
     lines.append("")
     for name, result, arguments in interface.functions():
         parameters, results = interface.signature(result, arguments)

@@ -230,7 +230,6 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
 
 // The pools and groups of a model within a budget, and a configuration that names them.
 constexpr size_t kModelGroups = 4;
-constexpr uint32_t kCrossKind = 4;
 struct ModelGroups {
   kvc_pool_config pools[kModelGroups];
   kvc_group_config groups[kModelGroups];
@@ -277,7 +276,7 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
       {chunks ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_SLIDING_WINDOW, estimate.window_pool,
        estimate.window_block_bytes, estimate.window_pool_blocks},
       {KVC_GROUP_STATE, estimate.state_pool, estimate.state_block_bytes, estimate.state_pool_blocks},
-      {kCrossKind, estimate.cross_pool, estimate.cross_block_bytes, estimate.cross_pool_blocks}};
+      {KVC_GROUP_CROSS, estimate.cross_pool, estimate.cross_block_bytes, estimate.cross_pool_blocks}};
   if (estimate.pool_blocks == 0) {
     uint64_t group_bytes = 0;
     for (const auto& part : parts) group_bytes += part.block_bytes;

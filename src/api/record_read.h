@@ -269,7 +269,8 @@ inline void CallReader::room_for_step(kvc_step& step) {
     room(step.slots, groups * step.slot_capacity);
   }
   if (step.copies != nullptr) {
-    step.copy_capacity = std::min<uint64_t>(step.copy_capacity, groups * step.num_requests);
+    const uint64_t copying = shape().reuses_heads() ? items : step.num_requests;
+    step.copy_capacity = std::min<uint64_t>(step.copy_capacity, groups * copying);
     room(step.copies, step.copy_capacity);
   }
   if (step.changes != nullptr) {

@@ -11,7 +11,6 @@
 namespace kvcli {
 namespace {
 
-constexpr uint32_t kCrossKind = 4;
 constexpr uint64_t kCheckpointTokens = 2048;
 
 }  // namespace
@@ -33,11 +32,12 @@ ModelGroups groups_of(const kvc_model& model, const kvc_memory_query& query,
   const struct {
     uint32_t kind, pool;
     uint64_t block_bytes, own_blocks;  // of no group: 0
-  } parts[] = {{KVC_GROUP_FULL, 0, estimate.full_block_bytes, 0},
-               {chunks ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_SLIDING_WINDOW, estimate.window_pool,
-                estimate.window_block_bytes, estimate.window_pool_blocks},
-               {KVC_GROUP_STATE, estimate.state_pool, estimate.state_block_bytes, estimate.state_pool_blocks},
-               {kCrossKind, estimate.cross_pool, estimate.cross_block_bytes, estimate.cross_pool_blocks}};
+  } parts[] = {
+      {KVC_GROUP_FULL, 0, estimate.full_block_bytes, 0},
+      {chunks ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_SLIDING_WINDOW, estimate.window_pool,
+       estimate.window_block_bytes, estimate.window_pool_blocks},
+      {KVC_GROUP_STATE, estimate.state_pool, estimate.state_block_bytes, estimate.state_pool_blocks},
+      {KVC_GROUP_CROSS, estimate.cross_pool, estimate.cross_block_bytes, estimate.cross_pool_blocks}};
   ModelGroups out;
   for (const auto& part : parts) {
     if (part.block_bytes == 0) continue;
@@ -74,6 +74,7 @@ void use_model(const Trace& trace, ReplayOptions& options) {
   const uint64_t of_tokens = of_blocks.full_block_bytes + of_blocks.window_block_bytes;
   query.budget_bytes = options.num_blocks * (of_tokens != 0 ? of_tokens : of_blocks.state_block_bytes);
   ModelGroups found = groups_of(model, query, estimate_of(query));
+  options.cross_tokens = model.num_cross_layers != 0 ? model.cross_tokens : 0;
   options.groups = std::move(found.groups);
   options.pools = std::move(found.pools);
 }

@@ -6,6 +6,7 @@
 #include "cli/replay.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -174,15 +175,16 @@ ReplayResult Replay::run() {
 
 /// Whether a request of so many tokens, alone in the pools, always finds its blocks. A group with a window
 /// holds the blocks of kvc_memory_estimate.window_blocks. A state group holds the state of the hit, that of
-/// the slot of the admission, and that at the end of the step.
+/// the slot of the admission, and that at the end of the step; a cross group the encoder's tokens.
 bool Replay::fits(uint64_t tokens) const {
   std::vector<uint64_t> needed(pool_blocks_.size());
   const uint64_t all = blocks_of(tokens);
   if (options_.groups.empty()) needed[0] = all;
   for (const kvc_group_config& group : options_.groups) {
     const bool whole = group.kind == KVC_GROUP_FULL || options_.chunk == 0;
-    if (group.kind == KVC_GROUP_STATE) {
-      needed[group.pool] += std::min<uint64_t>(all, 3);
+    if (group.kind == KVC_GROUP_STATE || group.kind == KVC_GROUP_CROSS) {
+      needed[group.pool] +=
+          group.kind == KVC_GROUP_STATE ? std::min<uint64_t>(all, 3) : blocks_of(options_.cross_tokens);
       continue;
     }
     const uint64_t window = std::max<uint64_t>({group.window_tokens, group.chunk_tokens, 2});
@@ -229,6 +231,11 @@ bool Replay::admit(Waiting& waiting) {
   config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
   // With states a step ends where a state is worth keeping, which is known after the admission.
   config.slots = has_states_ ? 1 : std::min(options_.chunk, length);
+  config.cross_tokens = options_.cross_tokens;
+  if (config.cross_tokens != 0 && create) {  // an encoder's input for each first block of a prompt
+    config.cross_digest[0] = 1;
+    std::memcpy(config.cross_digest + 1, tokens_.data(), sizeof tokens_[0]);
+  }
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
@@ -257,6 +264,11 @@ bool Replay::admit(Waiting& waiting) {
   free_rows_.pop_back();
   live_.back().remaining = length - static_cast<uint32_t>(cached);
   if (!has_states_) compute_chunk(live_.back(), next_chunk(live_.back()));
+  if (options_.cross_tokens != 0) {
+    const auto info = ask<kvc_request_info>(kvc_manager_request_info, manager_.get(), waiting.id);
+    ++result_.encoders;
+    result_.encoder_hits += info.num_cross_cached != 0;
+  }
   if (!waiting.readmission) {
     result_.prompt_tokens += length;
     result_.cached_tokens += cached;

@@ -33,6 +33,7 @@ struct ReplayOptions {
   uint32_t chunk = 0;                    // Most prompt tokens of a request that a round computes; 0 = all.
   std::vector<kvc_group_config> groups;  // Empty = one with full attention.
   std::vector<kvc_pool_config> pools;    // Empty = one of num_blocks blocks.
+  uint64_t cross_tokens = 0;             // Tokens of each request's encoder; 0 = none.
   std::string record;                    // File for a log of the calls; empty = none.
   bool progress = true;                  // Show a line of progress on a terminal.
 };

@@ -56,6 +56,8 @@ struct ReplayResult {
   uint64_t output_tokens = 0;
   uint64_t block_queries = 0;
   uint64_t block_hits = 0;
+  uint64_t encoders = 0;        // Admissions of requests with an encoder,
+  uint64_t encoder_hits = 0;    // and those that found its keys and values.
   uint64_t partial_hits = 0;    // Hits that ended inside a block, if the options ask for them,
   uint64_t partial_tokens = 0;  // and their tokens there.
   uint64_t evictions = 0;
@@ -82,7 +84,7 @@ struct ReplayResult {
   CurveReport curve;
   uint64_t lost_reuse_tokens = 0;
   std::vector<GroupReport> groups;  // Empty with one group, which loses nothing.
-  uint64_t ended_sessions = 0;  // Requests whose session the hints ended.
+  uint64_t ended_sessions = 0;      // Requests whose session the hints ended.
   double hit_rate_without_hints = 0, hit_rate_without_partial = 0;
 
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }

@@ -39,7 +39,7 @@ nlohmann::ordered_json curve_json(const CurveReport& curve) {
 
 /// By KVC_GROUP_*.
 const char* kind_name(uint32_t kind) {
-  constexpr const char* kNames[] = {"full", "window", "chunked", "state"};
+  constexpr const char* kNames[] = {"full", "window", "chunked", "state", "cross"};
   return kNames[kind];
 }
 
@@ -95,6 +95,10 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
           (options.hints.empty() ? "" : ", without hints " + fixed(result.hit_rate_without_hints, 4)) +
           (options.partial ? ", without partial reuse " + fixed(result.hit_rate_without_partial, 4) : "") +
           (options.optimal ? ", with perfect eviction " + fixed(result.optimal_hit_rate, 4) : ""));
+  if (options.cross_tokens != 0) {
+    row(out, "encoders", grouped(result.encoders),
+        "of " + grouped(options.cross_tokens) + " tokens; " + grouped(result.encoder_hits) + " were cached");
+  }
   if (options.partial) {
     row(out, "of them in parts", grouped(result.partial_tokens),
         "in blocks of which " + grouped(result.partial_hits) + " hits share only the first tokens");
@@ -141,6 +145,10 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["block_hits"] = result.block_hits;
   json["hit_rate"] = result.hit_rate();
   if (!options.hints.empty()) json["hit_rate_without_hints"] = result.hit_rate_without_hints;
+  if (options.cross_tokens != 0) {
+    json["encoders"] = result.encoders;
+    json["encoder_hits"] = result.encoder_hits;
+  }
   if (options.partial) {
     json["hit_rate_without_partial"] = result.hit_rate_without_partial;
     json["partial_hits"] = result.partial_hits;

@@ -148,8 +148,7 @@ Matcher::Head Matcher::find_head(const Prompt& prompt, NodeId parent, size_t len
     while (common < most && row[common] == tokens[common]) ++common;
     common = static_cast<uint32_t>(keys.common_head(node.extra, common));
     const uint32_t missing = shape_.token_groups() & ~blocks_.readable(id, blocks_.retired());
-    if (common > best.tokens && missing == 0)
-      best = {id, common};
+    if (common > best.tokens && missing == 0) best = {id, common};
   }
   return best;
 }

@@ -93,7 +93,7 @@ TEST(Config, ABadFieldIsNamed) {
       {"pools", kInvalid, [](Config& c) { c.manager.num_blocks = 0, c.manager.num_pools = 1; }},
       {"pool 1", kInvalid, [](Config& c) { c.use_pools(2); }},  // no group takes from it
       {"pool 0", kInvalid, [](Config& c) { c.use_pools(1), c.pools[0].num_blocks = 0; }},
-      {"kind", kUnsupported, [](Config& c) { c.use_groups(1), c.groups[0].kind = 3; }},
+      {"kind", kUnsupported, [](Config& c) { c.use_groups(1), c.groups[0].kind = 5; }},
       {"chunk_tokens", kInvalid,
        [](Config& c) { c.use_groups(1), c.groups[0].kind = KVC_GROUP_CHUNKED_LOCAL; }},
       {"chunk_tokens", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].chunk_tokens = 4; }},

@@ -143,11 +143,11 @@ static void test_configs(void) {
   admit_requests_[0] = 0; /* both are new */
   kvc_step s;
   configs[1].struct_size += 8;
-  s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_INVALID_ARGUMENT, "80", "72");
+  s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_INVALID_ARGUMENT, "120", "112");
   configs[1].struct_size = sizeof *configs, configs[1].flags = 1u << 31;
   s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_UNSUPPORTED, "0x80000000", "");
   configs[0].struct_size = 8;
-  s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_INVALID_ARGUMENT, "8", "72");
+  s = good_step(), s.admit_configs = configs, refuse(&s, KVC_ERROR_INVALID_ARGUMENT, "8", "112");
   admit_requests_[0] = kept;
 }
 

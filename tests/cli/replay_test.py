@@ -161,7 +161,7 @@ class Replay(unittest.TestCase):
 
     def test_models_have_the_groups_of_their_layers(self):
         pools = {}
-        for model in ("gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "llama-3.1-8b", "jamba-1.5-mini", "qwen3-next-80b-a3b"):
+        for model in ("gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "llama-3.1-8b", "jamba-1.5-mini", "qwen3-next-80b-a3b", "whisper-large-v3"):
             report = self.replay("--model", model, "--num-blocks", 20000)
             self.assertEqual(report["model"], model)
             self.assertEqual(report["rejected"], 0)
@@ -174,7 +174,10 @@ class Replay(unittest.TestCase):
                 self.assertEqual(groups[0]["kind"], "full")
                 self.assertGreaterEqual(sum(lost), report["lost_reuse_tokens"])
                 self.assertLessEqual(max(lost), report["lost_reuse_tokens"])
-        self.assertEqual(pools, {"gemma-3-27b": 2, "gpt-oss-20b": 1, "llama-4-scout": 2, "llama-3.1-8b": 1, "jamba-1.5-mini": 2, "qwen3-next-80b-a3b": 2})
+        self.assertEqual(pools, {"gemma-3-27b": 2, "gpt-oss-20b": 1, "llama-4-scout": 2, "llama-3.1-8b": 1, "jamba-1.5-mini": 2, "qwen3-next-80b-a3b": 2,
+                                 "whisper-large-v3": 1})
+        self.assertGreater(report["encoder_hits"], 0)
+        self.assertLess(report["encoder_hits"], report["encoders"])
 
     def test_a_curve_says_what_other_sizes_hit(self):
         def block_hit_rate(report):

@@ -259,6 +259,7 @@ class kvc_request_config:
     wait_until_ns: int
     reserve: int
     cross_tokens: int
+    def set_cross_digest(self, first: int, second: int, third: int, fourth: int) -> None: ...
 
 class kvc_request_info:
     namespace_id: int

@@ -293,7 +293,7 @@ class Properties(NamedTuple):
     policy_weight: As configured. Since 0.3.
     policy_history: As configured. Since 0.3.
     max_quotas: As configured. Since 0.3.
-    num_cross_groups: Groups of the kind KVC_GROUP_CROSS, the last ones. Since 0.3.
+    num_cross_groups: Groups of cross-attention, the last ones. Since 0.3.
     max_blocks: Blocks that all pools may have, null block included: ids are below. As many a storage of all ids needs. Since 0.3.
     record_bytes: As configured. Since 0.3.
     """
@@ -346,8 +346,8 @@ class RequestInfo(NamedTuple):
         blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there,
         and commit it. 0 = none, or no state group. Since 0.3.
     cross_tokens: As configured. Since 0.3.
-    num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0. Of
-        a fork: whether they are written. Since 0.3.
+    num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0. A
+        fork has cross_tokens here if they are written. Since 0.3.
     lost_group, lost_reason: If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why most of it was lost
         (LostReason). Else 0. Since 0.3.
     """

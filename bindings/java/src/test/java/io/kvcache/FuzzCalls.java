@@ -605,6 +605,7 @@ final class FuzzCalls {
     table.put("Quantization.scaleBytes", () -> new Quantization(DType.INT8, (int) h.small(5), false, h.rarely(2), 0).scaleBytes(h.integer(), h.integer()));
     table.put("Model.new", () -> new Model(h.integer(), h.integer(), h.integer(), h.number()));
     table.put("Model.fromConfig", () -> Model.fromConfig(text(CONFIG)));
+    table.put("Config$Group.cross", () -> Config.Group.cross(h.integer()));
     table.put("ShortfinConfig.read", () -> ShortfinConfig.read(text(SHORTFIN)));
     table.put("Model.register", () -> model().register(text("fuzz/model")));
     table.put("Model.find", () -> Model.find(text("llama-3.1-8b")));
