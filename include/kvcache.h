@@ -139,8 +139,8 @@ enum {
    *  commit that ends at a multiple of block_size publishes the state there; a hit must end at such a
    *  checkpoint. To cut a prefill where checkpoints are worth keeping, see
    *  kvc_request_info.next_checkpoint. Slots mean nothing in this group. (A kernel that writes the states of
-   *  all block ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS and
-   *  KVC_MANAGER_RESERVE. Since 0.3. */
+   *  all block ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS,
+   *  KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
    *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.

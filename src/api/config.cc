@@ -171,7 +171,7 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   shape->window_groups = shape->full_groups = shape->state_groups = shape->cross_groups = 0;
   shape->num_token_groups = 0;
   std::fill_n(shape->max_cached, kMaxPools, UINT64_MAX);
-  uint32_t used_pools = 0, shared_pools = 0;
+  uint32_t used_pools = 0, shared_pools = 0, state_pools = 0;
   for (size_t g = 0; g < shape->num_groups; ++g) {
     kvc_group_config group = {};
     if (config.num_groups != 0) {
@@ -180,9 +180,17 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
     KVC_TRY(read_group(group, g, shape));
     shared_pools |= used_pools & 1u << group.pool;
     used_pools |= 1u << group.pool;
+    if (group.kind == KVC_GROUP_STATE) state_pools |= 1u << group.pool;
   }
   for (uint32_t p = 0; p < shape->num_pools; ++p) {
     if ((used_pools >> p & 1) == 0) return invalid("no group takes from pool %u", p);
+    const uint64_t usable = shape->pool_blocks[p] - shape->null_blocks(p);
+    if ((state_pools >> p & 1) != 0 && usable < 2) {
+      return invalid(
+          "pool %u has %llu block for recurrent states; a request holds 2 while it goes from one to the next: "
+          "give it at least 2",
+          p, ull(usable));
+    }
     if ((shared_pools >> p & 1) != 0 && shape->max_cached[p] != UINT64_MAX) {
       return invalid(
           "max_checkpoints is %llu for a group that shares pool %u with another one; give it a pool of its "

@@ -248,8 +248,12 @@ TEST(StateGroups, APreemptedRequestGoesBackToACheckpoint) {
 }
 
 TEST(StateGroups, MixesThatNoTableServesAreRefused) {
-  const auto refused = [](kvc_status status, std::vector<kvc_group_config> groups, uint32_t flags = 0) {
-    kvc_manager_config config = shape(20, B);
+  const auto refused = [](kvc_status status, std::vector<kvc_group_config> groups, uint32_t flags = 0,
+                          std::vector<uint64_t> blocks = {20}) {
+    kvc_manager_config config = shape(0, B);
+    std::vector<kvc_pool_config> pools;
+    for (const uint64_t count : blocks) pools.push_back({sizeof(kvc_pool_config), count, 0});
+    config.pools = pools.data(), config.num_pools = pools.size();
     config.flags = flags;
     config.groups = groups.data(), config.num_groups = groups.size();
     kvc_manager* m = nullptr;
@@ -267,6 +271,9 @@ TEST(StateGroups, MixesThatNoTableServesAreRefused) {
   group.window_tokens = 2;
   refused(KVC_ERROR_INVALID_ARGUMENT, {group});
   refused(KVC_OK, {state_group(0, 0, 3)});
+  refused(KVC_ERROR_INVALID_ARGUMENT, {full_group(), state_group(0, 1)}, 0, {20, 1});
+  refused(KVC_ERROR_INVALID_ARGUMENT, {state_group(0, 0), full_group(1)}, KVC_MANAGER_NULL_BLOCK, {2, 20});
+  refused(KVC_OK, {full_group(), state_group(0, 1)}, 0, {20, 2});
 }
 
 }  // namespace
