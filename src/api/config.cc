@@ -187,7 +187,8 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
     const uint64_t usable = shape->pool_blocks[p] - shape->null_blocks(p);
     if ((state_pools >> p & 1) != 0 && usable < 2) {
       return invalid(
-          "pool %u has %llu block for recurrent states; a request holds 2 while it goes from one to the next: "
+          "pool %u has %llu block for recurrent states; a request holds 2 while it goes from one to the "
+          "next: "
           "give it at least 2",
           p, ull(usable));
     }
