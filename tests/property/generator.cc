@@ -55,15 +55,8 @@ Setup random_setup(Random& random) {
   Setup setup;
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
-  uint64_t low = 4, high = random.chance(75) ? 13 : 30;
-  switch (random.below(18)) {
-    case 0:
-    case 1:
-    case 8:
-    case 9:
-    case 13:
-      c.groups = {model::Group{}};
-      break;
+  uint64_t low = 4, high = random.chance(90) ? 13 : 28;
+  switch (random.below(32)) {
     case 2:
       c.groups = {model::Group{}, model::Group{}}, low = 8;
       break;
@@ -101,19 +94,21 @@ Setup random_setup(Random& random) {
     case 17:
       c.groups = {states(random, B), model::Group{}, window(random, B, true), states(random, B)}, low = 12;
       break;
+    default:  // the most usual one, which fills its pool
+      c.groups = {model::Group{}};
   }
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
     c.pools.push_back(random.between(low, high));
   for (model::Group& g : c.groups) {
     if (g.state && g.pool == 1 && c.pools.size() == 2 && random.chance(80)) c.pools[1] = random.between(4, 7);
     const bool alone = c.groups.size() == 1 || (c.pools.size() == 2 && g.pool == 1);
-    if (g.state && alone && random.chance(40)) g.max_checkpoints = random.between(1, 6);
+    if (g.state && alone && random.chance(25)) g.max_checkpoints = random.between(1, 6);
   }
   const uint64_t cross = random.chance(35) ? random.between(1, 2) : 0;
   for (uint64_t i = 0; i < cross; ++i) {  // in a pool that there is, or in one of its own
     const bool own = random.chance(40) ||
                      std::any_of(c.groups.begin(), c.groups.end(), [](auto& g) { return g.max_checkpoints; });
-    if (own) c.pools.push_back(random.between(low, high));
+    if (own) c.pools.push_back(random.between(low, low + 4));
     c.cross.push_back(own ? c.pools.size() - 1 : random.below(c.pools.size()));
   }
   c.null_block = random.chance(20);
@@ -404,9 +399,9 @@ void Generator::step(const World& world, Op& op) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 215, 40,  78, 104, 36, 122, 46, 130, 18,  32, 46,
-                                       128, 48, 28,  56,  62, 47,  38, 22,  22, 20,  190, 80, 58,
-                                       36,  60, 55,  220, 30, 36,  32, 36,  54, 34,  34,  26, 66};
+  static const int kWeights[kKinds] = {42,  75, 400, 40,  78, 104, 36, 122, 46, 130, 18,  34, 50,
+                                       189, 72, 28,  84,  84, 49,  38, 22,  22, 26,  190, 80, 58,
+                                       36,  60, 55,  220, 35, 38,  40, 44,  58, 38,  36,  28, 70};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
