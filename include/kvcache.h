@@ -137,10 +137,12 @@ enum {
    *  kernel does not write to the first one. Only steps' ends have blocks: when slots are given, the
    *  positions before that of token min(known, capacity) get none, and commits that end there are refused. A
    *  commit that ends at a multiple of block_size publishes the state there; a hit must end at such a
-   *  checkpoint. To cut a prefill where checkpoints are worth keeping, see
-   *  kvc_request_info.next_checkpoint. Slots mean nothing in this group. (A kernel that writes the states of
-   *  all block ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS,
-   *  KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
+   *  checkpoint. Commit exactly where a kernel ended: after rejected drafts, first restore the state after
+   * the accepted tokens in the block of the last of them; the library cannot see what a block holds. To cut a
+   * prefill where checkpoints are worth keeping, see kvc_request_info.next_checkpoint. Slots mean nothing in
+   * this group. (A kernel that writes the states of all block ends needs KVC_GROUP_SLIDING_WINDOW with
+   * window_tokens 2.) Not with KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool
+   * has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
    *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
@@ -631,7 +633,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  position, in any group, has another holder or a copy. The same rule applies to the published block that
  *  is cut. If it stays published, it is copied before the next write.
  *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
- *  state block leaves slots for the committed tokens alone. To go back to a checkpoint, preempt the request,
+ *  state block leaves slots for the committed tokens alone. If a kernel has run past the committed tokens,
+ *  restore their state before the next step. To go back to a checkpoint, preempt the request,
  *  truncate it and admit it again.
  *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
  * at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
@@ -641,8 +644,8 @@ KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request
 /** Creates a request with the committed tokens of another; they share all blocks (beam search, parallel
  *  sampling). The first to write to a shared partial block gets a copy. @param[out] child Its id. Its
  *  known, committed tokens and capacity are the parent's committed tokens. State groups: the child gets a
- *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no step
- *  that computes more of the parent may be in flight.
+ *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no
+ *  kernel may have run past the parent's committed tokens: commit first.
  *  @return KVC_OK; NOT_FOUND, BUSY (waiting), LIMIT, OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN,
  *  OVER_QUOTA. Since 0.1. */
 KVC_API kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child);
@@ -702,9 +705,10 @@ typedef struct kvc_pending_work {
 } kvc_pending_work;
 
 /** Takes the pending work: the copies of single calls, and the blocks to clear of steps and single calls
- *  (KVC_MANAGER_ZERO_*), since the last take. Execute or enqueue the copies first (those of a kvc_step
- *  before these), then the clears, before anything else writes to these blocks. Sources of copies are held
- *  until they are taken. Destinations of copies are not cleared.
+ *  (KVC_MANAGER_ZERO_*), since the last take. Take the copies of single calls before the next
+ *  kvc_manager_step, and execute copies in the order of the calls: these before those of that step, and what
+ *  single calls leave after a step behind the step's. Then the clears, before anything else writes to these
+ * blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared.
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, nothing is taken; ask with capacities
  *  0). Since 0.3. */
 KVC_API kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work);

@@ -208,6 +208,10 @@ kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& requ
                                    uint64_t first, uint64_t count, CopyList& copies) {
   uint64_t end = tokens == nullptr ? first + count : view_.capacity_for(request, first + count);
   if (end > shape_.max_request_tokens) end = shape_.max_request_tokens;  // else refused below
+  if (plan.writes_row(i) && request.cross_positions > plan.step.row_stride) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the encoder's %u blocks need more than row_stride, %zu",
+                request.cross_positions, plan.step.row_stride);
+  }
   if (plan.writes_row(i) && end > uint64_t{plan.step.row_stride} * shape_.block_size) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%llu tokens need more than row_stride, %zu blocks", ull(end),
                 plan.step.row_stride);

@@ -89,6 +89,22 @@ TEST(Cross, AStepPublishesTheEncoderByItsCommitAndNotWhenItIsEnqueued) {
   EXPECT_EQ(d.info(d.allocate(hearing(1))).num_cross_cached, kEncoder);
 }
 
+TEST(Cross, AStepRefusesAnItemWhoseEncoderIsLongerThanARow) {
+  Decoder d;
+  const uint64_t a = d.allocate(hearing(1));
+  const uint64_t row_stride = (kEncoder - 1) / kBlock;  // a block too few
+  std::vector<int32_t> tables(4 * row_stride, -7);
+  const uint64_t offsets[] = {0, 1};
+  const int32_t token[] = {5};
+  kvc_status status[1];
+  kvc_step step = {};
+  step.struct_size = sizeof step, step.num_requests = 1, step.requests = &a, step.status = status;
+  step.extend_offsets = offsets, step.extend_tokens = token;
+  step.block_tables = tables.data(), step.num_rows = 1, step.row_stride = row_stride;
+  d.ok(kvc_manager_step(d.m, &step));
+  EXPECT_EQ(status[0], KVC_ERROR_BUFFER_TOO_SMALL);
+}
+
 TEST(Cross, AHitNeedsAllBlocksInAllCrossGroups) {
   for (const uint32_t group : {1u, 2u}) {
     for (size_t j = 0; j < 3; ++j) {
