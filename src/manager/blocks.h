@@ -142,6 +142,11 @@ class Blocks {
   void release_source(BlockId id) {
     if (drop_ref(pool_[id])) place(id);
   }
+  // A copy will not be made: its destination has what others left there.
+  void cancel_copy(BlockId source, BlockId destination) {
+    if (zeroing_.on()) zeroing_.set_owner(destination, Zeroing::kExternal);
+    release_source(source);
+  }
   void release_external(BlockId id);
   // A pin writes nothing: what no request or external caller has released since is not fenced.
   void unpin(BlockId id) {

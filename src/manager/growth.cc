@@ -149,6 +149,7 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
     drop_window(request, g, shape_.groups[g].window_start(committed, shape_.block_size));
   }
+  drop_copies();
   return KVC_OK;
 }
 

@@ -180,23 +180,26 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
   KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, behind, &admission->hit));
   if (request.cross_tokens != 0) [[unlikely]]
     KVC_TRY(plan_cross(request, admission));
-  size_t counted = plan_demand(request, admission);
+  const auto plan_blocks = [&] {
+    const size_t counted = plan_demand(request, admission);
+    if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
+      plan_reserve(request, max_positions, counted, admission);
+  };
+  plan_blocks();
   if (shape_.reuses_heads() && request.drop_tail_blocks == 0 && request.external_tokens == 0) [[unlikely]] {
     const size_t length = admission->hit.length;
     const NodeId last = length != 0 ? admission->hit.path[length - 1] : root_of(request.ns);
-    admission->head = matcher_.find_head(prompt, last, length, hit_limit_tokens(request));
-    const auto plan_again = [&] {
+    const auto plan_with = [&](const Matcher::Head& head) {
+      admission->head = head;
       admission->demand = Demand(shape_.num_pools);
-      counted = plan_demand(request, admission);
+      plan_blocks();
     };
-    if (admission->head.tokens != 0) {
-      plan_again();
-      if (!blocks_.fits(admission->demand, request.ns, admission_watermark(request.ns)))
-        admission->head = {}, plan_again();
+    const Matcher::Head head = matcher_.find_head(prompt, last, length, hit_limit_tokens(request));
+    if (head.tokens != 0) {
+      plan_with(head);
+      if (!blocks_.fits(admission->demand, request.ns, admission_watermark(request.ns))) plan_with({});
     }
   }
-  if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
-    plan_reserve(request, max_positions, counted, admission);
   return KVC_OK;
 }
 

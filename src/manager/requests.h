@@ -19,7 +19,8 @@
 namespace kvc {
 
 // Copies of blocks, on a write or of the head of a block: those of a step, in the caller's array, or those of
-// single calls, until they are taken. The source of each is held until the step ends or the pair is taken.
+// single calls, until they are taken or their destination has no holder. The source of each is held until the
+// step ends, or the pair is taken or dropped.
 struct CopyList {
   kvc_block_copy* out = nullptr;
   size_t count = 0;
@@ -233,6 +234,13 @@ class Requests {
   bool reserve_preemption(Request& request);
   bool gather_tokens(Request& request, size_t first_position);
   void cut_blocks(Request& request, uint64_t tokens, size_t kept);
+  // After a request has released blocks: pending copies whose destination nobody holds any more are dropped,
+  // before somebody else gets it.
+  void drop_copies() {
+    if (copies_.count != 0) [[unlikely]]
+      drop_copies_to_released();
+  }
+  void drop_copies_to_released();
 
   // cross.cc, for managers that have cross groups
   bool reserve_cross_hashes(Request& request);

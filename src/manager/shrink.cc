@@ -68,6 +68,7 @@ void Requests::release_blocks_of(Request& request) {
 void Requests::end_admission(Request& request, bool ends) {
   prompts_.keep(table_.index_of(request));
   release_blocks_of(request);
+  drop_copies();
   if (ends && shape_.has_hints()) [[unlikely]]
     demote_tail(request);
   blocks_.move_cursor(&request.cursor, kNoNode);
@@ -227,6 +228,7 @@ void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
       if (is_block(block)) blocks_.release(block, keep_published, request.ns, of_old_epoch);
     }
   }
+  drop_copies();
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     request.groups[g].cut(static_cast<uint32_t>(kept), shape_.dropped_below(g, tokens));
   }
@@ -292,6 +294,17 @@ void Requests::take_copies(kvc_block_copy* copies) {
   for (size_t i = 0; i < copies_.count; ++i) copies[i] = copies_.out[i];
   release_sources(copies_);
   copies_.count = 0;
+}
+
+// The last one first: its source may be the destination of an earlier one.
+void Requests::drop_copies_to_released() {
+  for (size_t i = copies_.count; i-- > 0;) {
+    const auto [source, destination] = copies_.out[i];
+    if (blocks_.pool()[BlockId{destination}].held()) continue;
+    blocks_.cancel_copy(BlockId{source}, BlockId{destination});
+    --copies_.count;
+    std::copy(copies_.out + i + 1, copies_.out + copies_.count + 1, copies_.out + i);
+  }
 }
 
 void Requests::release_sources(const CopyList& copies) {

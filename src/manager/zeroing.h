@@ -14,7 +14,7 @@ class Zeroing {
  public:
   // Owners beside the ids of namespaces.
   static constexpr uint64_t kNobody = ~uint64_t{0};   // never handed out
-  static constexpr uint64_t kExternal = kNobody - 1;  // by an external hold: it may be anybody's
+  static constexpr uint64_t kExternal = kNobody - 1;  // by an external hold, or unknown: it may be anybody's
 
   [[nodiscard]] bool create(Memory& memory, uint32_t manager_flags, size_t num_ids);
   bool on() const { return owners_.size() != 0; }

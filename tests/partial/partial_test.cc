@@ -136,6 +136,40 @@ TEST(Partial, HoldsTheSourceUntilThePairIsTaken) {
   EXPECT_EQ(kvc_manager_check(a.m), KVC_OK) << kvc_last_error();
 }
 
+// A block that nobody holds any more may be another request's before the pairs are taken: what was to be
+// copied into it must not get there.
+TEST(Partial, APairGoesWithItsDestination) {
+  const ManagerOf a(partial_config(8));
+  cache(a.m, tokens_from(0, 4));
+  const Admitted ended = admit(a.m, tokens_from(0, 3));
+  ASSERT_EQ(ended.cached, 2u);
+  const int32_t destination = table_of(a.m, ended.id)[0];
+  ASSERT_EQ(kvc_manager_free_request(a.m, ended.id), KVC_OK);
+  kvc_block_info info = {};
+  info.struct_size = sizeof info;
+  ASSERT_EQ(kvc_manager_block_info(a.m, 0, &info), KVC_OK);
+  EXPECT_EQ(info.requests, 0u) << "the source is held for nothing";
+  const Admitted next = admit(a.m, tokens_from(50, 4));
+  EXPECT_EQ(table_of(a.m, next.id)[0], destination);
+  EXPECT_TRUE(pairs(a.m).empty());
+
+  // The same for copies on a write, of which others stay in their order.
+  const Admitted parent = admit(a.m, tokens_from(80, 2));
+  ASSERT_EQ(kvc_manager_commit_tokens(a.m, parent.id, 2), KVC_OK);
+  uint64_t children[3];
+  const int32_t token = 1;
+  for (uint64_t& child : children) {
+    ASSERT_EQ(kvc_manager_fork_request(a.m, parent.id, &child), KVC_OK);
+    ASSERT_EQ(kvc_manager_append_tokens(a.m, child, &token, 1), KVC_OK) << kvc_last_error();
+  }
+  ASSERT_EQ(kvc_manager_preempt_request(a.m, children[1]), KVC_OK);
+  const std::vector<kvc_block_copy> copies = pairs(a.m);
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_EQ(copies[0].destination, table_of(a.m, children[0])[0]);
+  EXPECT_EQ(copies[1].destination, table_of(a.m, children[2])[0]);
+  EXPECT_EQ(kvc_manager_check(a.m), KVC_OK) << kvc_last_error();
+}
+
 // What would be copied counts like a hit; if it does not fit beside the admission, nothing is copied.
 TEST(Partial, NeverMakesAnAdmissionFail) {
   for (const uint64_t blocks : {2u, 3u}) {
@@ -146,6 +180,24 @@ TEST(Partial, NeverMakesAnAdmissionFail) {
     EXPECT_EQ(admit(a.m, prompt).cached, blocks == 2 ? 0u : 3u);
     EXPECT_EQ(kvc_manager_check(a.m), KVC_OK) << kvc_last_error();
   }
+}
+
+// Nor does it fail because of what the request reserves.
+TEST(Partial, NeverMakesAReservationFail) {
+  kvc_manager_config config = partial_config(4);
+  config.flags |= KVC_MANAGER_RESERVE;
+  const ManagerOf a(config);
+  const Admitted ended = admit(a.m, tokens_from(80, 4));
+  ASSERT_EQ(kvc_manager_append_tokens(a.m, ended.id, tokens_from(90, 4).data(), 4), KVC_OK);
+  ASSERT_EQ(kvc_manager_free_request(a.m, ended.id), KVC_OK);  // four more tokens are expected
+  cache(a.m, tokens_from(0, 4));
+  static_cast<void>(admit(a.m, tokens_from(60, 4)));
+  kvc_request_config reserving = {};
+  reserving.struct_size = sizeof reserving, reserving.reserve = KVC_RESERVE_AGGRESSIVE;
+  const Admitted r = admit(a.m, joined(tokens_from(0, 3), tokens_from(50, 5)), &reserving);
+  EXPECT_EQ(r.cached, 0u);
+  EXPECT_EQ(info_of(a.m, r.id).capacity, 12u);
+  EXPECT_EQ(kvc_manager_check(a.m), KVC_OK) << kvc_last_error();
 }
 
 TEST(Partial, ProbesTellTheHit) {

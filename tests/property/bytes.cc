@@ -161,13 +161,21 @@ void Bytes::copy(const std::vector<model::Copy>& copies) {
 }
 
 void Bytes::copy_pending() {
-  const auto done = model_.pending.begin() + static_cast<ptrdiff_t>(pending_done_);
-  copy(std::vector<model::Copy>(done, model_.pending.end()));
-  pending_done_ = model_.pending.size();
+  std::vector<model::Copy> copies;
+  for (const model::Copy& pair : model_.pending)
+    if (pending_done_.insert(pair.destination).second) copies.push_back(pair);
+  copy(copies);
   std::vector<int32_t> zeros;
   for (const int block : model_.zeros)
     if (zeros_done_.insert(block).second) zeros.push_back(block), author_[block] = kNobody;
   demand(kvc_storage_zero_blocks(storage_, zeros.data(), zeros.size(), nullptr));
+}
+
+void Bytes::pending_dropped() {
+  std::erase_if(pending_done_, [&](int block) {
+    return std::none_of(model_.pending.begin(), model_.pending.end(),
+                        [&](const model::Copy& pair) { return pair.destination == block; });
+  });
 }
 
 void Bytes::spoil_fenced() {
@@ -227,8 +235,8 @@ std::string Bytes::check_authors() {
 
 std::string Bytes::check() {
   std::set<int> unfinished;  // copies that are still to be carried out
-  for (size_t i = pending_done_; i < model_.pending.size(); ++i)
-    unfinished.insert(model_.pending[i].destination);
+  for (const model::Copy& pair : model_.pending)
+    if (!pending_done_.count(pair.destination)) unfinished.insert(pair.destination);
   for (const auto& [id, request] : model_.requests) {
     if (!request.admitted) continue;
     const std::vector<uint64_t> chain =

@@ -30,7 +30,8 @@ class Bytes {
   // What single calls leave to be done, blocks to clear and copies: an engine does it when it fetches it, and
   // fetches it before it writes.
   void copy_pending();
-  void pending_fetched() { pending_done_ = 0; }
+  void pending_dropped();  // some of it, perhaps; to be told after every call
+  void pending_fetched() { pending_done_.clear(); }
   void zeros_fetched() { zeros_done_.clear(); }
   // Steps in flight may write what they release until they are retired: do so.
   void spoil_fenced();
@@ -64,8 +65,8 @@ class Bytes {
   const model::Model& model_;
   const uint64_t block_size_;
   kvc_storage* storage_ = nullptr;
-  size_t pending_done_ = 0;   // of model_.pending
-  std::set<int> zeros_done_;  // of model_.zeros
+  std::set<int> pending_done_;  // destinations of model_.pending
+  std::set<int> zeros_done_;    // of model_.zeros
   static constexpr int64_t kNobody = -2, kAnybody = -1;
   std::vector<int64_t> author_;  // per block: the namespace that wrote it, or one of these
   std::vector<int64_t> slots_;   // rows to store or to compare

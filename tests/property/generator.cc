@@ -55,8 +55,8 @@ Setup random_setup(Random& random) {
   Setup setup;
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
-  uint64_t low = 4, high = random.chance(90) ? 13 : 28;
-  switch (random.below(32)) {
+  uint64_t low = 4, high = random.chance(90) ? 22 : 28;
+  switch (random.below(44)) {
     case 2:
       c.groups = {model::Group{}, model::Group{}}, low = 8;
       break;
@@ -98,7 +98,7 @@ Setup random_setup(Random& random) {
       c.groups = {model::Group{}};
   }
   for (size_t pools = c.groups.size() == 2 && c.groups[1].pool == 1 ? 2 : 1; pools > 0; --pools)
-    c.pools.push_back(random.between(low, high));
+    c.pools.push_back(random.between(low, std::max(low + 1, high)));
   for (model::Group& g : c.groups) {
     if (g.state && g.pool == 1 && c.pools.size() == 2 && random.chance(80)) c.pools[1] = random.between(4, 7);
     const bool alone = c.groups.size() == 1 || (c.pools.size() == 2 && g.pool == 1);
@@ -426,7 +426,7 @@ Op Generator::next(const World& world) {
                      op.kind == Kind::kAcquirePrompt;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
-  if (!world.model().pending.empty() && random_.chance(90))
+  if (!world.model().pending.empty() && random_.chance(80))
     op.kind = random_.chance(75) ? Kind::kTakeCopies : Kind::kTakeZeros;
   // What is pinned is not evicted: most managers have at most one registered prompt at a time.
   if (op.kind == Kind::kRegister && !world.model().prompts.empty() && random_.chance(70))

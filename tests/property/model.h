@@ -60,16 +60,15 @@ class Model : public PartialRules {
       for (const size_t p : config_.cross) need[p] += found ? 0 : up(o.cross);
       table = needed_for(hit.table, tokens), held = with_sources(table, head);
       held.insert(held.end(), cross.begin(), cross.end());
-    };
-    plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
-    if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
-    if (const uint64_t rest = expected(o.reserve, n - r->prompt)) {
-      const uint64_t more = std::min(n + rest + o.lookahead, config_.max_tokens);
+      const uint64_t rest = expected(o.reserve, n - r->prompt);
+      const uint64_t more = rest ? std::min(n + rest + o.lookahead, config_.max_tokens) : 0;
       std::vector<uint64_t> wanted = need;
       for (const Group& g : config_.groups) wanted[g.pool] += up(std::max(more, counted)) - up(counted);
       if (more > capacity && (any_admitted(ns) || fits(ns, wanted, held, 0) == KVC_OK))
         need = wanted, capacity = more;
-    }
+    };
+    plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
+    if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
     if (kvc_status status = fits(ns, need, held, watermark)) return refused(ns, status);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(held, &Block::requests);
@@ -215,6 +214,7 @@ class Model : public PartialRules {
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
           drop(b, &Block::requests), b = -1;
         }
+    drop_copies();
     if (r->cross_pending && c > committed && computed) write_cross(*r);
     return KVC_OK;
   }
@@ -235,6 +235,7 @@ class Model : public PartialRules {
         row.pop_back();
       }
     }
+    drop_copies();
     if (n % B && n < r->published * B && reached_alone(*r, n / B))
       for (auto& row : r->table)
         if (const int b = row[n / B].block; b >= 0) detach(b);

@@ -542,6 +542,17 @@ class Rules {
     for (uint64_t j = r.cross.empty() ? 0 : r.cross[0].size(); j-- > 0;)
       for (auto& row : r.cross) drop(row[j].block, &Block::requests);
     r.cross.clear(), r.cross_pending = false;
+    drop_copies();
+  }
+  // Pending copies to blocks that nobody holds any more.
+  void drop_copies() {
+    for (size_t i = pending.size(); i-- > 0;) {
+      const Copy copy = pending[i];
+      if (holds(copy.destination)) continue;
+      pending.erase(pending.begin() + int64_t(i));
+      blocks_[copy.destination].owner = kExternal;  // it may hold anything
+      drop(copy.source, &Block::requests);
+    }
   }
 
   static uint64_t rounded(uint64_t length) {  // up, to eighths of a power of two

@@ -193,6 +193,7 @@ Verdict World::apply(const Op& given, bool check) {
   if (op.kind == Kind::kStep) plan = plan_step(op);
   write_bytes(op);
   const Outcome expected = op.kind == Kind::kStep ? step_model(op, &verdict.items) : ask_model(op);
+  bytes_.pending_dropped();
   verdict.status = expected.status;
   verdict.changed = model_.version != version;
   for (size_t i = 0; i < sides_.size(); ++i) {
