@@ -44,7 +44,8 @@ size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begi
     if (step.committed != nullptr && !request.lane_commits(step.committed[i])) return false;
     const int32_t row = step.rows == nullptr ? static_cast<int32_t>(i) : step.rows[i];
     return step.block_tables == nullptr || row < 0 ||
-           (rows_.owns(request, row) && request.positions <= step.row_stride);
+           (rows_.owns(request, row) && request.positions <= step.row_stride &&
+            (num_groups == num_token_groups || request.cross_positions <= step.row_stride));
   };
   for (size_t i = begin; i < end; ++i) {
     if (i + kPrefetch < step.num_requests) RequestTable::prefetch(records, step.requests[i + kPrefetch]);

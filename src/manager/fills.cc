@@ -113,7 +113,8 @@ void Requests::enqueue_extension(Request& request, uint32_t capacity_before, uin
 
 void Requests::enqueue(Request& request, uint64_t step_id) {
   if ((request.flags & KVC_REQUEST_PUBLISH_ENQUEUED) == 0 || step_id <= blocks_.retired()) return;
-  if (request.committed < request.num_cached + request.external_tokens) return;  // a transfer fills these
+  if (request.committed < uint64_t{request.num_cached} + request.external_tokens)
+    return;  // a transfer fills these
   const Fills::Of& fill = fills_[table_.index_of(request)];
   const uint32_t enqueued = fill.enqueued < fill.end ? fill.enqueued : fill.end;
   if (enqueued < request.next_full) return;

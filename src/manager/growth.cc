@@ -140,7 +140,8 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
     KVC_TRY(check_states(request, committed));
   if (committed >= request.next_full) {
     // What a transfer has written says nothing of the steps that write the hit.
-    const bool computed = !shape_.has_fills() || committed > request.num_cached + request.external_tokens;
+    const bool computed =
+        !shape_.has_fills() || committed > uint64_t{request.num_cached} + request.external_tokens;
     const uint32_t full = shape_.by_block.divide(committed);
     KVC_TRY(publish_full(request, full, full * shape_.block_size == committed, 0, computed));
   }
@@ -161,7 +162,7 @@ void Requests::mark_committed(Request& request) {
   const size_t full = shape_.by_block.divide(request.committed);
   if (full != last && is_filling(request, full)) last = full;
   const uint32_t marked = request.marked;
-  const bool computed = request.committed > request.num_cached + request.external_tokens;
+  const bool computed = request.committed > uint64_t{request.num_cached} + request.external_tokens;
   const uint32_t own = request.own_from * shape_.block_size;
   if (computed || marked >= own) return mark_written(request, last);
   if (own > last * shape_.block_size) return;

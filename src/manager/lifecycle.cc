@@ -275,7 +275,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
       shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
   LostCause cause = {};
   if (admission.hit.lost.positions != 0) [[unlikely]]
-    cause = cause_of(shape_, admission.hit.lost, head.tokens);
+    cause = cause_of(shape_, admission.hit.lost, regained_tokens(admission.hit.lost, length, head.tokens));
   request.begin_admission({length, positions, head.tokens, admission.capacity, admission.epoch,
                            static_cast<uint32_t>(lost_tokens(admission)),
                            static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes,
@@ -286,7 +286,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
     apply_hints(request, 0, length);
   ++num_admitted_;
   blocks_.count_admitted(request.ns, 1);
-  count_admission(request, admission.hit.lost);
+  count_admission(request, admission);
   return KVC_OK;
 }
 
@@ -297,7 +297,7 @@ uint64_t Requests::num_admitted_of(uint32_t ns) const {
   return admitted;
 }
 
-void Requests::count_admission(Request& request, const LostReuse& lost) {
+void Requests::count_admission(Request& request, const AdmissionPlan& admission) {
   if (request.readmission || (request.flags & KVC_REQUEST_RESUMED) != 0) {
     ++counters_.readmissions;
   } else {
@@ -309,9 +309,9 @@ void Requests::count_admission(Request& request, const LostReuse& lost) {
     counters_.block_hits += request.published;
     blocks_.count_hits(request.ns, queries, request.published);
     counters_.lost_reuse_tokens += request.lost;
-    const uint32_t head = request.num_cached - request.published_tokens();
-    if (lost.positions != 0) [[unlikely]]
-      count_lost(shape_, lost, head, lost_.data());
+    const uint32_t head = admission.head.tokens;
+    if (const LostReuse& lost = admission.hit.lost; lost.positions != 0) [[unlikely]]
+      count_lost(shape_, lost, regained_tokens(lost, admission.hit.length, head), lost_.data());
     counters_.partial_hits += head != 0;
     counters_.partial_tokens += head;
     if (!curves_.empty()) [[unlikely]]

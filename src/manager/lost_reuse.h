@@ -12,9 +12,15 @@ struct LostReuse {
   uint32_t alone[kMaxGroups];
 };
 
+// Tokens of what is lost that a head of so many tokens behind a hit of `length` positions gives back: none if
+// an extra key has cut the hit short of what the groups have in common.
+inline uint32_t regained_tokens(const LostReuse& lost, size_t length, uint32_t head) {
+  return lost.positions != 0 && length == lost.most - lost.positions ? head : 0;
+}
+
 // The group that reaches least, the first of equal ones, and the larger part of what is lost: what it lacks,
-// or that the groups do not agree on an end. Of a match that has lost something. `head`: tokens of partial
-// reuse behind the whole blocks of the hit.
+// or that the groups do not agree on an end. Of a match that has lost something. `head`: the tokens
+// of it that partial reuse gives back.
 struct LostCause {
   uint8_t group, reason;  // KVC_LOST_*
 };

@@ -220,9 +220,9 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   };
   ask();
   if (head.tokens != 0 && info->fits == 0) head = {}, idle_head = 0, ask();
-  const uint64_t lost =
-      uint64_t{find_lost(known, before_cut, scratch.residents(), groups).positions} * shape_.block_size;
-  info->lost_reuse_tokens = lost - std::min<uint64_t>(lost, head.tokens);
+  const LostReuse lost = find_lost(known, before_cut, scratch.residents(), groups);
+  info->lost_reuse_tokens =
+      uint64_t{lost.positions} * shape_.block_size - regained_tokens(lost, length, head.tokens);
   return KVC_OK;
 }
 

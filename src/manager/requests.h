@@ -187,11 +187,12 @@ class Requests {
     return static_cast<size_t>(hit_limit_tokens(request) / shape_.block_size);
   }
   uint64_t lost_tokens(const AdmissionPlan& admission) const {
-    const uint64_t lost = uint64_t{admission.hit.lost.positions} * shape_.block_size;
-    return lost > admission.head.tokens ? lost - admission.head.tokens : 0;
+    const LostReuse& lost = admission.hit.lost;
+    return uint64_t{lost.positions} * shape_.block_size -
+           regained_tokens(lost, admission.hit.length, admission.head.tokens);
   }
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
-  void count_admission(Request& request, const LostReuse& lost);
+  void count_admission(Request& request, const AdmissionPlan& admission);
   void count_refusal(const Request& request, kvc_status status) {
     ++counters_.refusals;
     blocks_.count_refusal(request.ns, status);

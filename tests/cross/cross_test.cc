@@ -105,6 +105,26 @@ TEST(Cross, AStepRefusesAnItemWhoseEncoderIsLongerThanARow) {
   EXPECT_EQ(status[0], KVC_ERROR_BUFFER_TOO_SMALL);
 }
 
+// The same when the request only writes on in its last block, and the rows were long enough before.
+TEST(Cross, AShorterRowIsRefusedInTheMiddleOfABlock) {
+  Decoder d;
+  const uint64_t a = d.allocate(hearing(1, 24));
+  d.commit(a, 9);
+  std::vector<int32_t> tables(4 * 16, -7);
+  const uint64_t offsets[] = {0, 1};
+  const int32_t token[] = {5};
+  kvc_status status[1];
+  kvc_step step = {};
+  step.struct_size = sizeof step, step.num_requests = 1, step.requests = &a, step.status = status;
+  step.extend_offsets = offsets, step.extend_tokens = token;
+  step.block_tables = tables.data(), step.num_rows = 1, step.row_stride = 16;
+  d.ok(kvc_manager_step(d.m, &step));
+  ASSERT_EQ(status[0], KVC_OK);
+  step.row_stride = 24 / kBlock - 1;  // more than the request itself has
+  d.ok(kvc_manager_step(d.m, &step));
+  EXPECT_EQ(status[0], KVC_ERROR_BUFFER_TOO_SMALL);
+}
+
 TEST(Cross, AHitNeedsAllBlocksInAllCrossGroups) {
   for (const uint32_t group : {1u, 2u}) {
     for (size_t j = 0; j < 3; ++j) {

@@ -91,7 +91,8 @@ class Model : public PartialRules {
         cross[i].push_back({take(table.size() + i, int64_t(o.ns)), true}),
             ++blocks_[cross[i].back().block].requests;
     r->cross = cross, r->cross_cached = found, r->cross_pending = o.cross && !found;
-    const uint64_t lost = hit.lost - std::min(hit.lost, head.tokens), whole = hit.whole * B + head.tokens;
+    const uint64_t regained = this->regained(hit, head), lost = hit.lost - regained,
+                   whole = hit.whole * B + regained;
     std::vector<std::map<uint32_t, uint64_t>> losses(hit.alone.size());  // tokens by KVC_LOST_*
     uint32_t lost_group = 0, lost_reason = 0;
     for (size_t g = 0; g < losses.size(); ++g) {
@@ -337,8 +338,7 @@ class Model : public PartialRules {
   void ask(uint64_t ns, uint64_t n, const Hit& hit, const Head& head, kvc_probe_info* info) const {
     const uint64_t tokens = hit.blocks * B + head.tokens;
     const Table table = with_sources(needed_for(hit.table, tokens), head);
-    info->num_cached = tokens, info->lost_reuse_tokens = hit.lost - std::min(hit.lost, head.tokens),
-    info->fits = 1;
+    info->num_cached = tokens, info->lost_reuse_tokens = hit.lost - regained(hit, head), info->fits = 1;
     const bool any = any_admitted(int64_t(ns));
     for (size_t p = 0; p < pools.size(); ++p) {
       uint64_t need = 0;

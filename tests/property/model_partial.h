@@ -48,6 +48,10 @@ class PartialRules : public CrossRules {
         if (j < lo(g, tokens)) table[g][j].block = -1;
     return table;
   }
+  // What a head gives back of what the groups do not have in common: nothing if a span has cut the hit short.
+  static uint64_t regained(const Hit& hit, const Head& head) {
+    return hit.lost != 0 && hit.blocks == hit.whole ? head.tokens : 0;
+  }
   static Table with_sources(Table table, const Head& head) {
     for (size_t g = 0; head.tokens != 0 && g < table.size(); ++g)
       table[g].push_back({head.sources[g], false});
