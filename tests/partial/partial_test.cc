@@ -258,6 +258,36 @@ TEST(Partial, EndsAtSpans) {
   }
 }
 
+// What the groups have not in common lies behind the hit that a span cuts short: a head before it gives
+// nothing of it back.
+TEST(Partial, AHeadBeforeASpanRegainsNothing) {
+  kvc_group_config groups[2] = {};
+  groups[0].struct_size = groups[1].struct_size = sizeof groups[0];
+  groups[1].kind = KVC_GROUP_SLIDING_WINDOW, groups[1].window_tokens = 32;
+  kvc_manager_config config = partial_config(64);
+  config.groups = groups, config.num_groups = 2;
+  const ManagerOf a(config);
+  const std::vector<int32_t> tokens = tokens_from(0, 13);
+  const kvc_extra_key key = key_over(6, 4, 7);
+  uint64_t first = 0, second = 0, cached = 0;
+  ASSERT_EQ(
+      kvc_manager_allocate_request(a.m, PROMPT(0, tokens.data(), 13, &key, 1), nullptr, &first, nullptr),
+      KVC_OK);
+  ASSERT_EQ(kvc_manager_commit_tokens(a.m, first, 12), KVC_OK);
+  const int32_t block = table_of(a.m, first, 1)[2];
+  uint64_t unpublished = 0;
+  ASSERT_EQ(kvc_manager_unpublish_blocks(a.m, &block, 1, &unpublished), KVC_OK);
+  kvc_probe_info info = {};
+  info.struct_size = sizeof info;
+  ASSERT_EQ(kvc_manager_probe(a.m, PROMPT(0, tokens.data(), 13, &key, 1), &info), KVC_OK);
+  EXPECT_EQ(info.lost_reuse_tokens, 4u);
+  ASSERT_EQ(
+      kvc_manager_allocate_request(a.m, PROMPT(0, tokens.data(), 13, &key, 1), nullptr, &second, &cached),
+      KVC_OK);
+  EXPECT_EQ(cached, 6u) << "a block and the head before the span";
+  EXPECT_EQ(stats_of(a.m).lost_reuse_tokens, 4u);
+}
+
 // A window holds what a query at the end of the hit reads, and no block before it.
 TEST(Partial, AWindowHoldsWhatTheHitNeeds) {
   kvc_group_config groups[2] = {};
