@@ -708,7 +708,8 @@ typedef struct kvc_pending_work {
  *  (KVC_MANAGER_ZERO_*), since the last take. Take the copies of single calls before the next
  *  kvc_manager_step, and execute copies in the order of the calls: these before those of that step, and what
  *  single calls leave after a step behind the step's. Then the clears, before anything else writes to these
- * blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared.
+ * blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared. A copy is
+ * dropped when its destination has no holder any more.
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, nothing is taken; ask with capacities
  *  0). Since 0.3. */
 KVC_API kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work);
