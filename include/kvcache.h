@@ -646,8 +646,8 @@ KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request
  *  known, committed tokens and capacity are the parent's committed tokens. State groups: the child gets a
  *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no
  *  kernel may have run past the parent's committed tokens: commit first.
- *  @return KVC_OK; NOT_FOUND, BUSY (waiting), LIMIT, OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN,
- *  OVER_QUOTA. Since 0.1. */
+ *  @return KVC_OK; NOT_FOUND, BUSY (waiting, or its encoder's blocks are not written: commit first), LIMIT,
+ *  OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN, OVER_QUOTA. Since 0.1. */
 KVC_API kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child);
 
 /** Returns all blocks of an admitted request, which then waits. It keeps its tokens. What it published can

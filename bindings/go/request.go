@@ -158,7 +158,8 @@ func (m *Manager) TruncateRequest(request Request, tokens int) error {
 	})
 }
 
-// ForkRequest creates a request with the committed tokens of another; they share all blocks.
+// ForkRequest creates a request with the committed tokens of another; they share all blocks. ErrBusy if it waits, or if its encoder
+// is not written.
 func (m *Manager) ForkRequest(request Request) (child Request, err error) {
 	var id uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_fork_request(c, uint64(request), &id) })

@@ -162,7 +162,6 @@ kvc_status Requests::commit_cross(Request& request, uint32_t committed) {
   return KVC_OK;
 }
 
-// A fork may have published blocks that it shares with the request.
 size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
   const auto& [keys, tokens, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
   NodeId node = root_of(ns);
@@ -172,14 +171,9 @@ size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
       node = tree_.publish_position(parent, keys[j], tokens, extras, j, ns, epoch);
     } while (!is_node(node) && shape_.has_hints() && evict_for_node(ns));
     if (!is_node(node)) return j;
-    bool is_new = false;
-    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
-      const BlockId block = groups[g].blocks.data[j];
-      if (is_node(pool_[block].node)) continue;
-      tree_.attach(node, g, block);
-      is_new = true;
-    }
-    if (is_new) use(&node, 1);
+    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
+      tree_.attach(node, g, groups[g].blocks.data[j]);
+    use(&node, 1);
   }
   return positions;
 }

@@ -235,6 +235,12 @@ void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
 }
 
 kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
+  if (shape_.has_cross() && parent.cross_pending) {  // two requests would write the same blocks
+    return fail(
+        KVC_ERROR_BUSY,
+        "the encoder's %llu tokens of the request are not written yet; compute and commit a token first",
+        ull(parent.cross_tokens));
+  }
   Request* taken = nullptr;
   KVC_TRY(take_record(parent.ns, &taken));
   Request& child = *taken;

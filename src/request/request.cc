@@ -61,8 +61,8 @@ void Request::fork_from(Request& parent, size_t shared_positions, size_t num_pub
   cross_tokens = parent.cross_tokens;
   cross_shared = parent.cross_shared;
   cross_positions = parent.cross_positions;
-  cross_pending = parent.cross_pending;
-  cross_cached = !parent.cross_pending;
+  cross_pending = false;
+  cross_cached = true;
   epoch = parent.epoch;
   lookahead = parent.lookahead;
   flags = parent.flags;

@@ -261,28 +261,30 @@ TEST(Cross, ATruncationKeepsTheEncoderAndWhatThePrefixDependsOn) {
   EXPECT_EQ(d.info(waiting).num_cached, 2u * kBlock);
 }
 
-TEST(Cross, AForkSharesTheEncoderAndEitherOfBothPublishesIt) {
-  for (const bool parent_first : {true, false}) {
-    Decoder d;
-    const uint64_t parent = d.allocate(hearing(1));
-    uint64_t child = 0;
-    d.ok(kvc_manager_fork_request(d.m, parent, &child));
-    EXPECT_EQ(d.table(child), d.table(parent));
-    EXPECT_EQ(d.info(child).num_cross_cached, 0u);
-    d.ok(kvc_manager_append_tokens(d.m, child, prompt().data(), prompt().size()));
-    d.commit(parent_first ? parent : child, 1);
-    EXPECT_EQ(d.block(d.table(parent)[2]).published, 1u);
-    d.commit(parent_first ? child : parent, 1);
-    EXPECT_EQ(d.stats().duplicates, 0u);
-    uint64_t other = 0;
-    d.ok(kvc_manager_fork_request(d.m, child, &other));
-    EXPECT_EQ(d.info(other).num_cross_cached, kEncoder);
-    d.ok(kvc_manager_truncate_request(d.m, other, 0));
-    d.ok(kvc_manager_append_tokens(d.m, other, prompt().data(), prompt().size()));
-    d.commit(other, prompt().size());
-    EXPECT_EQ(d.info(d.allocate(hearing(0, 0))).num_cached, 0u) << "a fork without tokens lost the encoder";
-    for (const uint64_t id : {parent, child, other}) d.free(id);
-  }
+TEST(Cross, AForkSharesTheEncoderOnceItIsWritten) {
+  Decoder d;
+  const uint64_t parent = d.allocate(hearing(1));
+  uint64_t child = 0;
+  EXPECT_EQ(kvc_manager_fork_request(d.m, parent, &child), KVC_ERROR_BUSY) << "both would write the encoder";
+  EXPECT_STREQ(kvc_last_error(),
+               ("the encoder's " + std::to_string(kEncoder) +
+                " tokens of the request are not written yet; compute and commit a token first")
+                   .c_str());
+  d.commit(parent, 1);
+  d.ok(kvc_manager_fork_request(d.m, parent, &child));
+  EXPECT_EQ(d.table(child), d.table(parent));
+  EXPECT_EQ(d.info(child).num_cross_cached, kEncoder);
+  const int32_t withdrawn = d.table(parent)[2];
+  EXPECT_EQ(d.block(withdrawn).published, 1u);
+  uint64_t count = 0;
+  d.ok(kvc_manager_unpublish_blocks(d.m, &withdrawn, 1, &count));
+  EXPECT_EQ(count, 1u);
+  d.ok(kvc_manager_truncate_request(d.m, child, 0));
+  d.ok(kvc_manager_append_tokens(d.m, child, prompt().data(), prompt().size()));
+  d.commit(child, prompt().size());
+  EXPECT_EQ(d.block(withdrawn).published, 0u) << "a fork has published what was withdrawn";
+  EXPECT_EQ(d.info(d.allocate(hearing(0, 0))).num_cached, 0u) << "a fork without tokens lost the encoder";
+  for (const uint64_t id : {parent, child}) d.free(id);
 }
 
 TEST(Cross, APreemptionGivesTheEncoderBackAndAReadmissionFindsItOrNot) {

@@ -26,14 +26,14 @@ uint64_t run(CountingHeap& heap, uint64_t* refused) {
           return kvc_manager_allocate_request(d.m, PROMPT(0, tokens.data(), 4000, nullptr, 0), &config, &a,
                                               nullptr);
         },
-        [&] { return kvc_manager_fork_request(d.m, a, &c); },
         [&] { return kvc_manager_commit_tokens(d.m, a, 4000); },
+        [&] { return kvc_manager_fork_request(d.m, a, &c); },
         [&] {
           return kvc_manager_create_request(d.m, PROMPT(0, tokens.data(), 3000, nullptr, 0), &config, &b);
         },
         [&] { return kvc_manager_admit_request(d.m, b, nullptr); },
         [&] { return kvc_manager_append_tokens(d.m, c, tokens.data(), 4000); },
-        [&] { return kvc_manager_commit_tokens(d.m, c, 4000); },
+        [&] { return kvc_manager_commit_tokens(d.m, c, 8000); },
         [&] { return kvc_manager_truncate_request(d.m, b, 10); },
         [&] { return kvc_manager_preempt_request(d.m, a); },
         [&] { return kvc_manager_admit_request(d.m, a, nullptr); },

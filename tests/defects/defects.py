@@ -295,8 +295,6 @@ DEFECTS = [
      "committed <= request.committed || committed <= transferred", "committed < transferred"),
     ("a lane passes over an encoder", "src/manager/growth.cc",
      "  if (shape_.has_cross() && request.cross_pending) return;  // the next commit publishes\n", ""),
-    ("a fork publishes an encoder twice", "src/manager/cross.cc",
-     "      if (is_node(pool_[block].node)) continue;\n", ""),
     ("a fork does not hold its encoder", "src/manager/cross.cc",
      "      blocks_.share(block);", "      if (j != 0) blocks_.share(block);"),
     ("a private request is found by its tokens", "src/manager/requests.h",

@@ -252,7 +252,7 @@ class Model : public PartialRules {
   kvc_status fork(uint64_t id, uint64_t* child) {
     const Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
-    if (!r->admitted) return KVC_ERROR_BUSY;
+    if (!r->admitted || r->cross_pending) return KVC_ERROR_BUSY;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     std::vector<uint64_t> need(pools.size());
     for (const Group& g : config_.groups) need[g.pool] += g.state && r->committed % B;
@@ -272,7 +272,7 @@ class Model : public PartialRules {
     }
     c.junction = c.junction > c.committed ? 0 : c.junction;
     hold(c.table, &Block::requests), hold(c.cross, &Block::requests);
-    c.cross_cached = c.options.cross && !c.cross_pending;
+    c.cross_cached = c.options.cross != 0;
     for (size_t g = 0; g < c.table.size(); ++g) {  // the next step overwrites the state
       if (!config_.groups[g].state || c.committed % B == 0) continue;
       Cell& cell = c.table[g].back();

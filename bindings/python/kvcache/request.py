@@ -260,7 +260,7 @@ class Request(_Owned):
         self._owned = False
 
     def fork(self) -> Request:
-        """Creates a request with the committed tokens of this one; they share all blocks."""
+        """Creates a request with the committed tokens of this one; they share all blocks. Raises BusyError while it waits, and while its encoder is not written."""
         return Request(self._manager, _native.kvc_manager_fork_request(self._manager._m, self.id))
 
     @property

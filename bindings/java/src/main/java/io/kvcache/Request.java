@@ -66,7 +66,7 @@ public final class Request implements AutoCloseable {
     manager.call(m -> Native.kvc_manager_truncate_request(m, id, tokens));
   }
 
-  /** Creates a request with the committed tokens of this one; they share all blocks. */
+  /** Creates a request with the committed tokens of this one; they share all blocks. BUSY while it waits, and while its encoder is not written. */
   public Request fork() throws KvCacheException {
     return new Request(manager, manager.ask((m, out) -> Native.kvc_manager_fork_request(m, id, out)), 0);
   }
