@@ -225,8 +225,9 @@ typedef struct kvc_group_config {
    *  block of the group, else those of the chunk in which it ends. A multiple of block_size is best. Since
    *  0.3. */
   uint64_t chunk_tokens;
-  /** State: cached states at most; when another one becomes cached, the pool's next victim is evicted. The
-   *  group needs a pool of its own. 0 = as many as the pool has room for; others: 0. Since 0.3. */
+  /** State: cached states at most; when another one becomes cached, the pool's next victim is evicted,
+   * whatever the quota of its namespace. The group needs a pool of its own. 0 = as many as the pool has room
+   * for; others: 0. Since 0.3. */
   uint64_t max_checkpoints;
 } kvc_group_config;
 
@@ -682,7 +683,8 @@ KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* req
                                              size_t row_stride);
 
 /** Writes the slots of tokens [first_token, first_token + num_tokens) of a request in one group; -1 for
- *  tokens that left the window. In a cross group they are the encoder's tokens.
+ *  tokens that left the window. In a cross group they are the encoder's tokens. In a state group
+ *  slots have no meaning: use kvc_manager_export_tables.
  *  @param[out] slots        [num_tokens] integers of element_size bytes.
  *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
  *  @return KVC_OK; NOT_FOUND; BUSY (tokens of a waiting request, which has no slots); INVALID_ARGUMENT
@@ -848,7 +850,8 @@ typedef struct kvc_step {
   /** Out [num_admissions] request id; 0 if refused (a new request that is refused does not exist). */
   uint64_t* admitted;
   uint64_t* cached; /**< Out [num_admissions] tokens of the hit. */
-  /** Out [num_groups][num_requests + num_admissions] valid entries of the row. May be NULL. */
+  /** Out [num_groups][num_requests + num_admissions] valid entries of the row, those that
+   *  hold -1 (out of the window, or without a state) included. May be NULL. */
   uint64_t* num_blocks;
   /** In, out [num_groups][num_rows][row_stride], which the caller keeps between steps: a step writes only
    *  entries that changed since the row's last step. A row that is new to a request is written whole, with
@@ -856,9 +859,9 @@ typedef struct kvc_step {
    *  KVC_STEP_WHOLE_ROWS. May be NULL. */
   int32_t* block_tables;
   /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items and in
-   *  cross groups. Only extensions have slots here. Those of an admission, for its tokens from `cached` on,
-   * follow from its row of block_tables: row[t / block_size] * block_size + t % block_size;
-   * kvc_manager_export_slots writes them too. May be NULL. */
+   *  cross groups; without meaning in state groups. Only extensions have slots here. Those of an admission,
+   * for its tokens from `cached` on, follow from its row of block_tables: row[t / block_size] * block_size +
+   * t % block_size; kvc_manager_export_slots writes them too. May be NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
    *  (by a fork), pinned, held externally or published (after a truncation), an admission with partial reuse
