@@ -13,7 +13,7 @@ LAYERS = {  # files of the layer, and how they call a function
     "Java": ("java/src/main/java/io/kvcache", ("*.java",), r"Native(?:::|\.){0}\b"),
 }
 REASONS = {
-    "kvc_last_error": {language: "its text is in the error of the failed call" for language in ("Python", "Java")},
+    "kvc_last_error": {"Java": "its text is in the error of the failed call"},
     "kvc_step_view": {"Java": "kvc_step_bytes of java/typemaps.i, a direct buffer"},
     "kvc_status_name": {"Python": "Status is an enumeration with names", "Java": "Status is an enumeration with names"},
     "kvc_manager_destroy": {"Python": "objects end with their last reference"},
@@ -21,6 +21,8 @@ REASONS = {
     "kvc_storage_destroy": {"Python": "objects end with their last reference"},
     "kvc_workload_destroy": {"Python": "objects end with their last reference"},
     "kvc_sizer_destroy": {"Python": "objects end with their last reference"},
+    "kvc_tier_destroy": {"Python": "objects end with their last reference"},
+    "kvc_draft_destroy": {"Python": "objects end with their last reference"},
     "kvc_stream_destroy": {"Python": "objects end with their last reference"},
     "kvc_stream_event_destroy": {"Python": "objects end with their last reference"},
     "kvc_storage_view": {"Go": "a slice has no strides: Slab and Runs give the bytes", "Java": "a buffer has no strides: slab and runs give the bytes"},
@@ -34,6 +36,14 @@ for name in ("kvc_backend_open", "kvc_backend_properties", "kvc_stream_adopt", "
     REASONS[name] = {language: "GPUs are driven from C and Python" for language in ("Go", "Java")}
 REASONS["kvc_storage_set_attention"] = {language: "a kernel is a function of C" for language in LAYERS}
 REASONS["kvc_stream_update_tables"] = {language: "device addresses for kernels, which C starts" for language in LAYERS}
+for name in ("submit", "cancel", "poll", "event_fd", "run_one"):
+    REASONS[f"kvc_tier_{name}"] = {"Go": "kvc_tier_do of go/tiers.i, which returns when the job has ended: C may keep no Go memory after a call"}
+REASONS["kvc_tier_event_fd"]["Java"] = "kvc_tier_sleep of java/tiers.i, in which the thread of a tier waits for it"
+REASONS["kvc_offload_event_fd"] = {language: "kvc_offload_wait of waits.i, which waits for it" for language in ("Go", "Java")}
+REASONS["kvc_publisher_destroy"] = {"Python": "objects end with their last reference"}
+REASONS["kvc_offload_destroy"] = {"Python": "objects end with their last reference"}
+REASONS["kvc_index_destroy"] = {"Python": "objects end with their last reference"}
+REASONS["kvc_scheduler_destroy"] = {"Python": "objects end with their last reference"}
 STREAMS = "C may keep no Go memory after a call: a goroutine that calls Store or Attend does the same"
 
 

@@ -9,6 +9,7 @@
 //                                                   hand-written layer checks it; element BYTES = as bytes
 //   KVC_RESULT(type, name)                          a scalar result
 //   KVC_OBJECT(type, name)                          an object with its destroy function
+//   KVC_OBJECTS(type, pointer, count)               an array of objects, such as the storages of all groups; NULL = none
 //   KVC_STRUCT(type)                                a struct that the caller fills in or reads
 //   kvc_status                                      an error with its text, copied in the same native call
 //
@@ -17,6 +18,7 @@
 
 %{
 #include <kvcache.h>
+#include <kvcache/index.h>
 #include <stdlib.h>
 #include <string.h>
 %}
@@ -65,10 +67,18 @@ KVC_IN_RECORDS(char, json, size)
 KVC_IN_RECORDS(char, model, model_size)
 KVC_IN_RECORDS(char, adapter, adapter_size)
 KVC_IN_RECORDS(char, tenant, tenant_size)
+KVC_IN_RECORDS(char, weights, weights_size)
+KVC_IN_RECORDS(char, numerics, numerics_size)
+KVC_IN_RECORDS(char, digests, digests_size)
+KVC_OUT_RECORDS(char, digests, digests_size)
+KVC_OUT_RECORDS(char, page_keys, page_keys_size)
+KVC_OUT_RECORDS(kvc_tier_item, items, num_items)
+KVC_OUT_RECORDS(kvc_tier_completion, completions, capacity)
 KVC_IN_RECORDS(void, pages, pages_size)
 KVC_OUT_RECORDS(void, pages, pages_size)
 KVC_OUT_RECORDS(char, memory, memory_bytes)
 KVC_OUT_RECORDS(char, names, capacity)
+KVC_OUT_RECORDS(char, payload, capacity)
 KVC_OUT_RECORDS(char, log, capacity)
 KVC_IN_RECORDS(char, log, size)
 KVC_OUT_RECORDS(char, plan, plan_bytes)
@@ -115,6 +125,8 @@ KVC_IN_ARRAY(void, BYTES, codes)
 KVC_OUT_ARRAY(void, BYTES, codes)
 KVC_IN_ARRAY(float, BYTES, scales)
 KVC_OUT_ARRAY(float, BYTES, scales)
+KVC_IN_ARRAY(uint8_t, BYTES, fingerprint)
+KVC_OUT_ARRAY(uint8_t, BYTES, fingerprint)
 
 KVC_RESULT(uint64_t, request)
 KVC_RESULT(uint64_t, num_cached)
@@ -135,7 +147,11 @@ KVC_RESULT(uint64_t, num_expected)
 KVC_RESULT(uint64_t, freed_bytes)
 KVC_RESULT(uint64_t, next)
 KVC_RESULT(uint64_t, event_cursor)
+KVC_RESULT(uint64_t, page_bytes)
+KVC_RESULT(uint64_t, part_bytes)
+KVC_RESULT(uint64_t, job)
 KVC_RESULT(int32_t, done)
+KVC_RESULT(int32_t, fd)
 KVC_RESULT(uint32_t, bits)
 KVC_RESULT(uint32_t, num_devices)
 KVC_RESULT(size_t, num_evicted)
@@ -144,6 +160,72 @@ KVC_RESULT(size_t, num_zero_blocks)
 KVC_RESULT(size_t, num_pairs)
 KVC_RESULT(size_t, count)
 
+// Speculation.
+KVC_IN(uint64_t, UINT64, draft_offsets, num_draft_offsets)
+KVC_IN_ARRAY(int32_t, INT32, draft_tokens)
+KVC_IN_ARRAY(int32_t, INT32, draft_parents)
+KVC_IN_ARRAY(int32_t, INT32, target_tokens)
+KVC_OUT_ARRAY(int32_t, INT32, path)
+KVC_OUT_ARRAY(uint64_t, UINT64, num_accepted)
+KVC_OUT_ARRAY(int32_t, INT32, next_tokens)
+KVC_IN_ARRAY(int32_t, INT32, accepted_path)
+KVC_IN_ARRAY(uint64_t, UINT64, accepted_counts)
+KVC_IN_ARRAY(float, BYTES, p)
+KVC_IN_ARRAY(int32_t, INT32, p_ids)
+KVC_IN_ARRAY(float, BYTES, q)
+KVC_IN_ARRAY(int32_t, INT32, q_ids)
+KVC_IN_ARRAY(int64_t, INT64, q_rows)
+KVC_IN_ARRAY(double, BYTES, uniforms)
+KVC_IN_ARRAY(uint64_t, UINT64, starts)
+KVC_IN_ARRAY(int32_t, INT32, states)
+KVC_IN_RECORDS(kvc_token_copy, moves, num_moves)
+KVC_IN(int32_t, INT32, draft_rows, num_draft_rows)
+KVC_IN_ARRAY(uint64_t, UINT64, draft_starts)
+KVC_IN_ARRAY(int32_t, INT32, max_lengths)
+KVC_OUT_ARRAY(uint64_t, UINT64, ends)
+KVC_OUT(int32_t, INT32, drafted, drafted_capacity)
+KVC_OUT(int32_t, INT32, draft, max_length)
+KVC_OUT_ARRAY(uint64_t, UINT64, acceptance)
+KVC_IN_ARRAY(uint64_t, UINT64, acceptance)
+KVC_IN_RECORDS(double, costs, num_costs)
+KVC_OUT_ARRAY(int32_t, INT32, best_length)
+KVC_OUT_ARRAY(double, BYTES, expected)
+
+// Scheduler.
+KVC_IN_RECORDS(kvc_encoder_input, inputs, num_inputs)
+KVC_IN_ARRAY(int32_t, INT32, draft_counts)
+KVC_IN_ARRAY(uint64_t, UINT64, token_offsets)
+KVC_IN_ARRAY(int32_t, INT32, sampled)
+KVC_IN_ARRAY(uint8_t, BYTES, stopped)
+KVC_OUT_RECORDS(kvc_ended_request, ended, capacity)
+
+// The index of a router.
+KVC_IN_RECORDS(kvc_event, events, num_events)
+KVC_OUT(uint64_t, UINT64, workers, capacity)
+KVC_OUT_ARRAY(uint32_t, BYTES, matched)
+KVC_OUT_ARRAY(uint64_t, UINT64, worker_numbers)
+KVC_IN_ARRAY(uint8_t, BYTES, root)
+KVC_OUT_ARRAY(uint8_t, BYTES, root)
+KVC_RESULT(uint64_t, num_removed)
+
+// Checkpoints and offload.
+KVC_OBJECTS(kvc_storage, storages, num_storages)
+KVC_OBJECTS(kvc_tier, tiers, num_tiers)
+KVC_OUT(uint64_t, UINT64, ids, capacity)
+KVC_OUT_RECORDS(kvc_request_pair, request_pairs, request_capacity)
+KVC_IN(uint64_t, UINT64, page_sizes, num_page_sizes)
+KVC_RESULT(uint64_t, num_stored)
+KVC_RESULT(uint64_t, num_batches)
+KVC_RESULT(uint64_t, found)
+
+// Metrics.
+KVC_OBJECTS(kvc_manager, managers, num_managers)
+KVC_OBJECTS(kvc_offload, offloads, num_offloads)
+KVC_OBJECTS(kvc_scheduler, schedulers, num_schedulers)
+KVC_IN_RECORDS(char, label_texts, label_bytes)
+KVC_IN(uint64_t, UINT64, label_counts, num_label_counts)
+KVC_OUT_RECORDS(char, text, capacity)
+
 // ---- objects: made by the create functions, destroyed with their owner in the language ------------
 
 KVC_OBJECT(kvc_manager, manager)
@@ -151,6 +233,12 @@ KVC_OBJECT(kvc_step, step)
 KVC_OBJECT(kvc_storage, storage)
 KVC_OBJECT(kvc_workload, workload)
 KVC_OBJECT(kvc_sizer, sizer)
+KVC_OBJECT(kvc_tier, tier)
+KVC_OBJECT(kvc_draft, draft)
+KVC_OBJECT(kvc_scheduler, scheduler)
+KVC_OBJECT(kvc_offload, offload)
+KVC_OBJECT(kvc_publisher, publisher)
+KVC_OBJECT(kvc_index, index)
 #ifndef SWIGGO
 KVC_OBJECT(kvc_stream, stream)
 KVC_OBJECT(kvc_stream_event, event)
@@ -204,8 +292,41 @@ KVC_STRUCT(kvc_workload_config)
 KVC_STRUCT(kvc_workload_info)
 KVC_STRUCT(kvc_sizer_config)
 KVC_STRUCT(kvc_sizing_decision)
+KVC_STRUCT(kvc_tier_counts)
+KVC_STRUCT(kvc_tier_stats)
+KVC_STRUCT(kvc_draft_config)
+KVC_STRUCT(kvc_scheduler_config)
+KVC_STRUCT(kvc_plan)
+KVC_STRUCT(kvc_scheduled_info)
+KVC_STRUCT(kvc_scheduler_stats)
+KVC_STRUCT(kvc_checkpoint_info)
+KVC_STRUCT(kvc_page_file_info)
+KVC_STRUCT(kvc_offload_info)
+KVC_STRUCT(kvc_offload_stats)
+KVC_STRUCT(kvc_offload_tier_stats)
+KVC_STRUCT(kvc_latency)
+KVC_STRUCT(kvc_memory_profile)
+KVC_STRUCT(kvc_publisher_stats)
+%ignore kvc_publisher_config;
+%ignore kvc_present;
+%ignore kvc_publisher_namespace;
+KVC_STRUCT(kvc_index_config)
+KVC_STRUCT(kvc_index_applied)
+KVC_STRUCT(kvc_index_stats)
+%ignore kvc_index_worker;
+%ignore kvc_index_config::allocator;
+%ignore kvc_checkpoint_config;
+%ignore kvc_offload_config;
+%ignore kvc_request_pair;
+%immutable kvc_checkpoint_info::content;
+%immutable kvc_checkpoint_info::codec;
+%immutable kvc_checkpoint_info::model;
+%immutable kvc_checkpoint_info::weights;
+%immutable kvc_page_file_info::fingerprint;
+%immutable kvc_page_file_info::key;
 
 %ignore KVC_DEFAULT_NAMESPACE; // each language has its own constant
+%ignore KVC_INDEX_ALL_MEDIA;
 %ignore kvc_allocator;
 %ignore kvc_namespace_config;
 %ignore kvc_prompt;
@@ -217,9 +338,41 @@ KVC_STRUCT(kvc_sizing_decision)
 %ignore kvc_block_copy;
 %ignore kvc_table_change;
 %ignore kvc_token_copy;
+%ignore kvc_label;
+%ignore kvc_metrics_source;
 %ignore kvc_namespace_pair;
 %ignore kvc_rebuild;
+%ignore kvc_drafts;
+%ignore kvc_verdict;
+%ignore kvc_probabilities;
+%ignore kvc_draft_tables;
+%ignore kvc_acceptance;
+%ignore kvc_draft_config::allocator;
 %ignore kvc_run;
+%ignore kvc_page_config;
+%ignore kvc_page_info;
+%ignore kvc_tier_config;
+%ignore kvc_tier_item;
+%ignore kvc_tier_job;
+%ignore kvc_tier_completion;
+// A plug-in is written in C. Other languages open it.
+%ignore KVC_PLUGIN_ABI;
+%ignore KVC_PLUGIN_ENTRY;
+%ignore KVC_PAGE_HEADER_BYTES;
+%ignore kvc_store_item;
+%ignore kvc_store_call;
+%ignore kvc_store_config;
+%ignore kvc_store_info;
+%ignore kvc_store;
+%ignore kvc_io;
+%ignore kvc_io_engine;
+%ignore kvc_codec;
+%ignore kvc_frame;
+%ignore kvc_transport_config;
+%ignore kvc_transport;
+%ignore kvc_plugin;
+%ignore kvc_plugin_host;
+%ignore kvc_plugin_entry;
 %ignore kvc_manager_config::allocator;
 %ignore kvc_manager_config::log;
 %ignore kvc_manager_config::log_user_data;
@@ -295,6 +448,7 @@ KVC_STRUCT(kvc_sizing_decision)
 %ignore kvc_step::admit_offsets;
 %ignore kvc_step::admit_tokens;
 %ignore kvc_step::admit_namespaces;
+%ignore kvc_step::admit_slots;
 %ignore kvc_step::admit_configs;
 %ignore kvc_step::admit_key_offsets;
 %ignore kvc_step::admit_keys;
@@ -308,6 +462,31 @@ KVC_STRUCT(kvc_sizing_decision)
 %ignore kvc_step::copies;
 %ignore kvc_step::changes;
 %ignore kvc_step::internal;
+// Those of a plan by kvc_plan_view (calls.i).
+%ignore kvc_plan::requests;
+%ignore kvc_plan::rows;
+%ignore kvc_plan::first_tokens;
+%ignore kvc_plan::token_offsets;
+%ignore kvc_plan::num_drafts;
+%ignore kvc_plan::samples;
+%ignore kvc_plan::is_new;
+%ignore kvc_plan::block_tables;
+%ignore kvc_plan::slots;
+%ignore kvc_plan::copies;
+%ignore kvc_plan::changes;
+%ignore kvc_plan::preempted;
+%ignore kvc_plan::encoder_runs;
+%ignore kvc_plan::ended;
+%ignore kvc_scheduler_config::manager;
+%ignore kvc_scheduler_config::offload;
+%ignore kvc_scheduler_config::on_pressure;
+%ignore kvc_scheduler_config::user_data;
+%ignore kvc_scheduler_config::allocator;
+%ignore kvc_schedule_job;
+%ignore kvc_encoder_input;
+%ignore kvc_encoder_run;
+%ignore kvc_ended_request;
+%ignore kvc_plan_result;
 
 // ---- not offered to every language -----------------------------------------------------------------------------
 // A stream uses the caller's arrays after the call, which Go does not allow. A goroutine does the same there.
@@ -315,6 +494,12 @@ KVC_STRUCT(kvc_sizing_decision)
 #ifdef SWIGGO
 %rename("$ignore", regextarget=1) "^kvc_stream_";
 %ignore kvc_stream;
+// Nor do jobs: Go waits for them in the same call (go/tiers.i).
+%ignore kvc_tier_cancel;
+%ignore kvc_tier_poll;
+%ignore kvc_tier_event_fd;
+%ignore kvc_tier_run_one;
+%include "go/tiers.i"
 #endif
 // Addresses on devices, of streams and of functions: only C can use them. Arrays on a device are passed by DLPack.
 %ignore kvc_device_allocate;
@@ -336,10 +521,16 @@ KVC_STRUCT(kvc_sizing_decision)
 #ifndef SWIGPYTHON
 %ignore kvc_stream_adopt;
 %ignore kvc_stream_handle;
+%include "waits.i"
+#endif
+
+#ifdef SWIGJAVA
+%include "java/tiers.i"
 #endif
 
 %include "calls.i"
 %include <kvcache/types.h>
+%include <kvcache/checkpoint.h>
 %include <kvcache/device.h>
 %include <kvcache/storage.h>
 %include <kvcache/attention.h>
@@ -351,7 +542,17 @@ KVC_STRUCT(kvc_sizing_decision)
 %include <kvcache/external.h>
 %include <kvcache/events.h>
 %include <kvcache/fills.h>
+%include <kvcache/index.h>
+%include <kvcache/inspect.h>
+%include <kvcache/offload.h>
+%include <kvcache/metrics.h>
+%include <kvcache/publisher.h>
 %include <kvcache/rebuild.h>
 %include <kvcache/record.h>
 %include <kvcache/resize.h>
+%include <kvcache/page.h>
+%include <kvcache/tier.h>
+%include <kvcache/plugin.h>
 %include <kvcache/retention.h>
+%include <kvcache/scheduler.h>
+%include <kvcache/speculation.h>

@@ -2,7 +2,7 @@
 #
 # What is installed, and where. Components, which are the Debian packages too: runtime (the shared library),
 # development (headers, static library, what other builds read to find them), tool (the command), and one for each GPU
-# backend that is a library of its own (gpu/CMakeLists.txt). An installed tree may be moved as a whole.
+# backend that is a library of its own (gpu/CMakeLists.txt) and each plug-in (plugins/CMakeLists.txt). An installed tree may be moved as a whole.
 set(kvc_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kvcache")
 
 # ---- the library ------------------------------------------------------------------------------

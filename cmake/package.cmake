@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What cpack makes: one archive of everything (TGZ), and Debian packages (DEB): three, and one for each GPU backend. `scripts/package` makes both with the
+# What cpack makes: one archive of everything (TGZ), and Debian packages (DEB): three, and one for each GPU backend and plug-in. `scripts/package` makes both with the
 # folders that each should have.
 set(CPACK_PACKAGE_NAME kvcache)
 set(CPACK_PACKAGE_VENDOR "libkvcache")
@@ -59,6 +59,18 @@ endif()
 foreach(backend IN LISTS kvc_plugins)
   list(APPEND CPACK_COMPONENTS_ALL ${backend})
   list(APPEND kvc_deb_backends ${kvc_deb_${backend}})
+endforeach()
+get_property(kvc_plugins_built GLOBAL PROPERTY kvc_plugins_built)
+foreach(plugin IN LISTS kvc_plugins_built)  # plugins/CMakeLists.txt
+  string(TOUPPER "${plugin}" upper)
+  list(APPEND CPACK_COMPONENTS_ALL ${plugin})
+  set(kvc_deb_${plugin} "libkvcache-${plugin}")
+  list(APPEND kvc_deb_backends ${kvc_deb_${plugin}})
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION libs)
+  set(CPACK_COMPONENT_${upper}_DEPENDS runtime)
+  set(CPACK_COMPONENT_${upper}_DESCRIPTION "KV cache of LLM inference engines (plug-in ${plugin})
+A plug-in that libkvcache opens by its name, ${plugin}, when it is asked for.
+The documentation of tiers and events says what it does.")
 endforeach()
 list(JOIN kvc_deb_backends ", " CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS)
 set(CPACK_DEBIAN_CUDA_PACKAGE_SUGGESTS libcuda1)  # the driver, which is not needed to install

@@ -137,12 +137,12 @@ enum {
    *  kernel does not write to the first one. Only steps' ends have blocks: when slots are given, the
    *  positions before that of token min(known, capacity) get none, and commits that end there are refused. A
    *  commit that ends at a multiple of block_size publishes the state there; a hit must end at such a
-   *  checkpoint. Commit exactly where a kernel ended: after rejected drafts, first restore the state after
-   * the accepted tokens in the block of the last of them; the library cannot see what a block holds. To cut a
-   * prefill where checkpoints are worth keeping, see kvc_request_info.next_checkpoint. Slots mean nothing in
-   * this group. (A kernel that writes the states of all block ends needs KVC_GROUP_SLIDING_WINDOW with
-   * window_tokens 2.) Not with KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool
-   * has at least 2 blocks. Since 0.3. */
+   *  checkpoint. Commit exactly where a kernel ended: after rejected drafts, first copy the state after the
+   *  accepted tokens to the block of the last of them (kvc_verdict_states); the library cannot see what a
+   *  block holds. To cut a prefill where checkpoints are worth keeping, see kvc_request_info.next_checkpoint.
+   * Slots mean nothing in this group. (A kernel that writes the states of all block ends needs
+   * KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE and
+   * KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
    *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
@@ -766,8 +766,9 @@ enum {
   /** int32 [num_groups * max_requests, 2]; with KVC_MANAGER_PARTIAL_REUSE [num_groups * (max_requests +
    *  max_admissions), 2] */
   KVC_STEP_COPIES = 20,
-  KVC_STEP_CHANGES = 21,         /**< int32 [max_changes, 4] */
-  KVC_STEP_ADMIT_NAMESPACES = 22 /**< uint64 [max_admissions] */
+  KVC_STEP_CHANGES = 21,          /**< int32 [max_changes, 4] */
+  KVC_STEP_ADMIT_NAMESPACES = 22, /**< uint64 [max_admissions] */
+  KVC_STEP_ADMIT_SLOTS = 23       /**< uint64 [max_admissions] */
 };
 
 /** Sizes of the arrays of a step for kvc_step_create. 0 gives an empty array. */
@@ -880,6 +881,10 @@ typedef struct kvc_step {
   /** Time of the engine's monotonic clock (kvc_manager_set_time), which passes before all phases; 0 =
    *  unchanged. An earlier time than before is INVALID_ARGUMENT for the call. Since 0.3. */
   uint64_t now_ns;
+  /** [num_admissions] Tokens after the hit that get slots, for the chunk that the step has room for: replaces
+   *  kvc_request_config.slots of the request if it is admitted. 0 = as the request has it; NULL = all 0.
+   * Since 0.3. */
+  const uint64_t* admit_slots;
 } kvc_step;
 
 /** Creates a step with all its arrays in one allocation, so that serving allocates nothing. Pointers and
@@ -897,11 +902,11 @@ typedef struct kvc_step {
  *  - rows: INT32_MIN. The call fails with INVALID_ARGUMENT.
  *
  *  kvc_manager_step consumes these entries, except rows: when it returns KVC_OK, all entries within the
- *  counts of the step are unset again, those of refused items too, and admit_namespaces are 0 again. Set
- *  them again to retry an item. A call that fails consumes nothing. Entries beyond the counts, and arrays
- *  of your own, never change. All other inputs begin with 0 and keep their values. 0 means: no request, no
- *  extension, no ids, the default namespace, no commit. In admit_requests it creates a request from
- *  admit_tokens. block_tables begin with -1.
+ *  counts of the step are unset again, those of refused items too, and admit_namespaces and admit_slots are
+ *  0 again. Set them again to retry an item. A call that fails consumes nothing. Entries beyond the counts,
+ * and arrays of your own, never change. All other inputs begin with 0 and keep their values. 0 means: no
+ * request, no extension, no ids, the default namespace, no commit. In admit_requests it creates a request
+ * from admit_tokens. block_tables begin with -1.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_step** step);
 
@@ -949,17 +954,28 @@ KVC_API kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest);
 #endif
 
 #include <kvcache/attention.h>
+#include <kvcache/checkpoint.h>
 #include <kvcache/device.h>
 #include <kvcache/events.h>
 #include <kvcache/external.h>
 #include <kvcache/fills.h>
+#include <kvcache/index.h>
+#include <kvcache/inspect.h>
+#include <kvcache/metrics.h>
 #include <kvcache/model.h>
+#include <kvcache/offload.h>
+#include <kvcache/page.h>
+#include <kvcache/plugin.h>
 #include <kvcache/prefix.h>
+#include <kvcache/publisher.h>
 #include <kvcache/quota.h>
 #include <kvcache/rebuild.h>
 #include <kvcache/record.h>
 #include <kvcache/resize.h>
 #include <kvcache/retention.h>
+#include <kvcache/scheduler.h>
 #include <kvcache/sizing.h>
+#include <kvcache/speculation.h>
+#include <kvcache/tier.h>
 
 #endif /* KVCACHE_H */

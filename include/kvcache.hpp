@@ -387,6 +387,11 @@ class Step {
 }  // namespace cpp
 }  // namespace kvc
 
+#include <kvcache/metrics.hpp>
+#include <kvcache/publisher.hpp>
+#include <kvcache/scheduler.hpp>
+#include <kvcache/speculation.hpp>
 #include <kvcache/storage.hpp>
+#include <kvcache/tier.hpp>
 
 #endif  // KVCACHE_HPP

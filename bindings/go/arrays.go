@@ -61,11 +61,12 @@ func rowsOf(name string, values []float32, tokens, heads, dim uint64, tokenStrid
 	if tokenStride == 0 && headStride == 0 || tokens == 0 || heads == 0 {
 		return of(name, values, tokens, heads, dim), nil
 	}
+	// As C does, the stride of a dimension with one entry is ignored: it does not say how far tokens are apart.
 	token, head := uint64(tokenStride), uint64(headStride)
-	if head == 0 {
+	if head == 0 || heads == 1 {
 		head = dim
 	}
-	if token == 0 {
+	if token == 0 || tokens == 1 {
 		token = product(heads, head)
 	}
 	length := dim
@@ -294,4 +295,67 @@ func checkQuant(format QuantFormat, values []float32, dim int) (rows, codes, sca
 		scales *= 2
 	}
 	return
+}
+
+// check is for all calls of Drafts: arrays that fit together.
+func (d *Drafts) check() (nodes uint64, err error) {
+	if len(d.Offsets) == 0 || len(d.Offsets) > math.MaxInt32 {
+		return 0, invalid("Offsets has %d elements; it needs an offset more than there are requests, at most %d", len(d.Offsets), math.MaxInt32)
+	}
+	nodes = uint64(len(d.Tokens))
+	if last := d.Offsets[len(d.Offsets)-1]; last != nodes {
+		return 0, invalid("Offsets ends with %d; it must end with the number of nodes, %d", last, nodes)
+	}
+	return nodes, check(optional("Parents", d.Parents, nodes))
+}
+
+func (d *Drafts) checkVerdict(v *Verdict) error {
+	nodes, err := d.check()
+	if err != nil {
+		return err
+	}
+	return check(of("Path", v.Path, nodes), of("NumAccepted", v.NumAccepted, uint64(len(d.Offsets)-1)))
+}
+
+// checkMoves is for VerdictMoves and VerdictStates.
+func (d *Drafts) checkMoves(v *Verdict, starts []uint64, blockTables []int32) (entries uint64, err error) {
+	if err = d.checkVerdict(v); err != nil {
+		return
+	}
+	requests := uint64(len(d.Offsets) - 1)
+	if requests != 0 {
+		entries = uint64(len(blockTables)) / requests
+	}
+	return entries, check(of("starts", starts, requests), of("blockTables", blockTables, requests, entries))
+}
+
+// check is for VerifySampling and VerifyTypical: the entries of a row of P and of Q.
+func (p *Probabilities) check(rows, nodes uint64) (pWidth, qWidth uint64, err error) {
+	pWidth, qWidth = uint64(p.Vocab), uint64(p.Vocab)
+	if p.PIDs != nil && rows != 0 {
+		pWidth = uint64(len(p.P)) / rows
+	}
+	if p.NumQRows < 0 {
+		return 0, 0, invalid("NumQRows is %d; it must be at least 0", p.NumQRows)
+	}
+	qRows := uint64(p.NumQRows)
+	if p.QIDs != nil && qRows != 0 {
+		qWidth = uint64(len(p.Q)) / qRows
+	}
+	if p.Vocab == 0 || pWidth == 0 || qWidth == 0 {
+		return 0, 0, invalid("Vocab is %d, rows of P have %d entries, of Q %d; give at least 1", p.Vocab, pWidth, qWidth)
+	}
+	return pWidth, qWidth, check(of("P", p.P, rows, pWidth), optional("PIDs", p.PIDs, rows, pWidth), of("Q", p.Q, qRows, qWidth),
+		optional("QIDs", p.QIDs, qRows, qWidth), optional("QRows", p.QRows, nodes), of("Uniforms", p.Uniforms, rows))
+}
+
+// checkPieces is for Draft.Append.
+func checkPieces(rows int, offsets []uint64, tokens int) error {
+	if err := check(of("offsets", offsets, uint64(rows)+1)); err != nil {
+		return err
+	}
+	if last := offsets[rows]; last != uint64(tokens) {
+		return invalid("offsets ends with %d; it must end with the number of tokens, %d", last, tokens)
+	}
+	return nil
 }

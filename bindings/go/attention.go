@@ -129,12 +129,12 @@ func (s *Storage) KeyBounds(layer uint32, blocks []int32, bounds []uint16) error
 
 // BlockChoice is how SelectBlocks picks. Exactly one of TopK, Ratio and Threshold is not 0.
 type BlockChoice struct {
-	Bounds                  []uint16 // From KeyBounds.
-	TopK                    uint64   // So many blocks with the highest bounds.
-	SinkBlocks              uint64   // Always the first blocks.
-	RecentBlocks            uint64   // Always the last blocks; 0 = 1.
-	Ratio                   float64  // This part of the blocks that a query can see, above 0, at most 1; rounded up.
-	Threshold               float64  // All blocks whose bound is at most this below the largest one of some query, in logits. Infinity = all.
+	Bounds       []uint16 // From KeyBounds.
+	TopK         uint64   // So many blocks with the highest bounds.
+	SinkBlocks   uint64   // Always the first blocks.
+	RecentBlocks uint64   // Always the last blocks; 0 = 1.
+	Ratio        float64  // This part of the blocks that a query can see, above 0, at most 1; rounded up.
+	Threshold    float64  // All blocks whose bound is at most this below the largest one of some query, in logits. Infinity = all.
 }
 
 // SelectBlocks picks the blocks that each KV head of each request reads. It returns a BlockMask. Out, LSE, Mask, BlockMask and SinkLogits are

@@ -260,3 +260,17 @@ func TestBlocksAreForgottenByTheirIDs(t *testing.T) {
 	equal(t, info.NumCached, uint64(4))
 	must(t, m.Check())
 }
+
+// C ignores the stride of a single head, so two queries are 16 elements apart, not 8.
+func TestTheHeadStrideOfOneHeadSaysNothing(t *testing.T) {
+	s, err := NewStorage(StorageConfig{NumBlocks: 1, NumLayers: 1, NumHeads: 1, HeadDim: 16, DType: Float32})
+	must(t, err)
+	defer s.Close()
+	a := Attention{NumQHeads: 1, Q: make([]float32, 32), QOffsets: []uint64{0, 2}, KVLens: []uint64{2}, BlockTables: []int32{0}, OutHeadStride: 8}
+	a.Out = make([]float32, 8+16)
+	if err := s.Attend(&a); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+	a.Out = make([]float32, 32)
+	must(t, s.Attend(&a))
+}

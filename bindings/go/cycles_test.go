@@ -45,6 +45,12 @@ func TestManyLivesLeaveNothing(t *testing.T) {
 			storage, err := NewStorage(StorageConfig{NumBlocks: 2, NumLayers: 1, NumHeads: 1, HeadDim: 8})
 			must(t, err)
 			must(t, storage.Close())
+			scheduler, err := m.NewScheduler(SchedulerConfig{MaxRunning: 2, MaxTokens: 16}) // which the manager closes
+			must(t, err)
+			_, err = scheduler.Add(tokens, 4, &ScheduleOptions{Inputs: []EncoderInput{{0, 2}}})
+			must(t, err)
+			_, err = scheduler.Plan(0)
+			must(t, err)
 		}
 		must(t, m.Close())
 	}

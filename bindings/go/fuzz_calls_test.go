@@ -3,6 +3,7 @@
 package kvcache
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -13,7 +14,71 @@ import (
 func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 	first := func(_ any, err error) error { return err }
 	return map[string]func() error{
-		"BuildInfo":     func() error { BuildInfo(); return nil },
+		"BuildInfo": func() error { BuildInfo(); return nil },
+		"OpenTier": func() error {
+			tier, err := OpenTier(TierConfig{URL: []string{"memory:?bytes=64KiB", "memory:?bytes=64KiB&threads=0", "", "x", "memory:", "dir:\x00"}[f.Intn(6)], PageBytes: f.oneOf(64, f.number()),
+				MaxStoreBytes: f.number()})
+			if err == nil {
+				_, err = tier.Exists(f.pageKeys(), nil)
+				must(t, tier.Close())
+			}
+			return err
+		},
+		"OpenPlugin": func() error {
+			err := OpenPlugin([]string{"absent", "", "A B", "a/b", strings.Repeat("x", 99)}[f.Intn(5)], []string{"", "/nowhere"}[f.Intn(2)])
+			if errors.Is(err, ErrNotFound) {
+				return nil
+			}
+			return err
+		},
+		"RenderMetrics": func() error {
+			labels := map[string]string{[]string{"a", "a", "a", "state", "", "__a", "a b", "\x00"}[f.Intn(8)]: []string{"x", "x", "\u00e9\"\\\n", "\xff", "\x00"}[f.Intn(5)]}
+			objects := []any{f.m, f.s, f.tier, f.closedTier, nil, 3}
+			sources := []MetricsSource{{objects[f.Intn(6)], labels}, {objects[f.Intn(3)], labels}}
+			return first(RenderMetrics(sources[:f.Intn(3)], f.Intn(2) == 0))
+		},
+		"ReadMemory": func() error { return first(ReadMemory([]any{f.m, f.s, f.tier, f.closedTier, nil}[f.Intn(5)], f.m)) },
+		"ReadLatency": func() error {
+			m, err := New(Config{NumBlocks: 8})
+			must(t, err)
+			defer m.Close()
+			must(t, EnableLatencies(m))
+			return first(ReadLatency([]any{m, m, m, f.m, f.s, f.tier, f.closedTier, nil}[f.Intn(8)], LatencyKind(f.oneOf(1, 2, uint64(f.uint32())))))
+		},
+		"EnableLatencies": func() error {
+			m, err := New(Config{NumBlocks: 8})
+			must(t, err)
+			defer m.Close()
+			return EnableLatencies([]any{m, m, f.closedTier, nil}[f.Intn(4)], m)
+		},
+		"Tier.Close":  func() error { return f.closedTier.Close() },
+		"Tier.Drain":  func() error { return f.tier.Drain() },
+		"Tier.Stats":  func() error { return first(f.tier.Stats()) },
+		"Tier.Counts": func() error { return first(f.tier.Counts(TierKind(f.uint32()))) },
+		"Tier.Exists": func() error { return first(f.tier.Exists(f.pageKeys(), f.jobOptions())) },
+		"Tier.Remove": func() error { return first(f.tier.Remove(f.pageKeys(), f.jobOptions())) },
+		"Tier.Get": func() error {
+			keys := f.pageKeys()
+			return first(f.tier.Get(keys, room[byte](f, f.length(64*len(keys))), f.jobOptions()))
+		},
+		"Tier.Put": func() error {
+			keys := f.pageKeys()
+			return first(f.tier.Put(keys, room[byte](f, f.length(64*len(keys))), f.jobOptions()))
+		},
+		"PageKeys": func() error { return first(PageKeys(f.pageKeys(), f.uint32(), [32]byte{})) },
+		"Manager.PositionDigests": func() error {
+			return first(f.m.PositionDigests(f.namespace(), f.prompt(), f.extraKeys()))
+		},
+		"Storage.PageInfo": func() error { return first(f.s.PageInfo(f.pageConfig())) },
+		"Storage.PageRuns": func() error { return first(f.s.PageRuns(f.pageConfig())) },
+		"Storage.PackPages": func() error {
+			pages, _ := f.pages()
+			return f.s.PackPages(f.blockList(), pages, f.oneOf(0, f.number()))
+		},
+		"Storage.UnpackPages": func() error {
+			pages, _ := f.pages()
+			return f.s.UnpackPages(f.blockList(), pages, f.oneOf(0, f.number()))
+		},
 		"Version":       func() error { Version(); return nil },
 		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
@@ -163,8 +228,84 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Workload.Read":    func() error { return f.workload(func(w *Workload) error { return first(w.Read()) }) },
 		"Workload.Predict": func() error { return f.workload(func(w *Workload) error { return first(w.Predict(f.number())) }) },
-		"NewSizer":         func() error { return f.sizer(nil) },
-		"Sizer.Close":      func() error { return f.sizer(func(s *Sizer) error { return s.Close() }) },
+		"NewIndex":         func() error { return f.index(nil) },
+		"Index.Close":      func() error { return f.index(func(i *Index) error { return i.Close() }) },
+		"Index.AddWorker": func() error {
+			return f.index(func(i *Index) error { return i.AddWorker(f.small(4), f.name(), f.number()) })
+		},
+		"Index.RemoveWorker": func() error { return f.index(func(i *Index) error { return i.RemoveWorker(f.small(3)) }) },
+		"Index.TouchWorker":  func() error { return f.index(func(i *Index) error { return i.TouchWorker(f.small(3), f.number()) }) },
+		"Index.Expire":       func() error { return f.index(func(i *Index) error { return first(i.Expire(f.number())) }) },
+		"Index.Apply": func() error {
+			return f.index(func(i *Index) error {
+				events := slice(f, f.Intn(5), func() Event { return Event{Kind: uint32(f.small(4)), Sequence: f.small(9), NamespaceID: f.small(3)} })
+				return first(i.Apply(f.small(3), uint32(f.small(3)), events, f.number()))
+			})
+		},
+		"Index.BeginResync": func() error {
+			return f.index(func(i *Index) error { return i.BeginResync(f.small(3), uint32(f.oneOf(0, 1, 2, uint64(AllMedia)))) })
+		},
+		"Index.EndResync": func() error {
+			return f.index(func(i *Index) error {
+				if err := i.BeginResync(1, AllMedia); err != nil {
+					return err
+				}
+				return i.EndResync(f.small(3), uint32(f.small(3)), f.number())
+			})
+		},
+		"NamespaceRoot": func() error { return first(NamespaceRoot(nil, []byte{}, []byte(f.name()))) },
+		"PrefixDigests": func() error { return first(PrefixDigests(f.root(), f.prompt(), uint32(f.oneOf(4, 4, 0, 2000)))) },
+		"Index.Match":   func() error { return f.index(func(i *Index) error { return first(i.Match(f.pageKeys())) }) },
+		"Index.MatchTokens": func() error {
+			return f.index(func(i *Index) error {
+				return first(i.MatchTokens(f.root(), f.prompt(), uint32(f.oneOf(4, 4, 0, 2000))))
+			})
+		},
+		"Index.Workers": func() error { return f.index(func(i *Index) error { return first(i.Workers()) }) },
+		"Index.Worker":  func() error { return f.index(func(i *Index) error { return first(i.Worker(f.small(3))) }) },
+		"Index.Stats":   func() error { return f.index(func(i *Index) error { return first(i.Stats()) }) },
+		"Index.Dump":    func() error { return f.index(func(i *Index) error { return first(i.Dump()) }) },
+		"Index.Load": func() error {
+			return f.index(func(i *Index) error {
+				dump, err := i.Dump()
+				if err != nil {
+					return err
+				}
+				if err := i.RemoveWorker(1); err != nil {
+					return err
+				}
+				if f.Intn(3) == 0 {
+					dump[f.Intn(len(dump))] ^= 1
+				}
+				return i.Load(dump[:len(dump)-f.Intn(2)])
+			})
+		},
+		"IndexApplied.IsStale": func() error { _ = IndexApplied{}.IsStale(); return nil },
+		"NewPublisher":         func() error { return f.publisher(nil) },
+		"Publisher.Close":      func() error { return f.publisher(func(p *Publisher) error { return p.Close() }) },
+		"Publisher.Poll":       func() error { return f.publisher(func(p *Publisher) error { return first(p.Poll()) }) },
+		"Publisher.Resync": func() error {
+			return f.publisher(func(p *Publisher) error {
+				if err := p.Resync(); err != nil {
+					return err
+				}
+				return first(p.Poll())
+			})
+		},
+		"Publisher.Read": func() error {
+			return f.publisher(func(p *Publisher) error {
+				_, _, err := p.Read(f.number())
+				return err
+			})
+		},
+		"Publisher.NameNamespace": func() error {
+			return f.publisher(func(p *Publisher) error {
+				return p.NameNamespace(f.namespace(), NamespaceNames{f.text(), f.text(), f.text()})
+			})
+		},
+		"Publisher.Stats": func() error { return f.publisher(func(p *Publisher) error { return first(p.Stats()) }) },
+		"NewSizer":        func() error { return f.sizer(nil) },
+		"Sizer.Close":     func() error { return f.sizer(func(s *Sizer) error { return s.Close() }) },
 		"Sizer.Decide": func() error {
 			return f.sizer(func(s *Sizer) error {
 				return first(s.Decide(f.number(), []float64{0, 3, -1, 1e300, math.NaN()}[f.Intn(5)]))
@@ -210,6 +351,15 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return first(f.m.RegisterPrompt(f.name(), f.namespace(), f.prompt(), f.extraKeys()))
 		},
 		"Manager.AcquirePrompt": func() error {
+			if f.Intn(16) == 0 { // where there is such a prompt
+				own, err := New(Config{NumBlocks: 4, BlockSize: 4, MaxRequests: 1, MaxRequestTokens: 16})
+				must(t, err)
+				defer own.Close()
+				_, err = own.RegisterPrompt("a", 0, make([]int32, 4), nil)
+				must(t, err)
+				_, _, err = own.AcquirePrompt("a", []int32{1}, nil)
+				return err
+			}
 			r, _, err := f.m.AcquirePrompt(f.name(), f.prompt(), f.options())
 			f.keep(r, err)
 			return err

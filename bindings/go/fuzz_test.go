@@ -25,20 +25,25 @@ import (
 // may touch, so that whoever reads or writes past one ends the process.
 type fuzzer struct {
 	*rand.Rand
-	guarded    [48][]byte
-	next       int
-	huge       []int32 // Pages that nobody may touch: a length that must be refused before anything is read.
-	m, closed  *Manager
-	s          *Storage
-	step       *Step
-	closedStep *Step
-	closedS    *Storage
-	requests   []Request
-	pins       []Pin
-	namespaces []Namespace
-	blocks     []int32
-	tokens     []int32 // Shared by all who want tokens.
-	floats     []float32
+	guarded          [48][]byte
+	next             int
+	huge             []int32 // Pages that nobody may touch: a length that must be refused before anything is read.
+	m, closed        *Manager
+	s                *Storage
+	step             *Step
+	closedStep       *Step
+	closedS          *Storage
+	tier, closedTier *Tier
+	offload          *Offload // Closed, if the manager has no events.
+	offloadTier      *Tier
+	closedOffload    *Offload
+	folder           string // Of checkpoints.
+	requests         []Request
+	pins             []Pin
+	namespaces       []Namespace
+	blocks           []int32
+	tokens           []int32 // Shared by all who want tokens.
+	floats           []float32
 }
 
 const (
@@ -68,12 +73,16 @@ func newFuzzer(t *testing.T, seed int64) *fuzzer {
 		must(t, syscall.Mprotect(f.guarded[i][guardedBytes:], syscall.PROT_NONE))
 	}
 	f.tokens, f.floats = make([]int32, 64), make([]float32, 1<<14)
-	f.renew(t)
-	f.closed, f.closedS, f.closedStep = f.m, f.s, f.step
+	f.folder = t.TempDir()
+	for f.offload == nil {
+		f.renew(t)
+	}
+	f.closed, f.closedS, f.closedStep, f.closedTier, f.closedOffload = f.m, f.s, f.step, f.tier, f.offload
 	f.renew(t)
 	must(t, f.closedStep.Close())
 	must(t, f.closed.Close())
 	must(t, f.closedS.Close())
+	must(t, f.closedTier.Close())
 	return f
 }
 
@@ -99,7 +108,35 @@ func (f *fuzzer) renew(t *testing.T) {
 	}
 	f.s, err = NewStorage(storage)
 	must(t, err)
+	f.tier, err = OpenTier(TierConfig{URL: "memory:?bytes=64KiB", PageBytes: 64})
+	must(t, err)
+	f.offloadTier, f.offload = f.newOffload(t)
 	f.requests, f.pins, f.namespaces, f.blocks = nil, nil, nil, nil
+}
+
+func (f *fuzzer) pageKeys() [][32]byte {
+	return slice(f, f.Intn(5), func() [32]byte { return [32]byte{byte(f.Intn(6))} })
+}
+
+func (f *fuzzer) pageConfig() PageConfig {
+	text := func() []byte { return []byte([]string{"m", "m", "weights", ""}[f.Intn(4)]) }
+	return PageConfig{Model: text(), Weights: text(), Numerics: text(), NumLayers: uint32(f.oneOf(0, 0, 4, f.number())), NumHeads: uint32(f.oneOf(0, 0, 4, f.number())),
+		FirstLayer: uint32(f.oneOf(0, 0, 1, f.number())), FirstHead: uint32(f.oneOf(0, 0, 1, f.number()))}
+}
+
+func (f *fuzzer) jobOptions() *JobOptions {
+	if f.Intn(2) == 0 {
+		return nil
+	}
+	options := &JobOptions{Priority: TierPriority(f.oneOf(0, 1, 2, 3, f.number())), Timeout: time.Duration(f.oneOf(0, 0, 1<<30, f.number())),
+		Lease: time.Duration(f.oneOf(0, 0, f.number())), NowNs: f.number(), PageBytes: f.oneOf(0, 64, f.number())}
+	if f.Intn(3) == 0 {
+		options.Runs = slice(f, f.Intn(3), func() Run { return Run{f.oneOf(0, 16, f.number()), f.oneOf(0, 8, f.number())} })
+	}
+	if f.Intn(3) == 0 {
+		options.Generations = slice(f, f.Intn(5), f.number)
+	}
+	return options
 }
 
 // number is mostly a small one, else one near a limit.
@@ -511,6 +548,11 @@ func TestFuzz(t *testing.T) {
 	fmt.Printf("fuzz: seed %d\n", seed) // also when a call ends the process
 	f := newFuzzer(t, seed)
 	table, names, done, failed := f.calls(t), []string{}, map[string]int{}, map[string]int{}
+	for _, more := range []map[string]func() error{f.speculationCalls(), f.schedulerCalls(t), f.offloadCalls(t)} {
+		for name, call := range more {
+			table[name] = call
+		}
+	}
 	for name := range exported(t) {
 		if table[name] == nil {
 			t.Errorf("%s is exported and has no call here", name)
@@ -526,15 +568,27 @@ func TestFuzz(t *testing.T) {
 		}
 	}
 	sort.Strings(names)
+	neverDone := []string{} // these have every other turn
+	for i, name := range names {
+		if i == 0 || name != names[i-1] {
+			neverDone = append(neverDone, name)
+		}
+	}
 	began, number := time.Now(), 0
 	for ; number < calls && time.Since(began) < limit; number++ {
 		if number%500 == 499 {
 			open := f.m
 			f.s.Close()
+			must(t, f.tier.Close())
+			must(t, f.offloadTier.Close())
 			f.renew(t)
 			must(t, open.Close())
 		}
-		name := names[f.Intn(len(names))]
+		from := names
+		if len(neverDone) > 0 && f.Intn(2) == 0 {
+			from = neverDone
+		}
+		name := from[f.Intn(len(from))]
 		manager, storage := f.m, f.s
 		before, err := manager.Digest()
 		must(t, err)
@@ -545,7 +599,10 @@ func TestFuzz(t *testing.T) {
 		f.m, f.s = manager, storage
 		must(t, f.m.Check())
 		if err == nil {
-			done[name]++
+			if done[name]++; done[name] == 1 {
+				at := sort.SearchStrings(neverDone, name)
+				neverDone = append(neverDone[:at], neverDone[at+1:]...)
+			}
 			continue
 		}
 		failed[name]++

@@ -94,7 +94,8 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, LostReuse{}, QuotaInfo{}, LogInfo{}, logReplay{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
-		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}} {
+		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}, TierStats{}, TierCounts{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
+		EndedRequest{}} {
 		kind := reflect.TypeOf(value)
 		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {
 			t.Errorf("%s has %d bytes, in C %d", kind.Name(), kind.Size(), size)

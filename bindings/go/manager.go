@@ -89,9 +89,10 @@ const (
 
 // Manager is the block manager. Create it with New, free it with Close.
 type Manager struct {
-	mu    sync.RWMutex // Held for reading by every call: Close waits for them.
-	c     uintptr
-	steps sync.Map // Those to destroy before the manager.
+	mu       sync.RWMutex // Held for reading by every call: Close waits for them.
+	c        uintptr
+	owned    sync.Map // Steps, schedulers and publishers, to destroy before the manager.
+	offloads offloads
 }
 
 // Request is the id of a request, valid until it is freed.
@@ -202,13 +203,13 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	return m, nil
 }
 
-// Close frees the manager with all its requests and steps. It waits for calls in other goroutines. Closing again does nothing.
+// Close frees the manager with all its requests, steps, schedulers and Offloads. It waits for calls in other goroutines. Closing again does nothing.
 func (m *Manager) Close() error {
-	m.mu.Lock()
+	m.offloads.lock(&m.mu)
 	defer m.mu.Unlock()
 	if m.c != 0 {
-		m.steps.Range(func(step, _ any) bool {
-			step.(*Step).destroy()
+		m.owned.Range(func(object, _ any) bool {
+			object.(interface{ destroy() }).destroy()
 			return true
 		})
 		C.kvc_manager_destroy((*C.kvc_manager)(*(*unsafe.Pointer)(unsafe.Pointer(&m.c))))

@@ -60,7 +60,7 @@ type PoolInfo struct {
 // LostReuse is the reuse that a group has lost, in tokens by reason: kvc_lost_reuse. Sums over the admissions that Stats.Admissions counts;
 // Admissions is how many of them add to it.
 type LostReuse struct {
-	size                                                                 uint64
+	size                                                                uint64
 	Admissions, BlockTokens, WindowTokens, StateTokens, AgreementTokens uint64
 }
 
@@ -121,7 +121,9 @@ var sizesInC = map[string]uintptr{
 	"Event": C.sizeof_kvc_event, "ExtraKey": C.sizeof_kvc_extra_key, "BlockCopy": C.sizeof_kvc_block_copy,
 	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,
-	"Metrics": C.sizeof_kvc_quant_metrics, "MemoryEstimate": C.sizeof_kvc_memory_estimate, "Run": C.sizeof_kvc_run,
+	"Metrics": C.sizeof_kvc_quant_metrics, "MemoryEstimate": C.sizeof_kvc_memory_estimate, "Run": C.sizeof_kvc_run, "TierStats": C.sizeof_kvc_tier_stats, "TierCounts": C.sizeof_kvc_tier_counts,
+	"ScheduledInfo": C.sizeof_kvc_scheduled_info, "SchedulerStats": C.sizeof_kvc_scheduler_stats, "EncoderInput": C.sizeof_kvc_encoder_input,
+	"EncoderRun": C.sizeof_kvc_encoder_run, "EndedRequest": C.sizeof_kvc_ended_request,
 }
 
 // asByte is a struct as the native layer takes it.

@@ -64,6 +64,7 @@ type Step struct {
 	AdmitOffsets               []uint64 // [MaxAdmissions + 1] where each prompt begins in AdmitTokens, and their end. Not read if none is created.
 	AdmitTokens                []int32  // [MaxPromptTokens] prompts of the new requests, one after the other.
 	AdmitNamespaces            []uint64 // [MaxAdmissions] namespaces of the new requests.
+	AdmitSlots                 []uint64 // [MaxAdmissions] tokens after the hit that get slots, instead of the request's Slots; 0 = those.
 	// [MaxRequests + MaxAdmissions] row of the block tables of each running request, then of each admission; -1 = none. Off: item i has row i.
 	Rows []int32
 	// AdmitOptions are the options of new requests, [NumAdmissions]. nil = defaults for all, with the namespaces of AdmitNamespaces; otherwise the
@@ -116,7 +117,7 @@ func (m *Manager) NewStep(limits StepLimits) (*Step, error) {
 	}
 	s.c = *(**C.kvc_step)(unsafe.Pointer(&address))
 	atomic.AddInt64(&liveObjects, 1)
-	m.steps.Store(s, nil)
+	m.owned.Store(s, nil)
 	for array, slice := range s.uint64s() {
 		*slice = viewOf[uint64](s.c, array)
 	}
@@ -132,7 +133,8 @@ func (s *Step) uint64s() map[C.int32_t]*[]uint64 {
 	return map[C.int32_t]*[]uint64{C.KVC_STEP_FREES: &s.Frees, C.KVC_STEP_PREEMPTS: &s.Preempts, C.KVC_STEP_TRUNCATES: &s.Truncates,
 		C.KVC_STEP_TRUNCATE_LENGTHS: &s.TruncateLengths, C.KVC_STEP_REQUESTS: &s.Requests, C.KVC_STEP_COMMITTED: &s.Committed,
 		C.KVC_STEP_COMMIT_OFFSETS: &s.CommitOffsets, C.KVC_STEP_EXTEND_OFFSETS: &s.ExtendOffsets, C.KVC_STEP_ADMIT_REQUESTS: &s.AdmitRequests,
-		C.KVC_STEP_ADMIT_OFFSETS: &s.AdmitOffsets, C.KVC_STEP_ADMIT_NAMESPACES: &s.AdmitNamespaces, C.KVC_STEP_ADMITTED: &s.Admitted, C.KVC_STEP_CACHED: &s.Cached, C.KVC_STEP_NUM_BLOCKS: &s.NumBlocks}
+		C.KVC_STEP_ADMIT_OFFSETS: &s.AdmitOffsets, C.KVC_STEP_ADMIT_NAMESPACES: &s.AdmitNamespaces,
+		C.KVC_STEP_ADMIT_SLOTS: &s.AdmitSlots, C.KVC_STEP_ADMITTED: &s.Admitted, C.KVC_STEP_CACHED: &s.Cached, C.KVC_STEP_NUM_BLOCKS: &s.NumBlocks}
 }
 
 func (s *Step) int32s() map[C.int32_t]*[]int32 {
@@ -286,7 +288,7 @@ func (s *Step) destroy() {
 		*slice = nil
 	}
 	s.Status, s.Slots, s.Copies, s.Changes = nil, nil, nil, nil
-	s.m.steps.Delete(s)
+	s.m.owned.Delete(s)
 	C.kvc_step_destroy(s.c)
 	s.c = nil
 	atomic.AddInt64(&liveObjects, -1)

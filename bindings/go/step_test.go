@@ -4,6 +4,7 @@ package kvcache
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -257,4 +258,28 @@ func TestAStepHasARowForEachItemByDefault(t *testing.T) {
 	must(t, s.Run())
 	equal(t, s.Status[0], StatusOK)
 	equal(t, s.Row(0, 0), []int32{0, 1})
+}
+
+func TestAdmitSlotsAreThoseOfTheFirstChunk(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 64, BlockSize: 4})
+	s, err := m.NewStep(StepLimits{MaxRequests: 1, MaxAdmissions: 2, MaxTokens: 1, MaxPromptTokens: 40, RowStride: 16})
+	must(t, err)
+	waiting, err := m.CreateRequest(sequence(100, 20), nil)
+	must(t, err)
+	copy(s.AdmitRequests, []uint64{0, uint64(waiting)})
+	copy(s.AdmitOffsets, []uint64{0, 20, 20})
+	copy(s.AdmitTokens, sequence(0, 20))
+	copy(s.AdmitSlots, []uint64{6, 9})
+	s.NumAdmissions = 2
+	must(t, s.Run())
+	equal(t, []any{s.Status[:2], s.NumBlocks[:2], s.AdmitSlots}, []any{[]Status{StatusOK, StatusOK}, []uint64{2, 3}, []uint64{0, 0}})
+	for i, capacity := range []uint64{6, 9} {
+		info, err := m.RequestInfo(Request(s.Admitted[i]))
+		must(t, err)
+		equal(t, info.Capacity, capacity)
+	}
+	s.AdmitSlots[0], s.NumAdmissions = 1<<63, 1
+	if err := s.Run(); !errors.Is(err, ErrInvalidArgument) || !strings.Contains(err.Error(), "admit_slots[0]") {
+		t.Fatal(err)
+	}
 }

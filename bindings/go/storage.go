@@ -88,10 +88,11 @@ func StorageSize(config StorageConfig) (block, slab uint64, err error) {
 // Storage is memory for the keys and values of a manager's blocks: kvc_storage. Any goroutine may use it; the caller orders calls that touch
 // the same bytes.
 type Storage struct {
-	mu     sync.RWMutex // As a Manager's.
-	c      uintptr
-	info   C.kvc_storage_info
-	memory []byte // The config's, in use until Close.
+	mu       sync.RWMutex // As a Manager's.
+	c        uintptr
+	offloads offloads
+	info     C.kvc_storage_info
+	memory   []byte // The config's, in use until Close.
 }
 
 // NewStorage creates a storage. Errors: ErrInvalidArgument, ErrUnsupported, ErrOutOfMemory.
@@ -108,9 +109,9 @@ func NewStorage(config StorageConfig) (*Storage, error) {
 	return s, err
 }
 
-// Close frees the memory. It waits for calls in other goroutines. Closing again does nothing.
+// Close frees the memory, and closes Offloads that use it. It waits for calls in other goroutines. Closing again does nothing.
 func (s *Storage) Close() error {
-	s.mu.Lock()
+	s.offloads.lock(&s.mu)
 	defer s.mu.Unlock()
 	if s.c != 0 {
 		C.kvc_storage_destroy((*C.kvc_storage)(*(*unsafe.Pointer)(unsafe.Pointer(&s.c))))

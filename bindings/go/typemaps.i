@@ -120,6 +120,9 @@ KVC_GO_POINTER(TYPE, KVC_GO_ ## ELEMENT, POINTER)
 %typemap(gotype) TYPE **NAME "*uintptr"
 %typemap(in) TYPE **NAME "$1 = ($1_ltype)$input;"
 %enddef
+%define KVC_OBJECTS(TYPE, POINTER, COUNT)
+KVC_GO_ARRAY(TYPE *const, "[]uintptr", 1, POINTER, COUNT)
+%enddef
 KVC_STRUCT(kvc_view)
 KVC_STRUCT(kvc_selection)
 %typemap(gotype) kvc_stream *stream "uintptr"

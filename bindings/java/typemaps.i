@@ -136,6 +136,23 @@ KVC_JAVA_POINTER(TYPE, TYPE, KVC_JAVA_ ## ELEMENT, writable, POINTER)
   if (result == KVC_OK) (*jenv)->SetLongArrayRegion(jenv, $input, 0, 1, &address);
 }
 %enddef
+%define KVC_OBJECTS(TYPE, POINTER, COUNT)
+%typemap(jni) (TYPE *const *POINTER, size_t COUNT) "jlongArray"
+%typemap(jtype) (TYPE *const *POINTER, size_t COUNT) "long[]"
+%typemap(jstype) (TYPE *const *POINTER, size_t COUNT) "long[]"
+%typemap(javain) (TYPE *const *POINTER, size_t COUNT) "$javainput"
+%typemap(in) (TYPE *const *POINTER, size_t COUNT) (jlong some[64]) {
+  $2 = $input ? (size_t)(*jenv)->GetArrayLength(jenv, $input) : 0;
+  if ($2 > 64) {
+    kvc_throw_new(jenv, "java/lang/IllegalArgumentException", "POINTER has more than 64 objects");
+    return $null;
+  }
+  if ($2) (*jenv)->GetLongArrayRegion(jenv, $input, 0, (jsize)$2, some);
+  $1 = ($1_ltype)some;
+}
+%typemap(argout) (TYPE *const *POINTER, size_t COUNT) ""
+%typemap(freearg) (TYPE *const *POINTER, size_t COUNT) ""
+%enddef
 %typemap(jni) kvc_stream *stream "jlong"
 %typemap(jtype) kvc_stream *stream "long"
 %typemap(jstype) kvc_stream *stream "long"
@@ -230,5 +247,15 @@ KVC_OFFSET(num_changes)
 KVC_OFFSET(num_refused)
 KVC_OFFSET(shortage_blocks)
 %constant int EVENT_BYTES = sizeof(kvc_event);
+
+// Digests in structs.
+%typemap(jni) uint8_t [32] "jbyteArray"
+%typemap(jtype) uint8_t [32] "byte[]"
+%typemap(jstype) uint8_t [32] "byte[]"
+%typemap(javaout) uint8_t [32] "{ return $jnicall; }"
+%typemap(out) uint8_t [32] %{
+  $result = (*jenv)->NewByteArray(jenv, 32);
+  if ($result) (*jenv)->SetByteArrayRegion(jenv, $result, 0, 32, (const jbyte *)$1);
+%}
 
 %include "../structs.i"

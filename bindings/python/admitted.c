@@ -125,10 +125,12 @@ static void admitted_dealloc(Admitted* self) {
   Py_DECREF(type);
 }
 
-// Entries [from, to) of the tables that grow, and those of the others if with_fixed.
+// Entries [from, to) of the tables that grow, as far as they have them, and those of the others if
+// with_fixed. 0 <= from.
 static PyObject* ids_of(const Admitted* self, Py_ssize_t from, Py_ssize_t to, int with_fixed) {
+  if (from > self->num_blocks) from = self->num_blocks;
   if (to > self->num_blocks) to = self->num_blocks;
-  if (from > to) from = to;
+  if (to < from) to = from;
   PyObject* const groups = PyList_New(self->num_groups);
   for (Py_ssize_t g = 0; groups && g < self->num_groups; ++g) {
     const int is_fixed = self->is_fixed[g];

@@ -5,8 +5,9 @@
 #include <Python.h>
 #include <kvcache.h>
 
-// typemaps.i. The manager behind its Python object, or NULL with an exception.
+// typemaps.i. The manager or tier behind its Python object, or NULL with an exception.
 kvc_manager* kvc_manager_of(PyObject* object);
+kvc_tier* kvc_tier_of(PyObject* object);
 // typemaps.i. Raises the exception of a status, with the text of this thread's failed call.
 void kvc_raise(kvc_status status);
 
@@ -54,7 +55,19 @@ PyObject* kvc_dlpack_capsule(void* tensor, PyObject* owner);
 // (device type, device number) of a DLManagedTensor, whose deleter is called.
 PyObject* kvc_dlpack_device(void* tensor);
 
-// admitted.c, slots.c, events.c. Add the types and functions to the module.
+// kept.c. Memory of a scheduler, which its config borrows, and the last pressure that the scheduler told.
+// What is released after kvc_kept_end stays until the object is deleted.
+typedef struct kvc_kept kvc_kept;
+kvc_kept* new_kvc_kept(void);
+void delete_kvc_kept(kvc_kept* kept);
+void kvc_kept_end(kvc_kept* kept);
+void kvc_kept_lend(kvc_kept* kept, kvc_scheduler_config* config);
+uint64_t kvc_kept_num_changes(const kvc_kept* kept);
+int kvc_kept_high(const kvc_kept* kept);
+double kvc_kept_usage(const kvc_kept* kept);
+
+// admitted.c, slots.c, events.c, tier_calls.c. Add the types and functions to the module.
 int kvc_add_admitted(PyObject* module);
 int kvc_add_slots(PyObject* module);
 int kvc_add_events(PyObject* module);
+int kvc_add_tier_calls(PyObject* module);

@@ -17,6 +17,13 @@ def kvc_live_objects() -> int: ...
 def kvc_pack_tokens(tokens: Sequence[int]) -> memoryview: ...
 def kvc_storage_export_dlpack(s: kvc_storage, plane: int, layer: int, owner: object) -> object: ...
 def kvc_storage_dlpack_device(s: kvc_storage, plane: int, layer: int) -> tuple[int, int]: ...
+class kvc_kept:
+    def end(self) -> None: ...
+    def lend(self, config: kvc_scheduler_config) -> None: ...
+    def num_changes(self) -> int: ...
+    def high(self) -> int: ...
+    def usage(self) -> float: ...
+
 @final
 class Admitted:
     id: int
@@ -44,6 +51,25 @@ class SlotAllocator:
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None: ...
     def _commit(self, live: Admitted, request: Any, num_tokens: int) -> None: ...
 
+class TierCalls:
+    _found: dict[bytes, Any]
+    _asked_by: dict[str, list[bytes]]
+    _left: list[list[bytes]]
+    _to_ask: list[bytes]
+    _ended: list[Any]
+    _asked: int
+    _jobs: int
+    def _open(self, tier: kvc_tier, memory: memoryview, row_bytes: int, lease_ns: int, answers: tuple[Any, Any, Any], result_type: Callable[..., Any],
+              tells_bytes: bool, key_of: Callable[[bytes], bytes]) -> None: ...
+    def _close(self, close: Callable[[], Any]) -> Any: ...
+    def lookup(self, key: bytes, req_context: Any, /) -> Any: ...
+    def on_schedule_end(self, context: Any = ..., /) -> None: ...
+    def on_request_finished(self, req_context: Any, /) -> None: ...
+    def submit_store(self, job_metadata: Any, /) -> None: ...
+    def submit_load(self, job_metadata: Any, /) -> None: ...
+    def get_finished_jobs(self) -> list[Any]: ...
+    def _note_stored(self, keys: list[bytes], /) -> None: ...
+
 def runs_of_events(events: _Array, tokens: _Array, int_hashes: bool, stored: Callable[..., Any], removed: Callable[[list[Any], int], Any],
                    cleared: Callable[[], Any], middle: tuple[Any, ...], ends: tuple[tuple[Any, ...], ...],
                    keys: Optional[Callable[[int, int], Any]]) -> list[Any]: ...
@@ -66,6 +92,20 @@ RECORDS = {
     "MemoryEstimate": ("kvc_memory_estimate", "Memory in bytes and blocks"),
     "CurveInfo": ("kvc_curve_info", "What a miss-ratio curve has seen"),
     "WorkloadInfo": ("kvc_workload_info", "What a workload shows; all 0 before the first observation"),
+    "TierStats": ("kvc_tier_stats", "State of a Tier, and counters since it was opened"),
+    "TierCounts": ("kvc_tier_counts", "What the jobs of one kind came to"),
+    "CheckpointInfo": ("kvc_checkpoint_info", "A checkpoint"),
+    "PageFileInfo": ("kvc_page_file_info", "What a file of a Tier has"),
+    "OffloadInfo": ("kvc_offload_info", "How far the lookup of a request is"),
+    "OffloadStats": ("kvc_offload_stats", "State of an Offload, and counters since it was created"),
+    "OffloadTierStats": ("kvc_offload_tier_stats", "Counters of one tier of an Offload"),
+    "LatencyInfo": ("kvc_latency", "A distribution of durations since enable_latencies()"),
+    "MemoryProfile": ("kvc_memory_profile", "Memory by kind, in bytes"),
+    "PublisherStats": ("kvc_publisher_stats", "Counters of a Publisher since its creation"),
+    "ScheduledInfo": ("kvc_scheduled_info", "State of a request of a Scheduler"),
+    "SchedulerStats": ("kvc_scheduler_stats", "Counters of a Scheduler since its creation, and gauges"),
+    "IndexApplied": ("kvc_index_applied", "What Index.apply() has done"),
+    "IndexStats": ("kvc_index_stats", "Counters of an Index"),
     "SizingDecision": ("kvc_sizing_decision", "One decision of a Sizer, with all numbers that it stands on"),
 }
 # What the comments of these structs name, in Python.
@@ -77,14 +117,24 @@ WORDS = {
     "kvc_attention_launch.plan_bytes": "bytes of Launch.plan", "kvc_attention_launch.workspace_bytes": "bytes of Launch.workspace",
     "kvc_attention_launch": "Launch", "kvc_attention.": "", "kvc_step": "Step", "in kvc_manager_config": "configured", "KVC_BLOCK_*": "BlockState", "KVC_LOST_*": "LostReason", "KVC_LOST_": "LostReason.",
     "KVC_DEVICE_*": "DeviceFlags", "KVC_DEVICE_": "DeviceFlags.", "KVC_MEMORY_*": "MemoryKind", "KVC_REQUEST_*": "RequestFlags",
-    "KVC_ERROR_": "", "kvc_stats": "Stats",
+    "KVC_ERROR_": "", "kvc_stats": "Stats", "kvc_storage_trim": "Storage.trim()", "KVC_PAGE_OK": "PageResult.OK",
+    "KVC_OFFLOAD_NONE, ...": "OffloadState", "KVC_OFFLOAD_NOTHING, ...; else 0": "OffloadReason; else NONE", "KVC_PAGE_FILE_*": "PageFileKind", "KVC_SCHEDULED_*": "ScheduledState",
+    "kvc_manager_content_digest": "Manager.content_digest()", "With `validate`": "With validate=True",
+    "(kvc_index_read_stats)": "", "(kvc_index_apply)": "",
     "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "KVC_SIZING_KEEP, GROW or SHRINK": "SizingAction", "KVC_SIZING_BY_LAST, ...": "SizingBasis",
     "KVC_SIZING_NEED, ...": "SizingReason", "KVC_SIZING_REACTIVE, ...": "SizingMode", "this library": "the library",
 }
+PLAIN = {"num_requests": "Requests that it has.", "block_size, num_groups": "As of the manager."}  # fields that have no comment in C
 FIELD = re.compile(r"(?:/\*\*(?!<)(?P<before>.*?)\*/\s*)?(?P<field>[A-Za-z_][^;/]*);(?:[ \t]*/\*\*<(?P<after>.*?)\*/)?", re.S)
 # Fields of records that are members of an enumeration, or truth values.
 ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "published"): "bool", ("kvc_probe_info", "fits"): "bool",
                 ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool",
+                ("kvc_checkpoint_info", "ids_kept"): "bool", ("kvc_page_file_info", "kind"): "PageFileKind",
+                ("kvc_offload_info", "state"): "OffloadState", ("kvc_offload_info", "reason"): "OffloadReason",
+                ("kvc_scheduled_info", "state"): "ScheduledState", ("kvc_scheduler_stats", "policy"): "SchedulePolicy",
+                ("kvc_scheduler_stats", "pressure"): "bool",
+                ("kvc_index_applied", "is_stale"): "bool",
+                ("kvc_tier_stats", "available"): "bool", ("kvc_tier_stats", "uses_uring"): "bool",
                 ("kvc_sizing_decision", "action"): "SizingAction", ("kvc_sizing_decision", "reason"): "SizingReason",
                 ("kvc_sizing_decision", "basis"): "SizingBasis", ("kvc_sizing_decision", "mode"): "SizingMode"}
 # A step returns the text of the first failed item and the counts of items; see typemaps.i.
@@ -99,7 +149,8 @@ def read(*paths):
 class Interface:
     def __init__(self):
         bindings = HERE.parent
-        self.header, self.calls = read(*sorted((bindings.parent / "include").rglob("*.h"))), read(bindings / "calls.i")
+        self.header = read(*sorted((bindings.parent / "include").rglob("*.h")))
+        self.calls = re.sub(r"^#ifdef SWIGJAVA\n.*?^#endif\n", "", read(bindings / "calls.i"), flags=re.M | re.S)
         text = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read(bindings / "kvcache.i"), flags=re.M | re.S)
         self.pairs = {(m[1], m[2]): m[0] for m in re.findall(r"^KVC_(IN|OUT|IN_RECORDS|OUT_RECORDS)\(\w+, (?:[A-Z0-9]+, )?(\w+), (\w+)\)", text, re.M)}
         self.alone = {(name, direction == "IN") for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, [A-Z0-9]+, (\w+)\)", text, re.M)}
@@ -116,7 +167,7 @@ class Interface:
         for name, result, arguments in ((m[2], m[1], m[3]) for m in re.finditer(r"^KVC_API (.*?)\b(kvc_\w+)\((.*?)\);", self.header, re.M | re.S)):
             if name not in self.ignored and not name.endswith("_destroy"):
                 yield name, result.strip(), arguments
-        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_PROMPT|KVC_ROWS|KVC_ATTENTION)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
+        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_PROMPT|KVC_ROWS|KVC_ATTENTION|KVC_PAGES|KVC_DRAFTS|KVC_VERDICT|KVC_DISTRIBUTION|KVC_STORAGES)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
         for m in re.finditer(r"^static (\w+) (\w+)\(([^{]*?)\) \{", self.calls, re.M):
             arguments = re.sub(r"(KVC_[A-Z]+)\b(?:\((const)?\))?", lambda it: macros[it[1]].replace("CONST", it[2] or ""), m[3])
             yield self.instead[m[2]], m[1], arguments
@@ -129,7 +180,10 @@ class Interface:
             const, kind, stars, name = fields[at]
             following = fields[at + 1][3] if at + 1 < len(fields) else ""
             at += 1
-            if stars and (name, following) in self.pairs:
+            if kind in ("kvc_manager *const", "kvc_storage *const", "kvc_tier *const", "kvc_offload *const", "kvc_scheduler *const"):
+                parameters.append(f"{name}: tuple[Optional[{kind.split()[0]}], ...]")
+                at += 1
+            elif stars and (name, following) in self.pairs:
                 parameters.append(f"{name}: _Array")
                 at += 1
             elif stars == "*" and (name, bool(const)) in self.alone:
@@ -143,7 +197,7 @@ class Interface:
             elif stars and name in self.results:
                 results.append("int")
             elif stars:
-                optional = name in ("stream", "selection", "keys", "values", "device", "launch") or kind == "kvc_request_config"
+                optional = name in ("stream", "selection", "keys", "values", "device", "launch", "path", "optional_offload") or kind == "kvc_request_config"
                 known = "str" if kind == "char" else kind
                 parameters.append(f"{name}: " + (f"Optional[{known}]" if optional else known))
             else:
@@ -168,14 +222,14 @@ class Interface:
                 stars, name, length = re.match(r"[ ]*(\**)[ ]*(\w+)(\[.*)?", name).groups()
                 if (name in self.ignored or f"{struct}::{name}" in self.ignored) and f"{struct}::{name}" not in self.kept:
                     continue
-                yield name, "str" if kind == "char" else f"Optional[{kind}]" if stars else self.scalar(kind)
+                yield name, "bytes" if kind == "uint8_t" and length else "str" if kind == "char" else f"Optional[{kind}]" if stars else self.scalar(kind)
 
 
 def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Callable, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MIN_RECORD_BYTES|KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
+    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MIN_RECORD_BYTES|KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_INDEX_MAX_MEDIA|KVC_INDEX_MAX_WORKERS|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MAX_DRAFT_NODES|KVC_MAX_DRAFT_DEPTHS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]
     for name in sorted(interface.objects):
         if name != "kvc_step":
@@ -213,15 +267,17 @@ def documented(header, struct):
             text = text.replace(of_c, word)
         text = re.sub(r"\bkvc_(manager|storage)_(\w+)", lambda it: f"{it[1].title()}.{it[2]}()", text)
         text = re.sub(r"\bkvc_\w+\.(?=\w)", "", text)
+        names = " ".join(names.split())
         if names not in ("struct_size", "reserved"):
-            yield " ".join(names.split()), text
+            yield names, text or PLAIN[names]
 
 
 def records(interface):
     header = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE.parent.parent / "include").rglob("*.h")))
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
              "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from ._docs import described",
-             "from .constants import BlockState, SizingAction, SizingBasis, SizingMode, SizingReason"]
+             "from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,",
+             "                        SizingMode, SizingReason)"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
         lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]
@@ -230,7 +286,7 @@ def records(interface):
                 comment = comment.replace("1 = ", "True = ").replace("0 = ", "False = ")
             lines += textwrap.wrap(f"{names}: {comment}", 146, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
         lines += ['    """', ""]
-        lines += [f"    {field}: {kind}" for field, kind in fields]
+        lines += [f"    {field}: {kind}" + ("  # type: ignore[assignment] # a method of tuples" if field == "count" else "") for field, kind in fields]
         values = [f"{kind}(filled.{field})" if (struct, field) in ENUMERATIONS else f"filled.{field}" for field, kind in fields]
         lines += ["", "    @classmethod", f"    def read(cls, filled: _native.{struct}) -> {name}:",
                   '        """Reads the struct of the native layer."""']

@@ -91,6 +91,63 @@ KVC_LONG_CALL(kvc_rope_table)
 KVC_LONG_CALL(rope_apply)
 KVC_LONG_CALL(kvc_quantize)
 KVC_LONG_CALL(kvc_dequantize)
+KVC_LONG_CALL(position_digests)
+KVC_LONG_CALL(page_keys)
+KVC_LONG_CALL(kvc_storage_pack_pages)
+KVC_LONG_CALL(kvc_storage_unpack_pages)
+KVC_LONG_CALL(kvc_plugin_open)
+KVC_LONG_CALL(tier_create)
+KVC_LONG_CALL(tier_submit)
+KVC_LONG_CALL(kvc_tier_cancel)
+KVC_LONG_CALL(kvc_tier_poll)
+KVC_LONG_CALL(kvc_tier_run_one)
+KVC_LONG_CALL(kvc_tier_drain)
+KVC_LONG_CALL(kvc_tier_read_stats)
+KVC_LONG_CALL(checkpoint_save)
+KVC_LONG_CALL(checkpoint_restore)
+KVC_LONG_CALL(checkpoint_compact)
+KVC_LONG_CALL(content_digest)
+KVC_LONG_CALL(kvc_checkpoint_list)
+KVC_LONG_CALL(kvc_checkpoint_read_info)
+KVC_LONG_CALL(kvc_checkpoint_validate)
+KVC_LONG_CALL(kvc_checkpoint_remove)
+KVC_LONG_CALL(kvc_page_file_read_info)
+KVC_LONG_CALL(offload_create)
+KVC_LONG_CALL(offload_store_request)
+KVC_LONG_CALL(kvc_offload_poll)
+KVC_LONG_CALL(kvc_offload_lookup)
+KVC_LONG_CALL(kvc_offload_query)
+KVC_LONG_CALL(kvc_offload_cancel)
+KVC_LONG_CALL(kvc_offload_read_stats)
+KVC_LONG_CALL(kvc_offload_read_tier_stats)
+KVC_LONG_CALL(kvc_index_create)
+KVC_LONG_CALL(kvc_index_add_worker)
+KVC_LONG_CALL(kvc_index_remove_worker)
+KVC_LONG_CALL(kvc_index_touch_worker)
+KVC_LONG_CALL(kvc_index_expire)
+KVC_LONG_CALL(index_apply)
+KVC_LONG_CALL(kvc_index_begin_resync)
+KVC_LONG_CALL(kvc_index_end_resync)
+KVC_LONG_CALL(index_match)
+KVC_LONG_CALL(index_match_tokens)
+KVC_LONG_CALL(index_digests)
+KVC_LONG_CALL(kvc_index_list_workers)
+KVC_LONG_CALL(index_worker_info)
+KVC_LONG_CALL(kvc_index_read_stats)
+KVC_LONG_CALL(index_dump)
+KVC_LONG_CALL(index_load)
+KVC_LONG_CALL(scheduler_create)
+KVC_LONG_CALL(scheduler_add)
+KVC_LONG_CALL(scheduler_set_drafts)
+KVC_LONG_CALL(scheduler_finish)
+KVC_LONG_CALL(kvc_scheduler_abort)
+KVC_LONG_CALL(kvc_scheduler_set_ready)
+KVC_LONG_CALL(kvc_scheduler_set_priority)
+KVC_LONG_CALL(kvc_scheduler_set_weight)
+KVC_LONG_CALL(kvc_scheduler_plan)
+KVC_LONG_CALL(kvc_scheduler_request_info)
+KVC_LONG_CALL(kvc_scheduler_read_stats)
+KVC_LONG_CALL(kvc_scheduler_check)
 
 // ---- errors and results -------------------------------------------------------------------------------------------
 
@@ -140,10 +197,12 @@ KVC_PYTHON_INTEGER(int32_t)
 }
 
 // Names of devices, backends, files and presets. The text lives as long as the caller's object.
-%typemap(in) const char *device, const char *name, const char *path {
+%typemap(in) const char *device, const char *name, const char *path, const char *url, const char *folder, const char *codec, const char *topic,
+    const char *medium, const char *hash_seed, const char *lora_name, const char *lora_path, const char *cache_salt {
   if (!kvc_get_text($input, "$1_name", (const char **)&$1)) SWIG_fail;
 }
-%typemap(freearg) const char *device, const char *name, const char *path ""
+%typemap(freearg) const char *device, const char *name, const char *path, const char *url, const char *folder, const char *codec, const char *topic,
+    const char *medium, const char *hash_seed, const char *lora_name, const char *lora_path, const char *cache_salt ""
 
 %define KVC_RESULT(TYPE, NAME)
 %typemap(in, numinputs=0) TYPE *NAME (TYPE value) "value = 0; $1 = &value;"
@@ -229,9 +288,18 @@ kvc_manager* kvc_manager_of(PyObject* object) {
   }
   return (kvc_manager*)manager;
 }
+
+kvc_tier* kvc_tier_of(PyObject* object) {
+  void* tier = NULL;
+  if (SWIG_ConvertPtr(object, &tier, SWIGTYPE_p_kvc_tier, 0) < 0 || !tier) {
+    PyErr_SetString(PyExc_ValueError, "the tier is closed");
+    return NULL;
+  }
+  return (kvc_tier*)tier;
+}
 %}
 %init %{
-  if (!kvc_add_admitted(m) || !kvc_add_slots(m) || !kvc_add_events(m)) return NULL;
+  if (!kvc_add_admitted(m) || !kvc_add_slots(m) || !kvc_add_events(m) || !kvc_add_tier_calls(m)) return NULL;
 %}
 %inline %{
 static long kvc_live_objects(void) { return kvc_num_objects; }
@@ -245,6 +313,13 @@ struct kvc_storage {};
 struct kvc_stream {};
 struct kvc_workload {};
 struct kvc_sizer {};
+struct kvc_tier {};
+struct kvc_draft {};
+struct kvc_offload {};
+struct kvc_publisher {};
+struct kvc_scheduler {};
+struct kvc_index {};
+struct kvc_kept {};
 struct kvc_stream_event {};
 %clearnodefaultctor;
 %clearnodefaultdtor;
@@ -271,6 +346,8 @@ struct kvc_stream_event {};
   }
 }
 %enddef
+
+%typemap(check) kvc_offload *optional_offload ""  // None = there is none
 
 // A stream of a device's runtime is an address.
 %typemap(in) void *handle {
@@ -315,5 +392,39 @@ static PyObject *kvc_storage_dlpack_device(kvc_storage *s, int32_t plane, uint32
   return NULL;
 }
 %}
+
+// Several objects, such as the storages of all groups: a tuple, in which a missing one is None. The hand-written layer makes it.
+%define KVC_OBJECTS(TYPE, POINTER, COUNT)
+%typemap(in) (TYPE *const *POINTER, size_t COUNT) (TYPE *some[64]) {
+  $1 = some;
+  $2 = 0;
+  if (!PyTuple_Check($input) || PyTuple_GET_SIZE($input) > 64) {
+    PyErr_SetString(PyExc_TypeError, "POINTER must be a tuple of at most 64 objects");
+    SWIG_fail;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE($input); ++i) {
+    void *object = NULL;
+    if (SWIG_ConvertPtr(PyTuple_GET_ITEM($input, i), &object, $descriptor(TYPE *), 0) < 0) {
+      PyErr_Format(PyExc_TypeError, "POINTER[%zd] is %.100s; it must be an object of its kind", i, Py_TYPE(PyTuple_GET_ITEM($input, i))->tp_name);
+      SWIG_fail;
+    }
+    some[$2++] = (TYPE *)object;
+  }
+}
+%enddef
+
+// The memory of a scheduler (kept.c).
+%extend kvc_kept {
+  kvc_kept();
+  ~kvc_kept();
+  void end();
+  void lend(kvc_scheduler_config *config);
+  uint64_t num_changes();
+  int high();
+  double usage();
+}
+
+// Digests in structs.
+%typemap(out) uint8_t [32] "$result = PyBytes_FromStringAndSize((const char *)$1, 32);"
 
 %include "../structs.i"

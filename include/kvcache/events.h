@@ -28,9 +28,10 @@ enum {
 };
 
 /** A change of what can be found, for routers and other caches. Read events in the order of `sequence`; a
- *  gap means that events were lost. digest = SHA-256(parent_digest, extra_digest, num_tokens as
- *  little-endian uint32, the tokens as little-endian int32): a chain over the prefix. The first
- *  parent_digest identifies the namespace. */
+ *  gap means that events were lost. digest = SHA-256(the tokens as little-endian int32,
+ *  parent_digest, extra_digest, num_tokens + 2^31 as little-endian uint32): a chain over the prefix. Without
+ *  extra keys extra_digest is left out, and 2^31 is not added. The first parent_digest identifies the
+ *  namespace. */
 typedef struct kvc_event {
   uint64_t sequence;         /**< 0, 1, 2, ... per manager. */
   uint64_t time_ns;          /**< Wall clock of the call, nanoseconds since 1970. */

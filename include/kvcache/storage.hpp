@@ -18,6 +18,7 @@
 #include <kvcache/attention.h>
 #include <kvcache/rebuild.h>
 #include <kvcache/resize.h>
+#include <kvcache/speculation.h>
 #include <kvcache/storage.h>
 
 #include <kvcache/device.hpp>
@@ -67,6 +68,9 @@ class Storage {
   }
   void copy_tokens(const Storage& from, Span<const kvc_token_copy> c) {
     check(kvc_storage_copy_tokens(from.get(), get(), c.data(), c.size()));
+  }
+  void move_tokens(Span<const kvc_token_copy> m) {
+    check(kvc_storage_move_tokens(get(), m.data(), m.size()));
   }
   void zero(Blocks b, const Stream& s = {}) {
     check(kvc_storage_zero_blocks(get(), b.data(), b.size(), s.get()));

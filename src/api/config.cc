@@ -383,6 +383,12 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   return read_limits(config, shape);
 }
 
+void release_manager(kvc_manager* m) {
+  const Env env = m->account.inner();
+  m->~kvc_manager();
+  env.release(env.allocator_data, m, sizeof(kvc_manager), alignof(kvc_manager));
+}
+
 }  // namespace
 
 kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager** manager) {
@@ -396,15 +402,14 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   if (own.memory != nullptr) KVC_TRY(size_by_memory(&own, &by_model));
   KVC_TRY(read_shape(own, &shape));
   env.touches = (shape.flags & KVC_MANAGER_TOUCH_MEMORY) != 0;
-  auto* handle =
-      static_cast<kvc_manager*>(env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager)));
-  if (handle == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");
-  Manager* impl;
-  if (const kvc_status status = Manager::create(shape, env, &impl); status != KVC_OK) {
-    env.release(env.allocator_data, handle, sizeof(kvc_manager), alignof(kvc_manager));
+  void* const place = env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager));
+  if (place == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");
+  auto* handle = new (place) kvc_manager(env);
+  if (const kvc_status status = Manager::create(shape, handle->env, &handle->impl); status != KVC_OK) {
+    release_manager(handle);
     return status;
   }
-  *handle = kvc_manager{impl, env, own.log, own.log_user_data, nullptr};
+  handle->log = own.log, handle->log_user_data = own.log_user_data;
   if (own.record_bytes != 0) {
     if (const kvc_status status = start_recording(handle, own); status != KVC_OK) {
       kvc_manager_destroy(handle);
@@ -447,6 +452,25 @@ kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
   KVC_REQUIRE_ARRAY(own.tokens, own.num_tokens);
   KVC_REQUIRE_ARRAY(own.keys, own.num_keys);
   *out = {own.tokens, own.num_tokens, own.keys, own.num_keys, own.namespace_id};
+  return KVC_OK;
+}
+
+kvc_status read_namespace_config(const kvc_namespace_config* config, kvc_namespace_config* out) {
+  constexpr size_t kMaxPart = 65536;
+  KVC_TRY(read_struct(config, out));
+  const struct {
+    const char* name;
+    const void* data;
+    size_t size;
+  } parts[] = {{"model", out->model, out->model_size},
+               {"adapter", out->adapter, out->adapter_size},
+               {"tenant", out->tenant, out->tenant_size}};
+  for (const auto& part : parts) {
+    if (part.size > kMaxPart || (part.data == nullptr && part.size != 0)) {
+      return invalid("%s_size is %zu%s; at most %zu bytes", part.name, part.size,
+                     part.data == nullptr ? " of NULL" : "", kMaxPart);
+    }
+  }
   return KVC_OK;
 }
 
@@ -518,8 +542,7 @@ void kvc_manager_destroy(kvc_manager* m) {
   if (m == nullptr) return;
   stop_recording(m);
   Manager::destroy(m->impl);
-  const Env env = m->env;
-  env.release(env.allocator_data, m, sizeof(kvc_manager), alignof(kvc_manager));
+  release_manager(m);
 }
 
 }  // extern "C"

@@ -7,6 +7,7 @@
 #include "api/storage_handle.h"
 #include "backend/backends.h"
 #include "cpu/cpu_backend.h"
+#include "plugin/libraries.h"
 
 using namespace kvc;
 
@@ -20,7 +21,7 @@ kvc_status find_backend(const char* name, size_t length, const char* path, OpenB
     *backend = {&cpu_backend(), ""};
     return KVC_OK;
   }
-  if (!is_backend_name(name, length)) {
+  if (!is_library_name(name, length)) {
     return fail(path == nullptr ? KVC_ERROR_NOT_FOUND : KVC_ERROR_INVALID_ARGUMENT,
                 "no backend is called \"%.64s\"; names are like \"cpu\", \"cuda\", \"hip\"", name);
   }

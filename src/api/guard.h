@@ -2,24 +2,37 @@
 // The one boundary between C and C++: nothing thrown passes it, warnings are delivered after the lock is
 // free, and structs that grow are read and written by their struct_size.
 #pragma once
+#include <kvcache/index.h>
+#include <kvcache/inspect.h>
+#include <kvcache/metrics.h>
+#include <kvcache/publisher.h>
+#include <kvcache/scheduler.h>
+
 #include <cstring>
 #include <exception>
 #include <new>
 
+#include "base/account.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "manager/manager.h"
+#include "observe/latencies.h"
 
 namespace kvc {
 class Recorder;
 }
 
 struct kvc_manager {
-  kvc::Manager* impl;
-  kvc::Env env;
-  void (*log)(void* user_data, int32_t level, const char* text);
-  void* log_user_data;
-  kvc::Recorder* recorder;  // nullptr: its calls are not recorded
+  explicit kvc_manager(const kvc::Env& from) : account(from) { account.add(sizeof(kvc_manager)); }
+
+  kvc::Manager* impl = nullptr;
+  kvc::Account account;
+  const kvc::Env env = account.env();
+  kvc::Latencies latencies{env, KVC_LATENCY_ADMIT, 2};
+  void (*log)(void* user_data, int32_t level, const char* text) = nullptr;
+  void* log_user_data = nullptr;
+  kvc::Recorder* recorder = nullptr;  // nullptr: its calls are not recorded
+  bool has_scheduler = false;         // changed atomically
 };
 
 namespace kvc {
@@ -48,6 +61,12 @@ kvc_status on_manager(kvc_manager* m, Function&& function) noexcept {
     }
     return status;
   });
+}
+
+// What a latency of an object is recorded in; nullptr: it is not measured.
+template <typename Handle>
+Histogram* latency_of(const Handle* handle, uint32_t latency) {
+  return handle == nullptr ? nullptr : handle->latencies.find(latency);
 }
 
 // What the caller calls `own.tokens` or `step->frees`: the name without ours for its struct.
@@ -125,7 +144,7 @@ KVC_FIRST_SIZE(kvc_quota_info, 80);
 KVC_FIRST_SIZE(kvc_event_batch, 56);
 KVC_FIRST_SIZE(kvc_stats, 272);
 KVC_FIRST_SIZE(kvc_step_limits, 72);
-KVC_FIRST_SIZE(kvc_step, 376);
+KVC_FIRST_SIZE(kvc_step, 384);
 KVC_FIRST_SIZE(kvc_device_info, 72);
 KVC_FIRST_SIZE(kvc_backend_info, 40);
 KVC_FIRST_SIZE(kvc_table_update, 136);
@@ -152,6 +171,41 @@ KVC_FIRST_SIZE(kvc_sizing_decision, 104);
 KVC_FIRST_SIZE(kvc_rebuild, 64);
 KVC_FIRST_SIZE(kvc_log_info, 40);
 KVC_FIRST_SIZE(kvc_replay_info, 312);
+KVC_FIRST_SIZE(kvc_page_config, 72);
+KVC_FIRST_SIZE(kvc_page_info, 56);
+KVC_FIRST_SIZE(kvc_tier_config, 72);
+KVC_FIRST_SIZE(kvc_tier_job, 64);
+KVC_FIRST_SIZE(kvc_tier_counts, 104);
+KVC_FIRST_SIZE(kvc_tier_stats, 184);
+KVC_FIRST_SIZE(kvc_drafts, 40);
+KVC_FIRST_SIZE(kvc_verdict, 32);
+KVC_FIRST_SIZE(kvc_probabilities, 104);
+KVC_FIRST_SIZE(kvc_draft_tables, 40);
+KVC_FIRST_SIZE(kvc_draft_config, 32);
+KVC_FIRST_SIZE(kvc_acceptance, 544);
+KVC_FIRST_SIZE(kvc_checkpoint_config, 80);
+KVC_FIRST_SIZE(kvc_checkpoint_info, 320);
+KVC_FIRST_SIZE(kvc_page_file_info, 136);
+KVC_FIRST_SIZE(kvc_scheduler_config, 136);
+KVC_FIRST_SIZE(kvc_schedule_job, 88);
+KVC_FIRST_SIZE(kvc_plan, 232);
+KVC_FIRST_SIZE(kvc_plan_result, 72);
+KVC_FIRST_SIZE(kvc_scheduled_info, 72);
+KVC_FIRST_SIZE(kvc_scheduler_stats, 208);
+KVC_FIRST_SIZE(kvc_offload_config, 112);
+KVC_FIRST_SIZE(kvc_offload_info, 40);
+KVC_FIRST_SIZE(kvc_offload_stats, 120);
+KVC_FIRST_SIZE(kvc_offload_tier_stats, 96);
+KVC_FIRST_SIZE(kvc_metrics_source, 64);
+KVC_FIRST_SIZE(kvc_latency, 64);
+KVC_FIRST_SIZE(kvc_memory_profile, 104);
+KVC_FIRST_SIZE(kvc_publisher_config, 104);
+KVC_FIRST_SIZE(kvc_publisher_namespace, 40);
+KVC_FIRST_SIZE(kvc_publisher_stats, 136);
+KVC_FIRST_SIZE(kvc_index_config, 56);
+KVC_FIRST_SIZE(kvc_index_applied, 40);
+KVC_FIRST_SIZE(kvc_index_worker, 240);
+KVC_FIRST_SIZE(kvc_index_stats, 112);
 #undef KVC_FIRST_SIZE
 
 template <typename T>
@@ -217,6 +271,7 @@ kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage
 // KVC_RESERVE_*, which the manager must support.
 kvc_status check_reserve(const Shape& shape, uint32_t reserve);
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
+kvc_status read_namespace_config(const kvc_namespace_config* config, kvc_namespace_config* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is
 kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,
                                kvc_request_config* out);

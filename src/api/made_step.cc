@@ -16,26 +16,38 @@ struct ArrayShape {
 };
 
 // By KVC_STEP_*: the array's name, and where its pointer lies in a kvc_step.
-struct Array {
+struct StepArray {
   const char* name;
   size_t field;
 };
 #define KVC_ARRAY(name) \
   { #name, offsetof(kvc_step, name) }
-constexpr Array kArrays[] = {KVC_ARRAY(frees),           KVC_ARRAY(preempts),
-                             KVC_ARRAY(truncates),       KVC_ARRAY(truncate_lengths),
-                             KVC_ARRAY(requests),        KVC_ARRAY(committed),
-                             KVC_ARRAY(commit_offsets),  KVC_ARRAY(commit_tokens),
-                             KVC_ARRAY(extend_offsets),  KVC_ARRAY(extend_tokens),
-                             KVC_ARRAY(admit_requests),  KVC_ARRAY(admit_offsets),
-                             KVC_ARRAY(admit_tokens),    KVC_ARRAY(rows),
-                             KVC_ARRAY(status),          KVC_ARRAY(admitted),
-                             KVC_ARRAY(cached),          KVC_ARRAY(num_blocks),
-                             KVC_ARRAY(block_tables),    KVC_ARRAY(slots),
-                             KVC_ARRAY(copies),          KVC_ARRAY(changes),
-                             KVC_ARRAY(admit_namespaces)};
+constexpr StepArray kArrays[] = {KVC_ARRAY(frees),
+                                 KVC_ARRAY(preempts),
+                                 KVC_ARRAY(truncates),
+                                 KVC_ARRAY(truncate_lengths),
+                                 KVC_ARRAY(requests),
+                                 KVC_ARRAY(committed),
+                                 KVC_ARRAY(commit_offsets),
+                                 KVC_ARRAY(commit_tokens),
+                                 KVC_ARRAY(extend_offsets),
+                                 KVC_ARRAY(extend_tokens),
+                                 KVC_ARRAY(admit_requests),
+                                 KVC_ARRAY(admit_offsets),
+                                 KVC_ARRAY(admit_tokens),
+                                 KVC_ARRAY(rows),
+                                 KVC_ARRAY(status),
+                                 KVC_ARRAY(admitted),
+                                 KVC_ARRAY(cached),
+                                 KVC_ARRAY(num_blocks),
+                                 KVC_ARRAY(block_tables),
+                                 KVC_ARRAY(slots),
+                                 KVC_ARRAY(copies),
+                                 KVC_ARRAY(changes),
+                                 KVC_ARRAY(admit_namespaces),
+                                 KVC_ARRAY(admit_slots)};
 #undef KVC_ARRAY
-constexpr int kNumArrays = KVC_STEP_ADMIT_NAMESPACES + 1;
+constexpr int kNumArrays = KVC_STEP_ADMIT_SLOTS + 1;
 static_assert(sizeof kArrays / sizeof *kArrays == kNumArrays);
 
 // What kvc_step_create makes room for, or what a step uses.
@@ -89,6 +101,7 @@ void fill_shapes(const Counts& n, ArrayShape* shapes) {
   set(KVC_STEP_COPIES, KVC_INT32, 2, n.copies);
   set(KVC_STEP_CHANGES, KVC_INT32, 4, n.changes);
   set(KVC_STEP_ADMIT_NAMESPACES, KVC_UINT64, n.admissions);
+  set(KVC_STEP_ADMIT_SLOTS, KVC_UINT64, n.admissions);
 }
 
 // Entries as capacities count them: of one group, and whole copies and changes.
@@ -176,6 +189,8 @@ void unset_inputs(const kvc_step& step, bool created) {
     taken(KVC_STEP_COMMIT_TOKENS, 0, step.commit_offsets[step.num_requests]);
   if (step.extend_offsets != nullptr)
     taken(KVC_STEP_EXTEND_TOKENS, 0, step.extend_offsets[step.num_requests]);
+  if (uses_made(step, KVC_STEP_ADMIT_SLOTS))
+    std::memset(made.arrays[KVC_STEP_ADMIT_SLOTS], 0, step.num_admissions * sizeof(uint64_t));
   if (!created) return;
   taken(KVC_STEP_ADMIT_TOKENS, 0, step.admit_offsets[step.num_admissions]);
   taken(KVC_STEP_ADMIT_OFFSETS, 1, step.num_admissions);

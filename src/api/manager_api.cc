@@ -16,8 +16,6 @@ static_assert(offsetof(kvc_stats, duplicates) == sizeof(size_t) + offsetof(Count
 static_assert(offsetof(kvc_stats, events_dropped) == sizeof(size_t) + offsetof(Counters, events_dropped));
 static_assert(offsetof(kvc_stats, partial_tokens) == sizeof(size_t) + offsetof(Counters, partial_tokens));
 
-constexpr size_t kMaxIdentityPart = 65536;
-
 // Runs function(manager, batch) with the library's view of a batch, and writes it back.
 template <typename Function>
 kvc_status with_batch(kvc_manager* m, const uint64_t* cursor, kvc_event_batch* batch,
@@ -76,20 +74,7 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
     KVC_REQUIRE_POINTER(config);
     KVC_REQUIRE_POINTER(namespace_id);
     kvc_namespace_config own;
-    KVC_TRY(read_struct(config, &own));
-    const struct {
-      const char* name;
-      const void* data;
-      size_t size;
-    } parts[] = {{"model", own.model, own.model_size},
-                 {"adapter", own.adapter, own.adapter_size},
-                 {"tenant", own.tenant, own.tenant_size}};
-    for (const auto& part : parts) {
-      if (part.size > kMaxIdentityPart || (part.data == nullptr && part.size != 0)) {
-        return invalid("%s_size is %zu%s; at most %zu bytes", part.name, part.size,
-                       part.data == nullptr ? " of NULL" : "", kMaxIdentityPart);
-      }
-    }
+    KVC_TRY(read_namespace_config(config, &own));
     return manager.open_namespace(own, namespace_id);
   });
 }

@@ -75,6 +75,7 @@ struct Step {
   static void admissions(Log& log, kvc_step& step, size_t stride) {
     const size_t count = step.num_admissions;
     if (log.given(step.admit_requests)) log.ids(step.admit_requests, count);
+    if (log.given(step.admit_slots)) log.elements(step.admit_slots, count);
     if (log.refused()) return;
     const auto creates = [&](size_t i) {
       return step.admit_requests == nullptr || step.admit_requests[i] == 0;

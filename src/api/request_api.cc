@@ -31,6 +31,7 @@ kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
 
 kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached) {
   KVC_RECORD(kvc_manager_admit_request, m, request, num_cached);
+  const Timed timed(latency_of(m, KVC_LATENCY_ADMIT));
   return on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
 }
 
@@ -38,6 +39,7 @@ kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt
                                         const kvc_request_config* config, uint64_t* request,
                                         uint64_t* num_cached) {
   KVC_RECORD(kvc_manager_allocate_request, m, prompt, config, request, num_cached);
+  const Timed timed(latency_of(m, KVC_LATENCY_ADMIT));
   return on_manager(
       m, [&](Manager& manager) { return create(manager, prompt, config, true, request, num_cached); });
 }

@@ -48,7 +48,7 @@ kvc_status kvc_storage_discard_blocks(kvc_storage* s, uint64_t first_block, uint
     }
     const bool on_host = std::strcmp(storage.backend->name, "cpu") == 0;
     if (!on_host || storage.info.memory_kind == KVC_MEMORY_EXTERNAL ||
-        storage.env.allocate != default_env().allocate) {
+        storage.account.inner().allocate != default_env().allocate) {
       return fail(KVC_ERROR_UNSUPPORTED,
                   "the storage's memory is %s; only memory that it took from the system "
                   "itself goes back in parts",

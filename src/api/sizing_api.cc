@@ -1,50 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of kvcache/sizing.h: curves, workloads, sizers.
 #include <cmath>
-#include <mutex>
 
-#include "api/guard.h"
+#include "api/locked.h"
 #include "api/recording.h"
 #include "sizing/sizer.h"
 
 using namespace kvc;
 
 namespace {
-
-// A workload or a sizer behind its lock, in memory of its own allocator.
-template <typename T>
-struct Locked {
-  explicit Locked(const Env& from) : env(from), memory(from) {}
-  const Env env;
-  Memory memory;
-  std::mutex mutex;
-  T impl;
-};
-
-template <typename Handle>
-void destroy_locked(Handle* handle) {
-  if (handle == nullptr) return;
-  const Env env = handle->env;
-  handle->~Handle();
-  env.release(env.allocator_data, handle, sizeof(Handle), alignof(Handle));
-}
-
-// create(impl, memory) is false without memory.
-template <typename Handle, typename Create>
-kvc_status make_locked(const kvc_allocator* allocator, Handle** out, Create&& create) {
-  Env env = default_env();
-  KVC_TRY(read_allocator(allocator, &env));
-  void* place = env.allocate(env.allocator_data, sizeof(Handle), alignof(Handle));
-  if (place != nullptr) {
-    auto* made = new (place) Handle(env);
-    if (create(made->impl, made->memory)) {
-      *out = made;
-      return KVC_OK;
-    }
-    destroy_locked(made);
-  }
-  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory; set window or log_capacity lower");
-}
 
 // 0 becomes `standard`.
 template <typename T, typename Standard>
@@ -116,16 +80,6 @@ kvc_status read_sizer_config(const kvc_sizer_config* config, kvc_sizer_config* o
   return check_share("burst_threshold", out->burst_threshold, 100);
 }
 
-// Runs call(impl) under the object's lock.
-template <typename Handle, typename Call>
-kvc_status on_locked(Handle* handle, const char* name, Call&& call) noexcept {
-  if (handle == nullptr) return invalid("the %s is NULL", name);
-  return guarded([&] {
-    const std::lock_guard lock(handle->mutex);
-    return call(handle->impl);
-  });
-}
-
 }  // namespace
 
 struct kvc_workload : Locked<Workload> {
@@ -175,7 +129,7 @@ kvc_status kvc_workload_create(const kvc_workload_config* config, kvc_workload**
     if (own.reserved != 0) return fail(KVC_ERROR_UNSUPPORTED, "reserved is %u; set it to 0", own.reserved);
     complete(&own.half_life_ns, Workload::kDefaultHalfLife);
     KVC_TRY(complete_window(&own.window));
-    return make_locked(own.allocator, workload, [&](Workload& impl, Memory& memory) {
+    return make_locked(own.allocator, "window", workload, [&](Workload& impl, Memory& memory) {
       return impl.create(memory, own.half_life_ns, own.window);
     });
   });
@@ -210,7 +164,7 @@ kvc_status kvc_sizer_create(const kvc_sizer_config* config, kvc_sizer** sizer) {
     KVC_REQUIRE_POINTER(sizer);
     kvc_sizer_config own;
     KVC_TRY(read_sizer_config(config, &own));
-    return make_locked(own.allocator, sizer,
+    return make_locked(own.allocator, "window or log_capacity", sizer,
                        [&](Sizer& impl, Memory& memory) { return impl.create(memory, own); });
   });
 }

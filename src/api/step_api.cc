@@ -77,6 +77,11 @@ kvc_status check_extensions(kvc_step& step) {
 }
 
 kvc_status check_admissions(const Manager& manager, const kvc_step& step, size_t* stride) {
+  for (size_t i = 0; step.admit_slots != nullptr && i < step.num_admissions; ++i) {
+    if (step.admit_slots[i] <= manager.shape().max_request_tokens) continue;
+    return invalid("admit_slots[%zu] is %llu; at most max_request_tokens, %llu", i, ull(step.admit_slots[i]),
+                   ull(manager.shape().max_request_tokens));
+  }
   if (!creates_requests(step)) return KVC_OK;
   KVC_REQUIRE_POINTER(step.admit_offsets);
   KVC_TRY(check_offsets(step.admit_offsets, step.num_admissions, "admit_offsets"));
@@ -177,6 +182,7 @@ extern "C" {
 
 kvc_status kvc_manager_step(kvc_manager* m, kvc_step* step) {
   KVC_RECORD(kvc_manager_step, m, step);
+  const Timed timed(latency_of(m, KVC_LATENCY_STEP));
   return on_manager(m, [&](Manager& manager) { return run_step(manager, step); });
 }
 

@@ -68,23 +68,33 @@ kvc_status find_memory(const kvc_storage_config& config, const Layout& layout, c
   return KVC_OK;
 }
 
+void free_storage(kvc_storage* s) {
+  const Env env = s->account.inner();
+  s->~kvc_storage();
+  env.release(env.allocator_data, s, sizeof(kvc_storage), alignof(kvc_storage));
+}
+
 // Takes parts.memory over, or gives it back.
 kvc_status make_storage(const kvc_storage_config& config, const Env& env, const kvc_backend& backend,
-                        uint32_t device, const kvc_backend_storage& parts, kvc_storage** storage) {
-  void* place = env.allocate(env.allocator_data, sizeof(kvc_storage), alignof(kvc_storage));
+                        uint32_t device, kvc_backend_storage parts, kvc_storage** storage) {
+  void* const place = env.allocate(env.allocator_data, sizeof(kvc_storage), alignof(kvc_storage));
   if (place == nullptr) {
     release_memory(parts.memory);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes beside the storage's blocks",
                 sizeof(kvc_storage));
   }
-  void* impl;
-  if (const kvc_status status = backend.storage_create(device, &parts, &impl); status != KVC_OK) {
-    env.release(env.allocator_data, place, sizeof(kvc_storage), alignof(kvc_storage));
+  auto* made = new (place) kvc_storage(env);
+  made->account.add(sizeof(kvc_storage));
+  parts.allocator = {made->env.allocator_data, made->env.allocate, made->env.release};
+  if (const kvc_status status = backend.storage_create(device, &parts, &made->impl); status != KVC_OK) {
+    free_storage(made);
     release_memory(parts.memory);
     return status;
   }
-  *storage = new (place)
-      kvc_storage{&backend, impl, device, env, *parts.layout, describe(config, *parts.layout, parts.memory)};
+  made->backend = &backend, made->device = device;
+  made->layout = *parts.layout;
+  made->info = describe(config, *parts.layout, parts.memory);
+  *storage = made;
   return KVC_OK;
 }
 
@@ -92,9 +102,8 @@ kvc_status make_storage(const kvc_storage_config& config, const Env& env, const 
 
 void kvc::release_storage(kvc_storage* s) {
   if (s->num_users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const Env env = s->env;
   s->backend->storage_destroy(s->impl);
-  env.release(env.allocator_data, s, sizeof(kvc_storage), alignof(kvc_storage));
+  free_storage(s);
 }
 
 extern "C" {

@@ -133,10 +133,12 @@ kvc_status move_rows(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream, R
 extern "C" {
 
 kvc_status kvc_storage_store(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+  const Timed timed(latency_of(s, KVC_LATENCY_STORE));
   return move_rows(s, rows, stream, RowsUse::kStore, &kvc_backend::store);
 }
 
 kvc_status kvc_storage_gather(kvc_storage* s, const kvc_rows* rows, kvc_stream* stream) {
+  const Timed timed(latency_of(s, KVC_LATENCY_GATHER));
   return move_rows(s, rows, stream, RowsUse::kGather, &kvc_backend::gather);
 }
 

@@ -9,15 +9,19 @@
 #include "storage/residual_keys.h"
 
 struct kvc_storage {
-  const kvc_backend* backend;
-  void* impl;  // the backend's
-  uint32_t device;
-  kvc::Env env;
-  kvc::Layout layout;
-  kvc_storage_info info;
+  explicit kvc_storage(const kvc::Env& from) : account(from), env(account.env()) {}
+
+  kvc::Account account;  // without the slab
+  const kvc::Env env;
+  const kvc_backend* backend = nullptr;
+  void* impl = nullptr;  // the backend's
+  uint32_t device = 0;
+  kvc::Layout layout = {};
+  kvc_storage_info info = {};
   std::atomic<uint32_t> num_users{1};        // who created it, and exported tensors
   kvc_attention_kernel attention = nullptr;  // of the caller, tried before the backend's
   void* attention_data = nullptr;
+  kvc::Latencies latencies{env, KVC_LATENCY_STORE, 2};
 
   char* slab() const { return static_cast<char*>(info.data); }
 };

@@ -2,15 +2,14 @@
 #include "backend/backends.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <string>
 
 #include "base/status.h"
+#include "plugin/libraries.h"
 
 // Backends that are part of this library: the build lists them as KVC_STATIC(name) KVC_STATIC(name) ...
 #ifndef KVC_STATIC_BACKENDS
@@ -23,8 +22,6 @@ KVC_STATIC_BACKENDS
 
 namespace kvc {
 namespace {
-
-constexpr size_t kMaxName = 15;
 
 struct Static {
   const char* name;
@@ -72,75 +69,15 @@ kvc_status enter(kvc_backend_entry entry, const char* name, const char* path, co
   return KVC_OK;
 }
 
-bool exists(const std::string& path) {
-  struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
-// The folder of this library, or of the program that it is linked into.
-std::string own_folder() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&set_error), &info) == 0 || info.dli_fname == nullptr) return ".";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
-
-// Finds the file; `searched` gets all places that were searched.
-std::string find_file(const std::string& file, const char* path, std::string* searched) {
-  const auto found = [&](const std::string& place) {
-    if (exists(place)) return true;
-    *searched += (searched->empty() ? "" : ", ") + place;
-    return false;
-  };
-  if (path != nullptr) {
-    if (found(path)) return path;
-    const std::string inside = std::string(path) + "/" + file;
-    return found(inside) ? inside : "";
-  }
-  if (const char* folders = secure_getenv("KVC_BACKEND_PATH"); folders != nullptr) {
-    for (const char* at = folders; *at != '\0';) {
-      const size_t length = std::strcspn(at, ":");
-      std::string place = std::string(at, length) + "/" + file;
-      if (length != 0 && found(place)) return place;
-      at += length + (at[length] == ':');
-    }
-  }
-  for (const char* folder : {"/", "/kvcache/"}) {  // the second: where packages put them
-    std::string place = own_folder() + folder + file;
-    if (found(place)) return place;
-  }
-  return "";
-}
-
 kvc_status load(const char* name, const std::string& path, const kvc_backend** table) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr)
-    return fail(
-        KVC_ERROR_UNSUPPORTED,
-        "backend \"%s\" cannot be loaded: %s; install it anew, and the vendor's runtime that it needs", name,
-        dlerror());
-  const auto entry = reinterpret_cast<kvc_backend_entry>(dlsym(library, KVC_BACKEND_ENTRY));
-  if (entry == nullptr) {
-    dlclose(library);
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "%s has no function " KVC_BACKEND_ENTRY ": it is no backend, or of another version",
-                path.c_str());
-  }
-  const kvc_status status = enter(entry, name, path.c_str(), table);
+  void *library = nullptr, *entry = nullptr;
+  KVC_TRY(load_library("backend", name, path, KVC_BACKEND_ENTRY, &library, &entry));
+  const kvc_status status = enter(reinterpret_cast<kvc_backend_entry>(entry), name, path.c_str(), table);
   if (status != KVC_OK) dlclose(library);
   return status;
 }
 
 }  // namespace
-
-bool is_backend_name(const char* name, size_t length) {
-  if (length == 0 || length > kMaxName) return false;
-  for (size_t i = 0; i < length; ++i) {
-    if ((name[i] < 'a' || name[i] > 'z') && (name[i] < '0' || name[i] > '9')) return false;
-  }
-  return true;
-}
 
 kvc_status open_backend(const char* name, const char* path, OpenBackend* backend) {
   Registry& all = registry();
@@ -163,7 +100,7 @@ kvc_status open_backend(const char* name, const char* path, OpenBackend* backend
   if (opened.table == nullptr) {
     if (status != KVC_ERROR_NOT_FOUND) return status;
     std::string searched;
-    opened.path = find_file("libkvcache_" + opened.name + ".so", path, &searched);
+    opened.path = find_library(name, path, "KVC_BACKEND_PATH", &searched);
     if (opened.path.empty())
       return fail(KVC_ERROR_NOT_FOUND, "there is no backend \"%s\"; \"cpu\" is always there. Looked for: %s",
                   name, searched.c_str());

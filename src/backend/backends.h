@@ -15,6 +15,4 @@ struct OpenBackend {
 // folders of KVC_BACKEND_PATH, the folder of this library, and kvcache/ in it.
 kvc_status open_backend(const char* name, const char* path, OpenBackend* backend);
 
-bool is_backend_name(const char* name, size_t length);
-
 }  // namespace kvc

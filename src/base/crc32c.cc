@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The portable path takes 8 bytes a step from 8 tables. The instructions have a latency of 3 cycles, so long
-// inputs are summed as three lanes at once, which a table for "append kLane zero bytes" joins.
+// inputs are summed as three lanes at once, which a table for "append a lane of zero bytes" joins.
 #include "base/crc32c.h"
 
 #include <array>
@@ -18,7 +18,7 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78u;  // reflected
-constexpr size_t kLane = 2048, kLine = 64;
+constexpr size_t kLine = 64;
 
 using CrcTable = std::array<uint32_t, 256>;
 
@@ -65,7 +65,9 @@ constexpr uint32_t multiply(uint32_t a, uint32_t b) {
   return product;
 }
 
+template <size_t kLane>
 constexpr std::array<CrcTable, 4> make_lane_tables() {
+  static_assert((kLane & (kLane - 1)) == 0 && kLane % kLine == 0);
   uint32_t shift = 1u << 30;  // x
   for (size_t bits = 1; bits < 8 * kLane; bits *= 2) shift = multiply(shift, shift);
   std::array<CrcTable, 4> out = {};
@@ -73,12 +75,13 @@ constexpr std::array<CrcTable, 4> make_lane_tables() {
     for (uint32_t i = 0; i < 256; ++i) out[t][i] = multiply(shift, i << (8 * t));
   return out;
 }
-static_assert((kLane & (kLane - 1)) == 0);
-constexpr std::array<CrcTable, 4> kLaneTables = make_lane_tables();
+template <size_t kLane>
+constexpr std::array<CrcTable, 4> kLaneTables = make_lane_tables<kLane>();
 
+template <size_t kLane>
 uint32_t append_lane(uint32_t crc) {
-  return kLaneTables[0][crc & 255] ^ kLaneTables[1][crc >> 8 & 255] ^ kLaneTables[2][crc >> 16 & 255] ^
-         kLaneTables[3][crc >> 24];
+  const auto& tables = kLaneTables<kLane>;
+  return tables[0][crc & 255] ^ tables[1][crc >> 8 & 255] ^ tables[2][crc >> 16 & 255] ^ tables[3][crc >> 24];
 }
 
 #if defined(__x86_64__)
@@ -87,8 +90,11 @@ KVC_CRC32C_TARGET inline uint32_t add_word(uint32_t crc, uint64_t word) {
   return static_cast<uint32_t>(_mm_crc32_u64(crc, word));
 }
 KVC_CRC32C_TARGET inline uint32_t add_octet(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
-inline void store_word(uint8_t* to, uint64_t word) {
-  _mm_stream_si64(reinterpret_cast<long long*>(to), static_cast<long long>(word));
+// To a multiple of 16 bytes, past the caches.
+KVC_CRC32C_TARGET inline void copy_line(uint8_t* to, const uint8_t* from) {
+  for (size_t i = 0; i < kLine; i += sizeof(__m128i))
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
 }
 inline void store_fence() { _mm_sfence(); }
 bool have_crc32c() { return __builtin_cpu_supports("sse4.2") != 0; }
@@ -100,7 +106,7 @@ bool have_crc32c() { return __builtin_cpu_supports("sse4.2") != 0; }
 #endif
 KVC_CRC32C_TARGET inline uint32_t add_word(uint32_t crc, uint64_t word) { return __crc32cd(crc, word); }
 KVC_CRC32C_TARGET inline uint32_t add_octet(uint32_t crc, uint8_t byte) { return __crc32cb(crc, byte); }
-inline void store_word(uint8_t* to, uint64_t word) { std::memcpy(to, &word, sizeof word); }
+inline void copy_line(uint8_t* to, const uint8_t* from) { std::memcpy(to, from, kLine); }
 inline void store_fence() {}
 bool have_crc32c() {
   constexpr unsigned long kHwcapCrc32 = 1ul << 7;
@@ -108,28 +114,31 @@ bool have_crc32c() {
 }
 #endif
 
-// With kCopy the words also go to `to`, as they are summed: memory is read once. Lanes are fetched ahead and
-// stored past the caches, which is as fast as memcpy.
+// With kCopy each line also goes to `to` when it has been summed: memory is read once. Short lanes leave the
+// loads and stores of a page nearly in order; they are fetched ahead and stored past the caches, which is as
+// fast as memcpy.
 template <bool kCopy>
 KVC_CRC32C_TARGET uint32_t sum_by_instructions(uint32_t crc, const uint8_t* data, size_t size,
                                                [[maybe_unused]] uint8_t* to) noexcept {
+  constexpr size_t kLane = kCopy ? 256 : 2048, kAhead = 12 * kLane;
   size_t at = 0;
   for (; size - at >= 3 * kLane; at += 3 * kLane) {
     uint32_t second = 0, third = 0;
     for (size_t line = at; line < at + kLane; line += kLine) {
       if constexpr (kCopy)
-        for (size_t lane = 3; lane < 6; ++lane) __builtin_prefetch(data + line + lane * kLane);
+        for (size_t lane = 0; lane < 3; ++lane) __builtin_prefetch(data + line + lane * kLane + kAhead);
       for (size_t i = line; i < line + kLine; i += 8) {
         const uint64_t words[] = {load_word(data + i), load_word(data + i + kLane),
                                   load_word(data + i + 2 * kLane)};
         crc = add_word(crc, words[0]);
         second = add_word(second, words[1]);
         third = add_word(third, words[2]);
-        if constexpr (kCopy)
-          for (size_t lane = 0; lane < 3; ++lane) store_word(to + i + lane * kLane, words[lane]);
       }
+      if constexpr (kCopy)
+        for (size_t lane = 0; lane < 3; ++lane)
+          copy_line(to + line + lane * kLane, data + line + lane * kLane);
     }
-    crc = append_lane(append_lane(crc) ^ second) ^ third;
+    crc = append_lane<kLane>(append_lane<kLane>(crc) ^ second) ^ third;
   }
   if constexpr (kCopy) {
     store_fence();
@@ -167,7 +176,7 @@ uint32_t crc32c(const void* data, size_t size, uint32_t before) noexcept {
 
 uint32_t crc32c_copy(void* to, const void* from, size_t size, uint32_t before) noexcept {
 #if defined(KVC_CRC32C_INSTRUCTIONS)
-  if (size != 0 && crc32c_supports(Crc32cPath::kInstructions) && reinterpret_cast<size_t>(to) % 8 == 0)
+  if (size != 0 && crc32c_supports(Crc32cPath::kInstructions) && reinterpret_cast<size_t>(to) % 16 == 0)
     return ~sum_by_instructions<true>(~before, static_cast<const uint8_t*>(from), size,
                                       static_cast<uint8_t*>(to));
 #endif

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/account.h"
 #include "base/pages.h"
 
 namespace kvc {
@@ -26,6 +27,19 @@ void release_aligned(void*, void* memory, size_t size, size_t) {
   }
 }
 
+void* allocate_counted(void* account, size_t size, size_t alignment) {
+  auto& counted = *static_cast<Account*>(account);
+  void* memory = counted.inner().allocate(counted.inner().allocator_data, size, alignment);
+  if (memory != nullptr) counted.add(size);
+  return memory;
+}
+
+void release_counted(void* account, void* memory, size_t size, size_t alignment) {
+  auto& counted = *static_cast<Account*>(account);
+  counted.subtract(size);
+  counted.inner().release(counted.inner().allocator_data, memory, size, alignment);
+}
+
 uint64_t wall_clock_ns() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -36,7 +50,19 @@ bool random_bytes(void* out, size_t size) { return getrandom(out, size, 0) == st
 
 }  // namespace
 
+Env Account::env() {
+  Env env = inner_;
+  env.allocator_data = this;
+  env.allocate = allocate_counted;
+  env.release = release_counted;
+  return env;
+}
+
 bool Env::gives_zeroes(size_t size) const {
+  if (allocate == allocate_counted) {
+    const Env& inner = static_cast<const Account*>(allocator_data)->inner();
+    return !touches && inner.allocate == allocate_aligned && wants_huge_pages(size);
+  }
   return !touches && allocate == allocate_aligned && wants_huge_pages(size);
 }
 

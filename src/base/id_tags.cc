@@ -12,19 +12,19 @@ namespace {
 constexpr uint32_t kLastStart = uint32_t{1} << 31;
 
 std::mutex mutex;
-bool in_use[kMaxHandleTags + 1];
+bool tag_in_use[kMaxHandleTags + 1];
 uint32_t generations[kMaxHandleTags + 1];
-uint32_t newest = 0;
+uint32_t newest_tag = 0;
 
 }  // namespace
 
 IdTag take_id_tag() {
   const std::lock_guard lock(mutex);
   for (uint32_t tried = 0; tried < kMaxHandleTags; ++tried) {
-    newest = newest % kMaxHandleTags + 1;
-    if (in_use[newest] || generations[newest] >= kLastStart) continue;
-    in_use[newest] = true;
-    return {newest, generations[newest]};
+    newest_tag = newest_tag % kMaxHandleTags + 1;
+    if (tag_in_use[newest_tag] || generations[newest_tag] >= kLastStart) continue;
+    tag_in_use[newest_tag] = true;
+    return {newest_tag, generations[newest_tag]};
   }
   return {};
 }
@@ -32,7 +32,7 @@ IdTag take_id_tag() {
 void give_back_id_tag(IdTag last) {
   if (last.tag == 0) return;
   const std::lock_guard lock(mutex);
-  in_use[last.tag] = false;
+  tag_in_use[last.tag] = false;
   generations[last.tag] = last.generation;
 }
 

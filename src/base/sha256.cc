@@ -85,43 +85,71 @@ bool have_instructions() {
 }
 
 // The instructions keep the state as {F,E,B,A} and {H,G,D,C} (lowest lane first) and do two rounds each: one
-// turns the second vector into the new first one, the old first one being the new second.
-__attribute__((target("sha,sse4.1,ssse3"))) void blocks_instructions(uint32_t* state, const uint8_t* blocks,
-                                                                     size_t num_blocks) noexcept {
+// turns the second vector into the new first one, the old first one being the new second. A round waits for
+// the one before, so two messages beside each other take little longer than one.
+template <int kMessages>
+__attribute__((target("sha,sse4.1,ssse3"), always_inline)) inline void rounds_of(
+    uint32_t* const (&states)[kMessages], const uint8_t* const (&first)[kMessages], size_t num_blocks) {
   const __m128i swap_bytes = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-  const __m128i dcba = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state));
-  const __m128i hgfe = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state + 4));
-  const __m128i badc = _mm_shuffle_epi32(dcba, 0xb1);  // lanes B,A,D,C
-  const __m128i efgh = _mm_shuffle_epi32(hgfe, 0x1b);  // lanes H,G,F,E
-  __m128i abef = _mm_alignr_epi8(badc, efgh, 8);       // lanes F,E,B,A
-  __m128i cdgh = _mm_blend_epi16(efgh, badc, 0xf0);    // lanes H,G,D,C
-  for (; num_blocks > 0; --num_blocks, blocks += kBlockBytes) {
-    const __m128i abef_before = abef, cdgh_before = cdgh;
-    __m128i w[4];
+  __m128i abef[kMessages], cdgh[kMessages];
+#pragma GCC unroll 2
+  for (int m = 0; m < kMessages; ++m) {
+    const __m128i dcba = _mm_loadu_si128(reinterpret_cast<const __m128i*>(states[m]));
+    const __m128i hgfe = _mm_loadu_si128(reinterpret_cast<const __m128i*>(states[m] + 4));
+    const __m128i badc = _mm_shuffle_epi32(dcba, 0xb1);  // lanes B,A,D,C
+    const __m128i efgh = _mm_shuffle_epi32(hgfe, 0x1b);  // lanes H,G,F,E
+    abef[m] = _mm_alignr_epi8(badc, efgh, 8);            // lanes F,E,B,A
+    cdgh[m] = _mm_blend_epi16(efgh, badc, 0xf0);         // lanes H,G,D,C
+  }
+  for (size_t at = 0; num_blocks > 0; --num_blocks, at += kBlockBytes) {
+    __m128i abef_before[kMessages], cdgh_before[kMessages], words[kMessages][4];
+#pragma GCC unroll 2
+    for (int m = 0; m < kMessages; ++m) abef_before[m] = abef[m], cdgh_before[m] = cdgh[m];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {  // rounds 4i .. 4i+3
-      __m128i& now = w[i % 4];      // holds the words of 16 rounds ago until it is replaced
-      if (i < 4) {
-        now = _mm_loadu_si128(reinterpret_cast<const __m128i*>(blocks + 16 * i));
-        now = _mm_shuffle_epi8(now, swap_bytes);
-      } else {
-        const __m128i back1 = w[(i + 3) % 4], back2 = w[(i + 2) % 4], back3 = w[(i + 1) % 4];
-        now = _mm_sha256msg1_epu32(now, back3);
-        now = _mm_add_epi32(now, _mm_alignr_epi8(back1, back2, 4));
-        now = _mm_sha256msg2_epu32(now, back1);
+      const __m128i constants = _mm_load_si128(reinterpret_cast<const __m128i*>(kRound + 4 * i));
+#pragma GCC unroll 2
+      for (int m = 0; m < kMessages; ++m) {
+        __m128i(&w)[4] = words[m];
+        __m128i& now = w[i % 4];  // holds the words of 16 rounds ago until it is replaced
+        if (i < 4) {
+          now = _mm_loadu_si128(reinterpret_cast<const __m128i*>(first[m] + at + 16 * i));
+          now = _mm_shuffle_epi8(now, swap_bytes);
+        } else {
+          const __m128i back1 = w[(i + 3) % 4], back2 = w[(i + 2) % 4], back3 = w[(i + 1) % 4];
+          now = _mm_sha256msg1_epu32(now, back3);
+          now = _mm_add_epi32(now, _mm_alignr_epi8(back1, back2, 4));
+          now = _mm_sha256msg2_epu32(now, back1);
+        }
+        const __m128i sum = _mm_add_epi32(now, constants);
+        cdgh[m] = _mm_sha256rnds2_epu32(cdgh[m], abef[m], sum);
+        abef[m] = _mm_sha256rnds2_epu32(abef[m], cdgh[m], _mm_shuffle_epi32(sum, 0x0e));
       }
-      const __m128i sum =
-          _mm_add_epi32(now, _mm_load_si128(reinterpret_cast<const __m128i*>(kRound + 4 * i)));
-      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
-      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
     }
-    abef = _mm_add_epi32(abef, abef_before);
-    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+#pragma GCC unroll 2
+    for (int m = 0; m < kMessages; ++m) {
+      abef[m] = _mm_add_epi32(abef[m], abef_before[m]);
+      cdgh[m] = _mm_add_epi32(cdgh[m], cdgh_before[m]);
+    }
   }
-  const __m128i abef_up = _mm_shuffle_epi32(abef, 0x1b);  // lanes A,B,E,F
-  const __m128i cdgh_up = _mm_shuffle_epi32(cdgh, 0x1b);  // lanes C,D,G,H
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(state), _mm_unpacklo_epi64(abef_up, cdgh_up));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(state + 4), _mm_unpackhi_epi64(abef_up, cdgh_up));
+#pragma GCC unroll 2
+  for (int m = 0; m < kMessages; ++m) {
+    const __m128i abef_up = _mm_shuffle_epi32(abef[m], 0x1b);  // lanes A,B,E,F
+    const __m128i cdgh_up = _mm_shuffle_epi32(cdgh[m], 0x1b);  // lanes C,D,G,H
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(states[m]), _mm_unpacklo_epi64(abef_up, cdgh_up));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(states[m] + 4), _mm_unpackhi_epi64(abef_up, cdgh_up));
+  }
+}
+
+__attribute__((target("sha,sse4.1,ssse3"))) void blocks_instructions(uint32_t* state, const uint8_t* blocks,
+                                                                     size_t num_blocks) noexcept {
+  rounds_of<1>({state}, {blocks}, num_blocks);
+}
+
+__attribute__((target("sha,sse4.1,ssse3"))) void two_instructions(uint32_t* state, const uint8_t* block,
+                                                                  uint32_t* other_state,
+                                                                  const uint8_t* other_block) noexcept {
+  rounds_of<2>({state, other_state}, {block, other_block}, 1);
 }
 
 #elif defined(KVC_SHA256_ARM)
@@ -161,6 +189,12 @@ void blocks_instructions(uint32_t* state, const uint8_t* blocks, size_t num_bloc
   vst1q_u32(state + 4, efgh);
 }
 
+void two_instructions(uint32_t* state, const uint8_t* block, uint32_t* other_state,
+                      const uint8_t* other_block) noexcept {
+  blocks_instructions(state, block, 1);
+  blocks_instructions(other_state, other_block, 1);
+}
+
 #else
 bool have_instructions() { return false; }
 #endif
@@ -168,6 +202,10 @@ bool have_instructions() { return false; }
 bool have_instructions_cached() {
   static const bool have = have_instructions();  // asking the CPU is slow in virtual machines
   return have;
+}
+
+void store_digest(const uint32_t* state, Digest256* digest) {
+  for (size_t i = 0; i < 8; ++i) store_big_endian(digest->bytes + 4 * i, state[i]);
 }
 
 }  // namespace
@@ -225,9 +263,55 @@ Digest256 Sha256::finish() noexcept {
   store_big_endian(buffer_ + kBlockBytes - 4, static_cast<uint32_t>(bits));
   blocks_(state_, buffer_, 1);
   Digest256 digest;
-  for (size_t i = 0; i < 8; ++i) store_big_endian(digest.bytes + 4 * i, state_[i]);
+  store_digest(state_, &digest);
   reset();
   return digest;
+}
+
+size_t Sha256Pipeline::pad(uint8_t* rest, size_t used, uint64_t message_bytes) noexcept {
+  const size_t bytes = (used + 1 + kLengthBytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  rest[used] = 0x80;
+  std::memset(rest + used + 1, 0, bytes - used - 1 - kLengthBytes);
+  const uint64_t bits = message_bytes * 8;
+  store_big_endian(rest + bytes - 8, static_cast<uint32_t>(bits >> 32));
+  store_big_endian(rest + bytes - 4, static_cast<uint32_t>(bits));
+  return bytes;
+}
+
+Sha256Pipeline::Sha256Pipeline(Sha256Path path) noexcept
+    : instructions_(path == Sha256Path::kInstructions && have_instructions_cached()) {}
+
+void Sha256Pipeline::begin(const void* data, size_t size) noexcept {
+  std::memcpy(next_, kInitial, sizeof next_);
+  blocks(next_, static_cast<const uint8_t*>(data), size / kBlockBytes);
+}
+
+Digest256 Sha256Pipeline::finish(const uint8_t* rest, size_t rest_bytes, const void* next,
+                                 size_t next_bytes) noexcept {
+  uint32_t state[8];
+  std::memcpy(state, next_, sizeof state);
+  std::memcpy(next_, kInitial, sizeof next_);
+  const auto* begun = static_cast<const uint8_t*>(next);
+  size_t num_rest = rest_bytes / kBlockBytes, num_begun = next_bytes / kBlockBytes;
+#if defined(KVC_SHA256_INSTRUCTIONS)
+  for (; instructions_ && num_rest != 0 && num_begun != 0; --num_rest, --num_begun) {
+    two_instructions(state, rest, next_, begun);
+    rest += kBlockBytes, begun += kBlockBytes;
+  }
+#endif
+  blocks(state, rest, num_rest);
+  blocks(next_, begun, num_begun);
+  Digest256 digest;
+  store_digest(state, &digest);
+  return digest;
+}
+
+void Sha256Pipeline::blocks(uint32_t* state, const uint8_t* data, size_t num_blocks) const noexcept {
+  if (num_blocks == 0) return;
+#if defined(KVC_SHA256_INSTRUCTIONS)
+  if (instructions_) return blocks_instructions(state, data, num_blocks);
+#endif
+  blocks_scalar(state, data, num_blocks);
 }
 
 }  // namespace kvc

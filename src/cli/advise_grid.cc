@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The combinations that `kvcache advise` tries. Each has pools of as many blocks as the budget pays for.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "cli/advise.h"
 #include "cli/dtype.h"
 #include "cli/estimate.h"
 #include "cli/library.h"
+#include "cli/lists.h"
 #include "cli/model_groups.h"
 #include "cli/table.h"
 
@@ -16,35 +16,6 @@ namespace {
 
 constexpr uint64_t kMostBlocks = 2'147'483'582;  // The library's limit of all pools.
 constexpr uint32_t kBlockTokens = 16;            // Of --num-blocks.
-
-std::vector<std::string> split_list(const char* option, const std::string& text) {
-  std::vector<std::string> items;
-  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
-    end = text.find(',', begin);
-    items.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
-    if (items.back().empty())
-      throw InputError(std::string(option) + " is \"" + text + "\"; give values with one comma between them");
-  }
-  return items;
-}
-
-template <typename T>
-T parse_number(const std::string& option, const std::string& text, T least, T most) {
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && number >= least && number <= most)
-    return number;
-  throw InputError(option + " has " + text + "; each value is from " + number_text(least) + " to " +
-                   number_text(most));
-}
-
-template <typename T>
-std::vector<T> number_list(const char* option, const std::string& text, T least, T most) {
-  std::vector<T> numbers;
-  for (const std::string& item : split_list(option, text))
-    numbers.push_back(parse_number<T>(option, item, least, most));
-  return numbers;
-}
 
 struct PolicyChoice {
   std::string name;

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_ceiling.h"
+#include "cli/bench_checkpoint.h"
+#include "cli/bench_events.h"
 #include "cli/bench_json.h"
 #include "cli/bench_options.h"
 #include "cli/bench_prune.h"
@@ -51,6 +53,10 @@ double contiguous_seconds(BenchOptions options) {
 
 bool print_bench(const BenchOptions& given, bool as_json, std::ostream& out) {
   check_options(given);
+  if (given.what == "checkpoint") return print_bench_checkpoint(given, as_json, out);
+  if (given.what == "events") return print_bench_events(given, as_json, out);
+  if (given.what == "tier") return print_tier_bench(given.tier, as_json, out);
+  if (given.what == "index") return print_index_bench(given.index, given.tier.seconds, as_json, out);
   if (!given.prune.empty()) return print_prune(given, as_json, out);
   BenchOptions options = given;
   const bool on_device = !options.device.empty();

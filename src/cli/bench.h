@@ -7,10 +7,14 @@
 #include <ostream>
 #include <string>
 
+#include "cli/bench_index.h"
+#include "cli/bench_tier.h"
+
 namespace kvcli {
 
 struct BenchOptions {
-  /// attention, step (stores a new token, then attention), store, gather, copy, swap-out or swap-in
+  /// attention, step (stores a new token, then attention), store, gather, copy, swap-out, swap-in,
+  /// checkpoint, tier, index
   std::string what = "attention";
   std::string device;       // empty: the CPU
   uint64_t context = 4096;  // tokens of each request
@@ -27,7 +31,11 @@ struct BenchOptions {
   bool check = false;                // compare results of the last call with the CPU's
   bool no_check = false;             // on the CPU too, where they are compared unless that is impossible
   std::string prune;                 // attention on the CPU over chosen blocks: topk:N, ratio:R, threshold:T
+  std::string folder;                // checkpoint: where to write
+  std::string codec = "none";        // checkpoint
   bool own_plans = false;            // attention on a device: each layer makes its own plan
+  TierBenchOptions tier;
+  IndexBenchOptions index;
 };
 
 inline bool is_attention(const BenchOptions& options) {

@@ -16,7 +16,7 @@ namespace {
 // results: bfloat16 rounds results and probabilities to 0.002.
 constexpr double kHalfError = 5e-3, kFloatError = 1e-3;
 // Blocks of the requests that the CPU computes for comparison.
-constexpr uint64_t kMostTokens = uint64_t{1} << 16;
+constexpr uint64_t kMostBenchTokens = uint64_t{1} << 16;
 
 }  // namespace
 
@@ -104,7 +104,7 @@ BenchTimes BenchSubject::attend(bool stores_tokens) {
 
 std::vector<uint64_t> BenchSubject::sampled_requests() const {
   std::vector<uint64_t> requests = some_of(options_.batch);
-  while (requests.size() > 1 && requests.size() * options_.context > kMostTokens)
+  while (requests.size() > 1 && requests.size() * options_.context > kMostBenchTokens)
     requests.erase(requests.begin());
   return requests;
 }

@@ -14,8 +14,15 @@ constexpr uint64_t kMaxStorageBlocks = 2147483647;
 
 void add_bench_options(CLI::App& bench, BenchOptions& options) {
   add_choice(bench, "WHAT", options.what, "What to measure",
-             {"attention", "step", "store", "gather", "copy", "swap-out", "swap-in"})
+             {"attention", "step", "store", "gather", "copy", "swap-out", "swap-in", "checkpoint", "tier",
+              "events", "index"})
       ->required();
+  bench.add_option_function<std::string>(
+      "PLACE", [&options](const std::string& place) { options.folder = options.tier.url = place; },
+      "checkpoint: the folder to write to, which must exist; tier: its URL, such as "
+      "slab:/path?bytes=4GiB&direct=1; events: that of a transport, such as zmq:ipc:///tmp/kv [none]");
+  add_choice(bench, "--codec", options.codec, "checkpoint: how pages are compressed", {"none", "lz4", "zstd"})
+      ->capture_default_str();
   bench.add_option("--device", options.device, "GPU to measure, such as cuda:0 [the CPU]");
   const auto number = [&](const char* name, auto& value, const char* text, auto most) {
     add_number(bench, name, value, text, most)->capture_default_str();
@@ -53,6 +60,16 @@ void add_bench_options(CLI::App& bench, BenchOptions& options) {
       "threshold:T (bounds within T of the best); prints recall, error and time");
   bench.add_flag("--own-plans", options.own_plans,
                  "Attention on a GPU: each layer makes its own plan; without this, 32 layers share one");
+  bench.add_option("--page-bytes", options.tier.page_bytes, "tier: bytes of a page")->capture_default_str();
+  add_number(bench, "--pages", options.tier.pages, "tier: how many [1 GiB]", uint64_t{1} << 24);
+  add_number(bench, "--depth", options.tier.depth,
+             "tier: operations in flight of each thread on the raw side [8 MiB, at most 32]", 1024);
+  number("--seconds", options.tier.seconds,
+         "tier, events and index: rounds go on for so long, three at least", 3600u);
+  number("--blocks", options.index.blocks, "index: blocks, in prompts of 1,000", uint64_t{1} << 28);
+  number("--workers", options.index.workers, "index: workers that have them", 1024u);
+  number("--prompt-workers", options.index.prompt_workers, "index: workers that have long prompts", 1024u);
+  number("--prompt-tokens", options.index.prompt_tokens, "index: tokens of a long prompt", uint64_t{1} << 22);
 }
 
 void check_options(const BenchOptions& options) {
@@ -62,6 +79,12 @@ void check_options(const BenchOptions& options) {
   const auto is = [](const char* name, uint64_t value) {
     return std::string(name) + " is " + std::to_string(value);
   };
+  refuse(options.what != "checkpoint" && options.what != "tier" && options.what != "events" &&
+             !options.folder.empty(),
+         "PLACE is " + options.folder + ", which is for checkpoint, tier and events, not for " +
+             options.what + "; leave it out");
+  refuse(options.what == "checkpoint" && !options.device.empty(),
+         "--device: checkpoints are made of storages in host memory; leave it out");
   const uint32_t heads = (options.heads + options.kv_heads - 1) / options.kv_heads * options.kv_heads;
   refuse(options.heads != heads, is("--heads", options.heads) + "; it must be a multiple of --kv-heads, " +
                                      std::to_string(options.kv_heads) + ": give " + std::to_string(heads));

@@ -29,8 +29,9 @@ Words values(const CLI::Option& option) {
   if (!found.empty()) return found;
   if (name == "MODEL" || name == "--model") found = model_names();
   if (name == "--policies") found = policy_names();
-  if (name == "MODEL" || name == "--model" || name == "TRACE" || name == "--output" || name == "--log" ||
-      name == "--record")
+  if (name == "MODEL" || name == "--model" || name == "TRACE" || name == "PATH" || name == "FOLDER" ||
+      name == "--output" || name == "--log" || name == "--record" || name == "--step-model" ||
+      name == "--html")
     found.emplace_back(":files");
   return found;
 }

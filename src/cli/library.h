@@ -2,9 +2,11 @@
 // What the command uses of kvcache.hpp, and a stopwatch for the time inside calls.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <kvcache.hpp>
 #include <kvcache/storage.hpp>
+#include <vector>
 
 #include "cli/errors.h"
 
@@ -34,5 +36,10 @@ class Stopwatch {
   Clock::time_point started_{};
   Clock::duration total_{};
 };
+
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
 
 }  // namespace kvcli

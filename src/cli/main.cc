@@ -19,14 +19,17 @@
 #include "cli/errors.h"
 #include "cli/estimate.h"
 #include "cli/generate.h"
+#include "cli/inspect.h"
 #include "cli/library.h"
 #include "cli/model_groups.h"
 #include "cli/options.h"
 #include "cli/record.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/route.h"
 #include "cli/samples.h"
 #include "cli/session_oracle.h"
+#include "cli/simulate_options.h"
 #include "cli/table.h"
 #include "cli/trace.h"
 #include "cli/usage.h"
@@ -53,8 +56,11 @@ struct Arguments {
   ReplayOptions replay;
   EstimateOptions estimate;
   AdviseOptions advise;
+  SimulateOptions simulation;
   ModeOptions sizing;
   BenchOptions bench;
+  InspectOptions inspect;
+  RouteOptions route;
   std::vector<std::string> backends;
 };
 
@@ -65,18 +71,18 @@ void add_info(CLI::App& app, Arguments& args) {
   info->add_flag("--json", args.json, "Print JSON");
 }
 
-/// Which requests a command replays.
+/// Which requests a command takes.
 void add_trace(CLI::App& command, Arguments& args) {
   command.footer("Give either TRACE or --generate.");
   CLI::Option* trace =
       command.add_option("TRACE", args.trace, "JSONL file of Mooncake or Qwen-Bailian; - is standard input");
-  CLI::Option* generate = command.add_flag("--generate", args.generate, "Replay a synthetic trace");
+  CLI::Option* generate = command.add_flag("--generate", args.generate, "Take a synthetic trace instead");
   trace->excludes(generate);
   command.add_option("--seed", args.seed, "Seed of the synthetic trace")
       ->needs(generate)
       ->capture_default_str();
   add_number(command, "--requests", args.requests,
-             "Replay only the first N requests [all; 2000 with --generate]", UINT32_MAX);
+             "Take only the first N requests [all; 2000 with --generate]", UINT32_MAX);
 }
 
 void add_replay(CLI::App& app, Arguments& args) {
@@ -126,6 +132,7 @@ void add_replay(CLI::App& app, Arguments& args) {
                    "Instead of a trace, make the calls of this log again, and compare their results; - is "
                    "standard input")
       ->excludes("TRACE", "--generate", "--requests", "--record", "--samples");
+  add_tier_options(*replay, args.replay.tiers);
   replay->add_flag("--json", args.json, "Print JSON");
 }
 
@@ -142,6 +149,14 @@ void add_advise(CLI::App& app, Arguments& args) {
       ->needs(mode)
       ->capture_default_str();
   advise->add_flag("--json", args.json, "Print JSON");
+}
+
+void add_simulate(CLI::App& app, Arguments& args) {
+  CLI::App* simulate = app.add_subcommand(
+      "simulate", "Run a trace through the scheduler in virtual time: latencies, goodput, preemptions");
+  add_trace(*simulate, args);
+  add_simulate_options(*simulate, args.simulation);
+  simulate->add_flag("--json", args.json, "Print JSON");
 }
 
 void add_generate(CLI::App& app, Arguments& args) {
@@ -195,9 +210,44 @@ void add_estimate(CLI::App& app, Arguments& args) {
 
 void add_bench(CLI::App& app, Arguments& args) {
   CLI::App* bench =
-      app.add_subcommand("bench", "Measure storage and attention, and the machine in the same run");
+      app.add_subcommand("bench", "Measure storage, attention and tiers, and the machine in the same run");
   add_bench_options(*bench, args.bench);
   bench->add_flag("--json", args.json, "Print JSON");
+}
+
+void add_inspect(CLI::App& app, Arguments& args) {
+  CLI::App* inspect = app.add_subcommand("inspect", "Show and check checkpoints, and files of tiers");
+  inspect
+      ->add_option("PATH", args.inspect.path,
+                   "A folder of checkpoints, a manifest in it (.kvcm), a slab, or a page of a dir: tier")
+      ->required();
+  inspect->add_flag("--validate", args.inspect.validate,
+                    "Read and check every byte; the exit code is 1 if something is damaged");
+  inspect->add_flag("--json", args.json, "Print JSON");
+}
+
+void add_route(CLI::App& app, Arguments& args) {
+  RouteOptions& options = args.route;
+  CLI::App* route = app.add_subcommand(
+      "route", "Hold the index of a router, and answer lines of JSON on a socket of this machine");
+  route->add_option("--listen", options.listen, "127.0.0.1:PORT, where port 0 is any free one, or unix:/path")
+      ->capture_default_str();
+  add_number(*route, "--block-size", options.block_size, "Tokens per block of the workers", kMaxBlockSize)
+      ->capture_default_str();
+  add_number(*route, "--max-blocks", options.max_blocks, "Blocks of the index", uint64_t{1} << 30)
+      ->capture_default_str();
+  add_number(*route, "--max-workers", options.max_workers, "Workers of the index", 1024u)
+      ->capture_default_str();
+  add_number(*route, "--ttl", options.ttl_seconds, "Seconds after which a silent worker is removed [never]",
+             1u << 30);
+  route->add_option("--load-weight", options.load_weight, "Cost of a unit of load, in missing blocks")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e9));
+  route
+      ->add_option("--far-weight", options.far_weight,
+                   "Cost of a block in another medium than 0, in missing blocks")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
 }
 
 Trace load_trace(const Arguments& args, const char* command) {
@@ -280,10 +330,13 @@ int run(int argc, char** argv) {
   add_info(app, args);
   add_replay(app, args);
   add_advise(app, args);
+  add_simulate(app, args);
   add_generate(app, args);
   add_models(app, args);
   add_estimate(app, args);
   add_bench(app, args);
+  add_inspect(app, args);
+  add_route(app, args);
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     print_completions(app, {argv + 2, argv + argc}, std::cout);
     return kExitOk;
@@ -295,9 +348,19 @@ int run(int argc, char** argv) {
   }
   if (app.got_subcommand("replay")) return run_replay(args);
   if (app.got_subcommand("advise")) return run_advise(args);
+  if (app.got_subcommand("simulate")) {
+    run_simulation(load_trace(args, "simulate"), args.simulation, args.json, std::cout);
+    return kExitOk;
+  }
   if (app.got_subcommand("generate")) return run_generate(args);
   if (app.got_subcommand("bench"))
     return print_bench(args.bench, args.json, std::cout) ? kExitOk : kExitFailure;
+  if (app.got_subcommand("route")) {
+    serve_routes(args.route, std::cout);
+    return kExitOk;
+  }
+  if (app.got_subcommand("inspect"))
+    return print_inspection(args.inspect, args.json, std::cout) ? kExitOk : kExitFailure;
   if (app.got_subcommand("estimate"))
     print_estimate(args.estimate, args.json, std::cout);
   else if (app.got_subcommand("models"))

@@ -46,6 +46,7 @@ ModelGroups groups_of(const kvc_model& model, const kvc_memory_query& query,
       out.pool_block_bytes.push_back(part.block_bytes);
     }
     auto& group = out.groups.emplace_back(make<kvc_group_config>());
+    out.group_block_bytes.push_back(part.block_bytes);
     group.kind = part.kind;
     group.pool = part.pool;
     if (part.kind == KVC_GROUP_SLIDING_WINDOW) group.window_tokens = model.window_tokens;
@@ -75,6 +76,14 @@ void use_model(const Trace& trace, ReplayOptions& options) {
   query.budget_bytes = options.num_blocks * (of_tokens != 0 ? of_tokens : of_blocks.state_block_bytes);
   ModelGroups found = groups_of(model, query, estimate_of(query));
   options.cross_tokens = model.num_cross_layers != 0 ? model.cross_tokens : 0;
+  for (const kvc_group_config& group : found.groups) {
+    if (options.tiers.urls.empty() || (group.kind != KVC_GROUP_STATE && group.kind != KVC_GROUP_CROSS))
+      continue;
+    throw InputError("--tiers: " + options.model + " has " +
+                     (group.kind == KVC_GROUP_STATE ? "recurrent states" : "cross-attention") +
+                     ", whose blocks do not go to tiers; leave out --tiers or --model");
+  }
+  options.tiers.group_bytes = std::move(found.group_block_bytes);
   options.groups = std::move(found.groups);
   options.pools = std::move(found.pools);
 }

@@ -14,7 +14,7 @@ namespace kvcli {
 struct ModelGroups {
   std::vector<kvc_group_config> groups;
   std::vector<kvc_pool_config> pools;
-  std::vector<uint64_t> pool_block_bytes;
+  std::vector<uint64_t> pool_block_bytes, group_block_bytes;
 };
 
 /// Full attention first, then the layers with a window or chunks, states, and cross-attention.

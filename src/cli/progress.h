@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A progress line on standard error, if that is a terminal: how far a replay is, and how long the rest takes
-// if it goes on like this.
+// A progress line on standard error, if that is a terminal: how far a replay or simulation is, and how long
+// the rest takes if it goes on like this.
 #pragma once
 
 #include <unistd.h>
@@ -26,8 +26,8 @@ inline std::string time_left(uint64_t done, uint64_t total, double passed) {
 
 class Progress {
  public:
-  explicit Progress(uint64_t total, bool wanted = true)
-      : total_(total), visible_(wanted && isatty(STDERR_FILENO) != 0) {}
+  explicit Progress(uint64_t total, bool wanted = true, const char* command = "replay")
+      : total_(total), command_(command), visible_(wanted && isatty(STDERR_FILENO) != 0) {}
   ~Progress() {
     if (drawn_) std::fputs("\r\033[K", stderr);
   }
@@ -40,7 +40,7 @@ class Progress {
     if (now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
     drawn_ = true;
-    std::fprintf(stderr, "\r\033[Kreplay: %s of %s requests, %zu live%s", grouped(done).c_str(),
+    std::fprintf(stderr, "\r\033[K%s: %s of %s requests, %zu live%s", command_, grouped(done).c_str(),
                  grouped(total_).c_str(), live,
                  time_left(done, total_, std::chrono::duration<double>(now - begin_).count()).c_str());
   }
@@ -49,6 +49,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   uint64_t total_;
+  const char* command_;
   uint64_t calls_ = 0;
   const Clock::time_point begin_ = Clock::now();
   Clock::time_point last_{};

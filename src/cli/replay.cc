@@ -94,6 +94,7 @@ class Replay {
   std::optional<Oracle> oracle_;
   std::optional<SessionOracle> sessions_;
   std::optional<LogFile> log_;
+  std::optional<ReplayTiers> tiers_;
 
   size_t next_ = 0;            // Next request of the trace.
   std::deque<Waiting> queue_;  // Filled by head().
@@ -140,7 +141,9 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   }
   has_states_ = std::ranges::any_of(
       options.groups, [](const kvc_group_config& group) { return group.kind == KVC_GROUP_STATE; });
+  if (!options.tiers.urls.empty()) config.event_capacity = ReplayTiers::kEvents;
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
+  if (!options.tiers.urls.empty()) tiers_.emplace(manager_.get(), num_groups(), options.tiers);
   if (options.curve != 0) open_curve(manager_.get(), options.curve);
 
   for (uint32_t p = 0; p < std::max<size_t>(options.pools.size(), 1); ++p) {
@@ -165,6 +168,7 @@ ReplayResult Replay::run() {
     const bool preempted = options_.chunk != 0 && prefill_round();
     if (!preempted) admit_round();  // else the youngest would come back at once
     if (!live_.empty()) decode_round();
+    if (tiers_) tiers_->poll();
     if (log_) log_->drain(manager_.get());
     progress.update(next_, live_.size());
   }
@@ -244,6 +248,12 @@ bool Replay::admit(Waiting& waiting) {
     prompt.num_tokens = length;
     check(kvc_manager_create_request(manager_.get(), &prompt, &config, &waiting.id));
   }
+  if (tiers_ && create) {
+    waiting.seconds += prompt_watch_.stop();
+    step_->retire(manager_.get());  // fenced blocks are no room
+    tiers_->load(waiting.id);
+    prompt_watch_.start();
+  }
   if (options_.partial) step_->retire(manager_.get());  // what is copied must not be fenced
   const kvc_status status = kvc_manager_admit_request(manager_.get(), waiting.id, &cached);
   if (cached % options_.block_size != 0) {  // copied at once: there are no bytes
@@ -255,9 +265,11 @@ bool Replay::admit(Waiting& waiting) {
 
   if (status == KVC_ERROR_NO_SPACE && !live_.empty()) {
     ++result_.failed_allocations;
+    if (tiers_) tiers_->cancel(waiting.id);
     return false;
   }
   check(status);
+  if (tiers_) tiers_->cancel(waiting.id);
   result_.prompt_calls.add(waiting.seconds);
   live_.push_back(
       {waiting.id, waiting.index, waiting.produced, request.num_outputs(), length, free_rows_.back()});
@@ -499,6 +511,7 @@ std::span<const int32_t> Replay::export_table(uint64_t request, uint64_t max_tok
 void Replay::finish() {
   const kvc_stats library = stats();
   result_.evictions = library.evictions;
+  if (tiers_) tiers_->report(result_);
   if (options_.curve != 0) result_.curve = read_curve(manager_.get(), usable_blocks_);
   result_.metadata_bytes = library.metadata_bytes;
   result_.lost_reuse_tokens = library.lost_reuse_tokens;
@@ -535,6 +548,7 @@ ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
   ReplayOptions plain = options;
   plain.verify = plain.data = false;
   plain.record.clear();
+  plain.tiers.urls.clear();
   if (!options.hints.empty()) {
     plain.hints.clear();
     result.hit_rate_without_hints = Replay(trace, plain).run().hit_rate();

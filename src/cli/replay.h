@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/replay_result.h"
+#include "cli/replay_tiers.h"
 #include "cli/trace.h"
 
 namespace kvcli {
@@ -30,6 +31,7 @@ struct ReplayOptions {
   bool data = false;             // With verify: bytes go through a kvc_storage.
   // The fields below are not for verify, tables and commit_late.
   bool partial = false;                  // Hits may end inside a block.
+  TierOptions tiers;                     // Below the pool; none without URLs.
   uint32_t chunk = 0;                    // Most prompt tokens of a request that a round computes; 0 = all.
   std::vector<kvc_group_config> groups;  // Empty = one with full attention.
   std::vector<kvc_pool_config> pools;    // Empty = one of num_blocks blocks.

@@ -5,6 +5,7 @@
 #include <kvcache.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace kvcli {
@@ -34,6 +35,14 @@ struct CurveReport {
   uint64_t bytes = 0;
   std::vector<uint64_t> num_blocks;  // Empty without a curve.
   std::vector<double> hit_rates;     // Of block queries.
+};
+
+/// What one tier below the pool did.
+struct TierReport {
+  std::string url;
+  uint64_t hits = 0, misses = 0;  // Pages asked for.
+  uint64_t loaded_bytes = 0, stored_bytes = 0;
+  uint64_t failed_loads = 0, dropped_stores = 0;
 };
 
 /// Reuse that a group lost: tokens by reason, as in kvc_lost_reuse.
@@ -85,6 +94,10 @@ struct ReplayResult {
   uint64_t lost_reuse_tokens = 0;
   std::vector<GroupReport> groups;  // Empty with one group, which loses nothing.
   uint64_t ended_sessions = 0;      // Requests whose session the hints ended.
+  std::vector<TierReport> tiers;
+  uint64_t loaded_tokens = 0;     // From tiers, before admissions.
+  double offload_seconds = 0;     // Inside calls of the offload; not part of the manager's.
+  double ttft_saved_seconds = 0;  // By the model of TierOptions, over all loads.
   double hit_rate_without_hints = 0, hit_rate_without_partial = 0;
 
   bool right() const { return wrong_hits == 0 && wrong_writes == 0; }

@@ -2,6 +2,7 @@
 // The report of a replay. The JSON keys are an interface: add keys, do not rename them.
 #include "cli/report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -9,6 +10,31 @@
 
 namespace kvcli {
 namespace {
+
+void add_tiers(const ReplayResult& result, const TierOptions& options, nlohmann::ordered_json& json) {
+  json["tiers"] = nlohmann::ordered_json::array();
+  for (const TierReport& tier : result.tiers) {
+    json["tiers"].push_back({{"url", tier.url},
+                             {"hits", tier.hits},
+                             {"misses", tier.misses},
+                             {"loaded_bytes", tier.loaded_bytes},
+                             {"stored_bytes", tier.stored_bytes},
+                             {"failed_loads", tier.failed_loads},
+                             {"dropped_stores", tier.dropped_stores}});
+  }
+  json["loaded_tokens"] = result.loaded_tokens;
+  json["offload_seconds"] = result.offload_seconds;
+  json["offload_share_of_manager"] = result.offload_seconds / result.manager_seconds();
+  json["ttft_saved_seconds"] = result.ttft_saved_seconds;
+  json["ttft_saved_ms_per_request"] =
+      result.ttft_saved_seconds * 1e3 / static_cast<double>(std::max<uint64_t>(result.requests, 1));
+  json["tier_model"] = {{"compute_us_per_token", options.compute_us_per_token},
+                        {"gb_per_s", options.gb_per_s},
+                        {"block_bytes", options.block_bytes},
+                        {"policy", options.policy},
+                        {"bytes", options.bytes}};
+  if (!options.group_bytes.empty()) json["tier_model"]["block_bytes"] = options.group_bytes;
+}
 
 nlohmann::ordered_json latency_json(const Latencies& calls) {
   nlohmann::ordered_json json;
@@ -95,6 +121,15 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
           (options.hints.empty() ? "" : ", without hints " + fixed(result.hit_rate_without_hints, 4)) +
           (options.partial ? ", without partial reuse " + fixed(result.hit_rate_without_partial, 4) : "") +
           (options.optimal ? ", with perfect eviction " + fixed(result.optimal_hit_rate, 4) : ""));
+  if (!options.tiers.urls.empty()) {
+    row(out, "loaded from tiers", grouped(result.loaded_tokens),
+        "saves " + fixed(result.ttft_saved_seconds, 1) + " s of computing at " +
+            fixed(options.tiers.compute_us_per_token, 1) + " us a token");
+    for (const TierReport& tier : result.tiers)
+      row(out, "tier", grouped(tier.hits),
+          "pages found in " + tier.url + ", " + grouped(tier.misses) + " not; " + grouped(tier.loaded_bytes) +
+              " bytes loaded, " + grouped(tier.stored_bytes) + " stored");
+  }
   if (options.cross_tokens != 0) {
     row(out, "encoders", grouped(result.encoders),
         "of " + grouped(options.cross_tokens) + " tokens; " + grouped(result.encoder_hits) + " were cached");
@@ -154,6 +189,7 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
     json["partial_hits"] = result.partial_hits;
     json["partial_tokens"] = result.partial_tokens;
   }
+  if (!options.tiers.urls.empty()) add_tiers(result, options.tiers, json);
   if (options.optimal) json["optimal_hit_rate"] = result.optimal_hit_rate;
   if (!result.groups.empty()) {
     json["lost_reuse_tokens"] = result.lost_reuse_tokens;

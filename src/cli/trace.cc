@@ -11,6 +11,7 @@
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/errors.h"
 
@@ -36,6 +37,8 @@ class LineReader {
     }
     return !line.empty();
   }
+
+  uint64_t line_number() const { return line_number_; }
 
   [[noreturn]] void fail(const std::string& what, const std::string& fix) const {
     throw InputError(name_ + ":" + std::to_string(line_number_) + ": " + what + "; " + fix);
@@ -95,8 +98,8 @@ void check_format(const nlohmann::json& object, const LineReader& at, Trace& tra
           "give a trace of one format, Mooncake or Qwen-Bailian");
 }
 
-/// Checks what only Qwen-Bailian has; its time in milliseconds.
-uint64_t read_chat(const nlohmann::json& object, const LineReader& at) {
+/// Checks what only Qwen-Bailian has; its time in milliseconds, or nothing.
+std::optional<uint64_t> read_chat(const nlohmann::json& object, const LineReader& at) {
   constexpr uint64_t kMostChats = uint64_t{1} << 53;
   constexpr double kMostSeconds = 1e9;
   whole_number(member(object, "chat_id", at), "chat_id", 0, kMostChats, at);
@@ -104,11 +107,26 @@ uint64_t read_chat(const nlohmann::json& object, const LineReader& at) {
   if (!parent.is_number_integer() || parent.is_number_unsigned() || parent.get<int64_t>() != -1)
     whole_number(parent, "parent_chat_id", 0, kMostChats, at);
   const auto time = object.find("timestamp");
-  if (time == object.end()) return 0;
+  if (time == object.end()) return std::nullopt;
   const double seconds = time->is_number() ? time->get<double>() : -1;
   if (seconds >= 0 && seconds <= kMostSeconds) return static_cast<uint64_t>(seconds * 1000 + 0.5);
   at.fail("timestamp is " + (time->is_structured() ? "no number" : time->dump().substr(0, 40)),
           "give seconds from 0 to 1000000000");
+}
+
+/// What only simulations use.
+void read_class(const nlohmann::json& object, const LineReader& at, TraceRequest& request) {
+  if (const auto tenant = object.find("tenant"); tenant != object.end())
+    request.tenant = static_cast<uint32_t>(whole_number(*tenant, "tenant", 0, kMaxTenants - 1, at));
+  const auto priority = object.find("priority");
+  if (priority == object.end()) return;
+  const bool whole = priority->is_number_unsigned()
+                         ? priority->get<uint64_t>() <= INT32_MAX
+                         : priority->is_number_integer() && priority->get<int64_t>() >= INT32_MIN;
+  if (!whole)
+    at.fail("priority is " + (priority->is_structured() ? "no number" : priority->dump().substr(0, 40)),
+            "give a whole number from -2147483648 to 2147483647");
+  request.priority = priority->get<int32_t>();
 }
 
 void append_request(const std::string& line, const LineReader& at, Trace& trace) {
@@ -121,11 +139,15 @@ void append_request(const std::string& line, const LineReader& at, Trace& trace)
       whole_number(member(object, "input_length", at), "input_length", 1, kMaxInputLength, at));
   request.output_length = static_cast<uint32_t>(
       whole_number(member(object, "output_length", at), "output_length", 0, kMaxOutputLength, at));
+  std::optional<uint64_t> timestamp;  // Not replayed, so a missing one does no harm there.
   if (is_bailian(object)) {
-    request.timestamp_ms = read_chat(object, at);
+    timestamp = read_chat(object, at);
   } else if (const auto time = object.find("timestamp"); time != object.end() && time->is_number_unsigned()) {
-    request.timestamp_ms = time->get<uint64_t>();  // Not replayed, so a missing one does no harm.
+    timestamp = time->get<uint64_t>();
   }
+  request.timestamp_ms = timestamp.value_or(0);
+  if (!timestamp && trace.untimed_line == 0) trace.untimed_line = at.line_number();
+  read_class(object, at, request);
   request.first_hash_id = trace.hash_ids.size();
 
   const auto& ids = member(object, "hash_ids", at);
@@ -188,8 +210,10 @@ void write_trace(const Trace& trace, std::ostream& out) {
           << ", \"parent_chat_id\": -1, \"timestamp\": " << request.timestamp_ms / 1000 << '.' << std::setw(3)
           << std::setfill('0') << request.timestamp_ms % 1000;
     }
-    out << ", \"input_length\": " << request.input_length << ", \"output_length\": " << request.output_length
-        << ", \"hash_ids\": [";
+    out << ", \"input_length\": " << request.input_length << ", \"output_length\": " << request.output_length;
+    if (request.priority != 0) out << ", \"priority\": " << request.priority;
+    if (request.tenant != 0) out << ", \"tenant\": " << request.tenant;
+    out << ", \"hash_ids\": [";
     for (uint32_t i = 0; i < trace.num_hash_ids(request); ++i) {
       out << (i == 0 ? "" : ", ") << trace.hash_ids[request.first_hash_id + i];
     }

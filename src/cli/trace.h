@@ -5,6 +5,7 @@
 // - Qwen-Bailian, with chat_id and parent_chat_id (-1 = none): timestamp in seconds, an id per 16 tokens. Its
 // type
 //   and turn are not used.
+// Both may have priority (a lower number is served first) and tenant (from 0), for simulations.
 // A trace has no tokens: every replay of this project derives them from the ids by the same rule. Invariant:
 // a request has at least one prompt token, and ids for its whole prompt.
 #pragma once
@@ -23,6 +24,7 @@ inline constexpr uint32_t kVocabSize = 128000;
 inline constexpr uint64_t kMaxInputLength = uint64_t{1} << 24;
 inline constexpr uint64_t kMaxOutputLength = uint64_t{1}
                                              << 20;  // Output tokens of neighbouring requests stay apart.
+inline constexpr uint64_t kMaxTenants = uint64_t{1} << 16;       // The library's.
 inline constexpr uint64_t kMaxHashId = (uint64_t{1} << 55) - 1;  // Times 512 it still fits 64 bits.
 
 struct TraceRequest {
@@ -30,6 +32,8 @@ struct TraceRequest {
   uint32_t input_length;
   uint32_t output_length;  // As in the file. An engine produces at least one token.
   size_t first_hash_id;    // Index into Trace::hash_ids.
+  int32_t priority = 0;
+  uint32_t tenant = 0;
 
   uint32_t num_outputs() const { return output_length == 0 ? 1 : output_length; }
 };
@@ -38,6 +42,7 @@ struct Trace {
   std::vector<TraceRequest> requests;
   std::vector<uint64_t> hash_ids;
   uint32_t tokens_per_hash_id = kTokensPerHashId;
+  uint64_t untimed_line = 0;  // The first line of a request without a timestamp; 0 = all have one.
 
   uint32_t num_hash_ids(const TraceRequest& request) const {
     return (request.input_length + tokens_per_hash_id - 1) / tokens_per_hash_id;

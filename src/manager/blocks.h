@@ -4,8 +4,9 @@
 // namespaces. Used under the manager's lock.
 //
 // blocks.cc takes, holds and releases blocks, publish.cc attaches them to positions and detaches them,
-// namespaces.cc opens and resets namespaces, shares.cc keeps their quotas, shelves.cc and levels.cc say where
-// cached blocks wait, compact.cc moves contents and lets pools shrink.
+// saving.cc holds what a checkpoint reads and
+// takes what it brings, namespaces.cc opens and resets namespaces, shares.cc keeps their quotas, shelves.cc
+// and levels.cc say where cached blocks wait, compact.cc moves contents and lets pools shrink.
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"
@@ -235,6 +236,33 @@ class Blocks {
   // so often, and has the level until then (0 = no end), as far as this manager keeps such things.
   BlockId carry_block(NodeId node, uint32_t group, uint32_t uses, uint32_t level, uint64_t until);
   void end_positions();
+
+  // ---- checkpoints: saving.cc
+
+  // A hold for reading a block's content that leaves no trace: what nobody else has used meanwhile goes back
+  // to where it was. Holds end in the reverse order of their beginnings.
+  struct Reading {
+    BlockId block, before;  // before: what stood before it in its list, kNoBlock = nothing
+    uint32_t mark;          // of a block that was in LRU
+    bool cached;
+  };
+  void begin_reading(BlockId id, Reading* reading);
+  void end_reading(const Reading& reading);
+
+  // Blocks of an empty pool for contents to come, as held externally by nobody: all of them come first to
+  // take_all(), others by give_back(), which makes them the first to be taken.
+  void take_for_contents(uint32_t pool, size_t count, BlockId* out);
+  void give_back(BlockId id);
+  // Attaches one of them to a position, as carry_block() does. end_contents() makes it a cached one.
+  void attach_taken(NodeId node, uint32_t group, BlockId id, uint32_t uses, uint32_t level, uint64_t until);
+  void end_taken(BlockId id) { release_external(id); }
+  void begin_clock(size_t pool, uint64_t clock) { pool_.begin_clock(pool, clock); }
+  void set_age(BlockId id, uint64_t age) { pool_.set_age(id, age); }
+  kvc_status carry_namespace(const char* identity, size_t size, uint32_t opens, uint64_t epoch,
+                             CarriedNamespace* out) {
+    return namespaces_.carry(identity, size, opens, epoch, out);
+  }
+  void drop_namespace(const CarriedNamespace& carried) { namespaces_.drop(carried); }
 
   // ---- hints: levels.cc
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What readers outside the process see of the prefixes. Digests are worked out here, without the lock.
+#include "base/position_digest.h"
 #include "manager/event_writer.h"
 #include "manager/manager.h"
 
@@ -95,6 +96,33 @@ kvc_status Manager::list_prefixes(uint64_t* cursor, uint64_t* event_cursor, kvc_
     *cursor = at == end ? 0 : at;
     return KVC_OK;
   }
+}
+
+kvc_status Manager::position_digests(const TokenSpan& tokens, Digest256* out, size_t capacity,
+                                     size_t* count) {
+  KVC_TRY(check_span(tokens, shape_));
+  KVC_TRY(check_tokens(tokens.tokens, tokens.num_tokens, shape_.vocab_size));
+  Digest256 before;
+  {
+    const std::lock_guard lock(monitor_.mutex());
+    uint32_t ns = 0;
+    KVC_TRY(blocks_.find_namespace(tokens.namespace_id, &ns));
+    before = blocks_.namespaces()[ns].digest;
+  }
+  const uint32_t block_size = shape_.block_size;
+  const size_t num_blocks = tokens.num_tokens / block_size;
+  *count = num_blocks;
+  if (num_blocks > capacity)
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prompt has %zu full blocks, the array room for %zu",
+                num_blocks, capacity);
+  if (num_blocks == 0) return KVC_OK;
+  PositionDigests digests(block_size, tokens.tokens);
+  for (size_t i = 0; i < num_blocks; ++i) {
+    const ExtraView extra(tokens.keys, tokens.num_keys, i * block_size, block_size);
+    const int32_t* next = i + 1 == num_blocks ? nullptr : tokens.tokens + (i + 1) * block_size;
+    before = out[i] = digests.next(before, extra.digest(), next);
+  }
+  return KVC_OK;
 }
 
 }  // namespace kvc

@@ -264,6 +264,13 @@ kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {
   return requests_.probe(*request, info);
 }
 
+uint64_t Manager::prefix_key(uint64_t id, size_t num_blocks) {
+  const std::lock_guard lock(monitor_.mutex());
+  const Request* request = requests_.peek(id);
+  const bool has = request != nullptr && num_blocks != 0 && num_blocks <= request->num_hashes;
+  return has ? request->hashes.data[num_blocks - 1] : 0;
+}
+
 kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) {
   return look_up(tokens, [&](LookupScratch& prefix) -> kvc_status {
     Prompt prompt;

@@ -15,12 +15,14 @@
 #include <functional>
 
 #include "manager/external.h"
+#include "manager/offload_view.h"
 #include "manager/state_reader.h"
 #include "observe/event_ring.h"
 
 namespace kvc {
 
 class EventWriter;
+struct Contents;
 
 class Manager {
  public:
@@ -89,10 +91,16 @@ class Manager {
   // A manager that was just made takes over what another one has cached. If that fails, destroy it.
   kvc_status take_over(Manager& old, kvc_rebuild* out);
 
+  // What it has cached (contents.h), and if asked for the requests; the lock is taken once. read_contents.cc.
+  // ContentsHolder and Restore do the rest.
+  kvc_status read_contents(bool requests, Contents* out);
+
   kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
     return matcher_.probe(tokens, requests_.num_admitted(), info);
   }
   kvc_status probe_request(uint64_t id, kvc_probe_info* info);
+  // A key of the first blocks of a waiting request: equal keys, equal blocks. 0 if it has no such blocks.
+  uint64_t prefix_key(uint64_t id, size_t num_blocks);
   kvc_status pin_prefix(const TokenSpan& tokens, uint64_t* pin, uint64_t* num_pinned) {
     return look_up(tokens, [&](auto& prefix) { return pins_.pin(prefix, pin, num_pinned); });
   }
@@ -145,8 +153,13 @@ class Manager {
     return change([&] { return external_.unpublish(blocks, num_blocks, num_unpublished); });
   }
 
+  // Of each full block of a prompt, as events tell it.
+  kvc_status position_digests(const TokenSpan& tokens, Digest256* out, size_t capacity, size_t* count);
   kvc_status poll_events(uint64_t* cursor, kvc_event_batch* batch);
   kvc_status list_prefixes(uint64_t* cursor, uint64_t* event_cursor, kvc_event_batch* batch);
+  OffloadView offload_view() {
+    return OffloadView(monitor_.mutex(), shape_, blocks_, matcher_, requests_, events_);
+  }
 
   // Calls a method or another function of StateReader under the lock.
   template <typename Function, typename... Arguments>
@@ -204,6 +217,8 @@ class Manager {
   }
 
  private:
+  friend class ContentsHolder;
+  friend class Restore;
   uint64_t end_of_list() const { return blocks_.tree().max_places() * shape_.num_groups; }
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);

@@ -81,6 +81,8 @@ class Requests {
   // BUFFER_TOO_SMALL if the table could outgrow max_positions. `step_id`: the step that admits, 0 = none
   // does; `copies` is its list, or nullptr.
   kvc_status admit(Request& request, size_t max_positions, uint64_t step_id, CopyList* copies);
+  // Tokens of a request that may be hits.
+  uint64_t most_cached(const Request& request) const { return hit_limit_tokens(request); }
   // What an admission of a waiting request would find and take.
   kvc_status probe(const Request& request, kvc_probe_info* info);
 

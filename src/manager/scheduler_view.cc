@@ -37,12 +37,17 @@ uint32_t SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const 
 }
 
 kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
-                                CopyList* copies) const {
+                                CopyList* copies, uint64_t slots) const {
   const Guard guard = lock();
   Request* request = nullptr;
   KVC_TRY(find(id, false, &request));
   if (request->admitted) return Requests::already_admitted(id);
-  KVC_TRY(requests_.admit(*request, max_positions, step_id, copies));
+  const uint32_t own_slots = request->slots;
+  if (slots != 0) request->slots = static_cast<uint32_t>(slots);
+  if (const kvc_status status = requests_.admit(*request, max_positions, step_id, copies); status != KVC_OK) {
+    request->slots = own_slots;
+    return status;
+  }
   enqueue(*request, step_id);
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;

@@ -21,8 +21,9 @@ class SchedulerView {
   kvc_status create(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
                     uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0,
                     CopyList* copies = nullptr) const;
+  // `slots`: instead of the request's own from now on, if it is admitted; 0 = its own.
   kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0,
-                   CopyList* copies = nullptr) const;
+                   CopyList* copies = nullptr, uint64_t slots = 0) const;
   // A bit for the share of the blocks that an admission counts for: that of the waiting request, or of the
   // namespace if it is new (0). Without quotas there is one share.
   uint64_t share_of(uint64_t waiting, uint64_t namespace_id) const {

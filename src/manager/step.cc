@@ -237,7 +237,7 @@ void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& 
     const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
     status =
         is_new ? view_.create(plan.prompt(i), plan.config(i), true, &id, &cached, room, step.step_id, &copies)
-               : view_.admit(id, &cached, room, step.step_id, &copies);
+               : view_.admit(id, &cached, room, step.step_id, &copies, plan.admit_slots(i));
     if (is_new && status != KVC_OK && plan.prompt(i).num_tokens <= shape_.max_request_tokens) {
       status = refused_ids(status, "admit_tokens", step.admit_tokens, step.admit_offsets[i],
                            step.admit_offsets[i + 1], " of each token of the prompt");

@@ -50,6 +50,7 @@ struct StepPlan {
            (step.flags & KVC_STEP_WHOLE_ROWS) == 0 &&
            (step.commit_offsets == nullptr || step.commit_offsets[step.num_requests] == 0);
   }
+  uint64_t admit_slots(size_t i) const { return step.admit_slots == nullptr ? 0 : step.admit_slots[i]; }
   size_t num_items() const { return step.num_requests + step.num_admissions; }
   kvc_status* request_status() const {
     return step.status + step.num_frees + step.num_preempts + step.num_truncates;
@@ -64,6 +65,7 @@ inline kvc_request_config StepPlan::config(size_t i) const {
     const char* element = reinterpret_cast<const char*>(step.admit_configs) + i * config_stride;
     std::memcpy(&config, element, config_stride < sizeof config ? config_stride : sizeof config);
   }
+  if (admit_slots(i) != 0) config.slots = admit_slots(i);
   return config;
 }
 

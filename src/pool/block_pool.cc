@@ -148,6 +148,28 @@ void BlockPool::renew(BlockId id, Place place) {
   came_[static_cast<size_t>(raw(id))] = pools_[(*this)[id].pool].clock++;
 }
 
+bool BlockPool::put_back(BlockId id, BlockId before, Place place) {
+  Block& block = (*this)[id];
+  const BlockId end{static_cast<int32_t>(list_sentinel(block.pool, has_shelves() ? list_of(place) : 0))};
+  if (!is_block(before)) before = end;
+  const BlockId after = (*this)[before].next;
+  if (has_shelves()) {
+    const auto came = [&](BlockId other) { return came_[static_cast<size_t>(raw(other))]; };
+    if (!at_end(before) && came(before) >= came(id)) return false;
+    if (!at_end(after) && came(after) <= came(id)) return false;
+    filled(block.pool, place.cls, place.level) |= static_cast<uint16_t>(1u << place.shelf);
+    levels(block.pool, place.cls)[place.level / 64] |= uint64_t{1} << place.level % 64;
+  }
+  block.prev = before;
+  block.next = after;
+  (*this)[before].next = id;
+  (*this)[after].prev = id;
+  block.list = List::kLru;
+  block.fence = static_cast<uint32_t>(raw(id));  // nothing is known of what leaves next
+  ++pools_[block.pool].counts.lru;
+  return true;
+}
+
 BlockId BlockPool::first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score) {
   BlockId best = kNoBlock;
   *score = UINT64_MAX;

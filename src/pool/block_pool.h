@@ -17,6 +17,8 @@
 // 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
 // blocks that are empty. Not thread-safe.
 #pragma once
+#include <algorithm>
+
 #include "base/ids.h"
 #include "base/memory.h"
 #include "pool/policy.h"
@@ -173,6 +175,15 @@ class BlockPool {
   }
   // Takes a block of LRU, already detached from its node, for a request of `group`.
   void take(BlockId id, uint8_t group);
+  // Puts a block that was taken out of LRU by remove() back behind another one of its list, or to the list's
+  // beginning (kNoBlock). False, and nothing is done, if its time is not between those of its neighbours.
+  bool put_back(BlockId id, BlockId before, Place place);
+  // With several lists: at least so many blocks have come to a pool's lists, which are empty. Then so many
+  // have come since a block did.
+  void begin_clock(size_t pool, uint64_t clock) { pools_[pool].clock = std::max(pools_[pool].clock, clock); }
+  void set_age(BlockId id, uint64_t age) {
+    came_[static_cast<size_t>(raw(id))] = pools_[(*this)[id].pool].clock - age;
+  }
   // Blocks that came to the shelves of its pool since this one did, itself included.
   uint64_t age(BlockId id) const {
     return pools_[(*this)[id].pool].clock - came_[static_cast<size_t>(raw(id))];

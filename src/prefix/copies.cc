@@ -29,6 +29,7 @@ inline void PrefixTree::unlink(BlockId block) {
 // Another block at a position that has one in this group.
 void PrefixTree::attach_copy(NodeId id, size_t group, BlockId block) {
   pool_[block].node = id;
+  ++quiet_arrivals_;
   ++counters_.published_blocks;
   ++counters_.duplicates;
   link_before(block, block_of(id, group));
@@ -51,6 +52,7 @@ void PrefixTree::make_idle(BlockId block) {
 
 void PrefixTree::move(BlockId from, BlockId to) {
   const Block& block = pool_[from];
+  ++quiet_arrivals_;
   if (block_of(block.node, block.group) == from) set_block(block.node, block.group, to);
   if (block.next_copy == from) return;
   const BlockId before = copy_before(from);

@@ -73,6 +73,23 @@ void ExtraView::copy_to(ExtraRecord* record) const {
   for (uint64_t i = 0; i < count_; ++i) record->spans()[i] = span(i);
 }
 
+Digest256 ExtraView::digest() const {
+  if (count_ == 0) return {};
+  Sha256 sha;
+  for (uint64_t i = 0; i < count_; ++i) {
+    const ExtraSpan own = span(i);
+    sha.update(&own, sizeof own);
+  }
+  return sha.finish();
+}
+
+Digest256 digest_of(const ExtraRecord* record) {
+  if (record == nullptr) return {};
+  Sha256 sha;
+  sha.update(record->spans(), record->count * sizeof(ExtraSpan));
+  return sha.finish();
+}
+
 ExtraRecords::ExtraRecords(Arena& arena, const kvc_extra_key* keys, size_t num_keys, size_t begin, size_t end,
                            uint64_t block_size)
     : arena_(arena), keys_(keys), num_keys_(num_keys), begin_(begin), end_(end), block_size_(block_size) {

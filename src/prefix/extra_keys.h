@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/sha256.h"
 
 namespace kvc {
 
@@ -28,6 +29,9 @@ struct ExtraRecord {
   }
 };
 
+// kvc_event.extra_digest.
+Digest256 digest_of(const ExtraRecord* record);
+
 class ExtraView {
  public:
   ExtraView() = default;
@@ -46,6 +50,7 @@ class ExtraView {
   uint64_t common_head(const ExtraRecord* record, uint64_t tokens) const;
   uint64_t hash(const TableHash& table_hash, uint64_t chain) const;
   void copy_to(ExtraRecord* record) const;
+  Digest256 digest() const;  // kvc_event.extra_digest
 
  private:
   void select(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token, uint64_t block_size);

@@ -48,13 +48,7 @@ const Digest256& Identities::parent_digest(NodeId id) const {
   return is_node(node.parent) ? of(node.parent).digest : namespaces_[node.ns].digest;
 }
 
-Digest256 Identities::extra_digest(NodeId id) const {
-  const ExtraRecord* extra = tree_[id].extra;
-  if (extra == nullptr) return {};
-  Sha256 sha;
-  sha.update(extra->spans(), extra->count * sizeof(ExtraSpan));
-  return sha.finish();
-}
+Digest256 Identities::extra_digest(NodeId id) const { return digest_of(tree_[id].extra); }
 
 // Goes down from where the last call stopped to a position that is not known: another reader may have learned
 // some. False if that takes another call.
@@ -130,11 +124,13 @@ void Identities::learn(Work* work) {
 }
 
 void Identities::Work::compute() {
+  PositionDigests digests(block_size, tokens);
   for (size_t i = 0; i < count; ++i) {
     Position& position = positions[i];
     const Digest256& before =
         position.parent < 0 ? position.parent_digest : positions[position.parent].digest;
-    position.digest = position_digest(before, position.extra, block_size, tokens + i * block_size);
+    position.digest =
+        digests.next(before, position.extra, i + 1 == count ? nullptr : tokens + (i + 1) * block_size);
   }
 }
 

@@ -75,6 +75,8 @@ class Identities {
   void prefetch(NodeId id) const { __builtin_prefetch(&identities_[static_cast<size_t>(raw(id))], 1); }
 
   bool known(NodeId id) const { return of(id).known; }
+  uint64_t serial(NodeId id) const { return of(id).serial; }
+  const Digest256& digest(NodeId id) const { return of(id).digest; }  // if it is known
   // All of an event but its sequence. The digest of its position is known.
   void describe(const EventRecord& record, kvc_event* event) const;
 

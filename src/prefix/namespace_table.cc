@@ -19,23 +19,35 @@ size_t framed_size(const Part (&parts)[3]) {
   return size;
 }
 
+void frame_head(const Part& part, char* out) {
+  const uint64_t size = part.data != nullptr ? part.size : 0;
+  *out = part.data != nullptr;
+  std::memcpy(out + 1, &size, sizeof size);
+}
+
 void frame(const Part (&parts)[3], char* out) {
   for (const Part& part : parts) {
-    const uint64_t size = part.data != nullptr ? part.size : 0;
-    *out++ = part.data != nullptr;
-    std::memcpy(out, &size, sizeof size);
-    out += sizeof size;
-    if (size != 0) std::memcpy(out, part.data, size);
-    out += size;
+    frame_head(part, out);
+    out += 9;
+    if (part.data == nullptr || part.size == 0) continue;
+    std::memcpy(out, part.data, part.size);
+    out += part.size;
   }
 }
 
+constexpr char kLabel[] = "kvcache namespace 1";
+
 Digest256 digest_of(const void* data, size_t size) {
-  static constexpr char kLabel[] = "kvcache namespace 1";
   Sha256 sha;
   sha.update(kLabel, sizeof kLabel);
   sha.update(data, size);
   return sha.finish();
+}
+
+uint64_t hash_of(const char* identity, size_t size) {
+  DigestHash hash;
+  hash.add_bytes(identity, size);
+  return hash.value();
 }
 
 void make_empty(Namespace& ns) {
@@ -74,6 +86,21 @@ void NamespaceTable::refresh(uint32_t index) {
   namespaces_[index].counts_epoch = global_resets_;
 }
 
+Digest256 NamespaceTable::digest_of_config(const kvc_namespace_config& config) {
+  const Part parts[3] = {{config.model, config.model_size},
+                         {config.adapter, config.adapter_size},
+                         {config.tenant, config.tenant_size}};
+  Sha256 sha;
+  sha.update(kLabel, sizeof kLabel);
+  for (const Part& part : parts) {
+    char head[9];
+    frame_head(part, head);
+    sha.update(head, sizeof head);
+    if (part.data != nullptr) sha.update(part.data, part.size);
+  }
+  return sha.finish();
+}
+
 kvc_status NamespaceTable::open(const kvc_namespace_config& config, uint32_t* index) {
   const Part parts[3] = {{config.model, config.model_size},
                          {config.adapter, config.adapter_size},
@@ -87,20 +114,14 @@ kvc_status NamespaceTable::open(const kvc_namespace_config& config, uint32_t* in
   if (identity == nullptr)
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a namespace identity of %zu bytes", size);
   frame(parts, identity);
-  DigestHash hash;
-  hash.add_bytes(identity, size);
-
-  for (int32_t i = *bucket(hash.value()); i >= 0; i = namespaces_[static_cast<size_t>(i)].hash_next) {
-    Namespace& ns = namespaces_[static_cast<size_t>(i)];
-    if (ns.identity_hash != hash.value() || ns.identity_size != size ||
-        std::memcmp(ns.identity, identity, size) != 0) {
-      continue;
-    }
+  const uint64_t hash = hash_of(identity, size);
+  if (const int32_t found = find(hash, identity, size); found >= 0) {
     arena_->release(identity, Arena::rounded(size));
+    Namespace& ns = namespaces_[static_cast<size_t>(found)];
     if (ns.opens == UINT32_MAX)
       return fail(KVC_ERROR_LIMIT, "a namespace was opened 2^32 - 1 times; close some");
     ++ns.opens;
-    *index = static_cast<uint32_t>(i);
+    *index = static_cast<uint32_t>(found);
     return KVC_OK;
   }
 
@@ -132,10 +153,10 @@ kvc_status NamespaceTable::open(const kvc_namespace_config& config, uint32_t* in
   ++ns.generation;
   ns.identity = identity;
   ns.identity_size = size;
-  ns.identity_hash = hash.value();
+  ns.identity_hash = hash;
   ns.digest = digest_of(identity, size);
-  ns.hash_next = *bucket(hash.value());
-  *bucket(hash.value()) = static_cast<int32_t>(chosen);
+  ns.hash_next = *bucket(hash);
+  *bucket(hash) = static_cast<int32_t>(chosen);
   *index = chosen;
   return KVC_OK;
 }
@@ -160,14 +181,96 @@ kvc_status NamespaceTable::open_like(const Namespace& other, uint32_t* index) {
   return KVC_OK;
 }
 
-void NamespaceTable::close(uint32_t index) {
-  Namespace& ns = namespaces_[index];
+bool NamespaceTable::is_framed(const char* identity, size_t size) {
+  bool any = false;
+  for (int part = 0; part < 3; ++part) {
+    uint64_t length;
+    if (size < 9 || static_cast<unsigned char>(*identity) > 1) return false;
+    std::memcpy(&length, identity + 1, sizeof length);
+    if (*identity == 0 && length != 0) return false;
+    any = any || *identity != 0;
+    identity += 9, size -= 9;
+    if (length > size || length > 65536) return false;
+    identity += length, size -= static_cast<size_t>(length);
+  }
+  return any && size == 0;
+}
+
+Digest256 NamespaceTable::digest_of_identity(const char* identity, size_t size) {
+  char absent[27];
+  if (size != 0) return digest_of(identity, size);
+  frame({{nullptr, 0}, {nullptr, 0}, {nullptr, 0}}, absent);
+  return digest_of(absent, sizeof absent);
+}
+
+kvc_status NamespaceTable::carry(const char* identity, size_t size, uint32_t opens, uint64_t epoch,
+                                 CarriedNamespace* out) {
+  out->used = used_;
+  out->most_resets = most_resets_;
+  out->index = 0;
+  const int32_t found = size == 0 ? 0 : find(hash_of(identity, size), identity, size);
+  if (found >= 0) {
+    Namespace& ns = namespaces_[out->index = static_cast<uint32_t>(found)];
+    if (size != 0 && opens > UINT32_MAX - ns.opens)
+      return fail(KVC_ERROR_LIMIT, "a namespace would be open more than 2^32 - 1 times; close some");
+    out->before = ns;
+    if (size != 0) ns.opens += opens;
+  } else {
+    if (unused_ >= 0) out->before = namespaces_[static_cast<size_t>(unused_)];  // in case it is taken
+    Namespace like = {};
+    like.identity = const_cast<char*>(identity);
+    like.identity_size = size;
+    like.opens = opens;
+    KVC_TRY(open_like(like, &out->index));
+  }
+  if (this->epoch(out->index) < epoch) {
+    Namespace& ns = namespaces_[out->index];
+    ns.resets = epoch - global_resets_;
+    if (ns.resets > most_resets_) most_resets_ = ns.resets;
+  }
+  return KVC_OK;
+}
+
+void NamespaceTable::drop(const CarriedNamespace& carried) {
+  Namespace& ns = namespaces_[carried.index];
+  most_resets_ = carried.most_resets;
+  used_ = carried.used;
+  const bool is_new = carried.index >= carried.used;
+  if (!is_new && carried.before.opens != 0) {  // it was open
+    ns.opens = carried.before.opens;
+    ns.resets = carried.before.resets;
+    return;
+  }
+  forget_identity(ns);
+  if (is_new) return;
+  ns = carried.before;  // the first of the list again
+  if (unused_ < 0) last_unused_ = static_cast<int32_t>(carried.index);
+  unused_ = static_cast<int32_t>(carried.index);
+}
+
+int32_t NamespaceTable::find(uint64_t hash, const char* identity, uint64_t size) const {
+  int32_t i = buckets_[hash % kBuckets];
+  for (; i >= 0; i = namespaces_[static_cast<size_t>(i)].hash_next) {
+    const Namespace& ns = namespaces_[static_cast<size_t>(i)];
+    if (ns.identity_hash == hash && ns.identity_size == size && std::memcmp(ns.identity, identity, size) == 0)
+      break;
+  }
+  return i;
+}
+
+// Also out of the table of identities.
+void NamespaceTable::forget_identity(Namespace& ns) {
+  const auto index = static_cast<int32_t>(&ns - &namespaces_[0]);
   int32_t* link = bucket(ns.identity_hash);
-  while (*link != static_cast<int32_t>(index)) link = &namespaces_[static_cast<size_t>(*link)].hash_next;
+  while (*link != index) link = &namespaces_[static_cast<size_t>(*link)].hash_next;
   *link = ns.hash_next;
   arena_->release(ns.identity, Arena::rounded(ns.identity_size));
   ns.identity = nullptr;
-  ns.opens = 0;
+}
+
+void NamespaceTable::close(uint32_t index) {
+  forget_identity(namespaces_[index]);
+  namespaces_[index].opens = 0;
   free_if_unused(index);
 }
 

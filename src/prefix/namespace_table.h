@@ -35,6 +35,14 @@ struct Namespace {
   Digest256 digest;    // SHA-256 of the framed identity
 };
 
+// What NamespaceTable::carry() has done.
+struct CarriedNamespace {
+  uint32_t index;
+  uint32_t used;  // indices that had ever been used before
+  uint64_t most_resets;
+  Namespace before;  // at the index; not set if that had never been used
+};
+
 class NamespaceTable {
  public:
   static constexpr uint32_t kMaxNamespaces = 65536;
@@ -71,6 +79,17 @@ class NamespaceTable {
   kvc_status open(const kvc_namespace_config& config, uint32_t* index);
   // A new namespace with the identity of an open one of another table, open as often.
   kvc_status open_like(const Namespace& other, uint32_t* index);
+  // A namespace with this framed identity (of size 0: the default one) is open `opens` times more, in an
+  // epoch that is at least the given one; it has no positions.
+  kvc_status carry(const char* identity, size_t size, uint32_t opens, uint64_t epoch, CarriedNamespace* out);
+  // Reverses that: the last one comes first.
+  void drop(const CarriedNamespace& carried);
+  // Whether these bytes are an identity as this table frames it.
+  static bool is_framed(const char* identity, size_t size);
+  // What Namespace.digest is.
+  // That of a namespace with this configuration, in every process.
+  static Digest256 digest_of_config(const kvc_namespace_config& config);
+  static Digest256 digest_of_identity(const char* identity, size_t size);
   // Makes the index unusable for callers; it is used again after free_if_unused.
   void close(uint32_t index);
   void free_if_unused(uint32_t index);
@@ -91,6 +110,8 @@ class NamespaceTable {
   bool may_reuse(int32_t index) const {
     return index >= 0 && namespaces_[static_cast<size_t>(index)].waits_for <= events_->oldest();
   }
+  int32_t find(uint64_t hash, const char* identity, uint64_t size) const;  // -1: it is not open
+  void forget_identity(Namespace& ns);
   int32_t* bucket(uint64_t hash) { return &buckets_[hash % kBuckets]; }
 
   Memory* memory_ = nullptr;

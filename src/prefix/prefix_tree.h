@@ -189,6 +189,8 @@ class PrefixTree {
   BlockId idle_copy(BlockId block) const;
   // A block with copies has come to LRU, where none of them is.
   void make_idle(BlockId block);
+  // How often a block has come to a position that another one serves, or served: no event tells of it.
+  uint64_t quiet_arrivals() const { return quiet_arrivals_; }
   // Whether the ring of copies is intact at the block.
   bool in_ring(BlockId block) const;
   size_t num_copies(BlockId block) const;
@@ -330,6 +332,7 @@ class PrefixTree {
   mutable Reader* readers_ = nullptr;  // between two slices
   bool stream_ = false;
   mutable uint64_t rejected_ = 0;
+  uint64_t quiet_arrivals_ = 0;
 };
 
 }  // namespace kvc

@@ -9,7 +9,7 @@
 
 namespace kvc {
 
-inline constexpr uint32_t kLogFormat = 1;
+inline constexpr uint32_t kLogFormat = 2;
 inline constexpr unsigned char kLogMagic[8] = {'K', 'V', 'C', 'L', 'O', 'G', '\r', '\n'};
 
 struct LogHeader {

@@ -34,10 +34,11 @@ struct PageName {
 };
 
 kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
-  const kvc_status status = error == -ENOSPC || error == -EDQUOT    ? KVC_ERROR_NO_SPACE
+  const kvc_status status = error == -ENOSPC || error == -EDQUOT    ? KVC_ERROR_LIMIT
+                            : error == -EMFILE || error == -ENFILE  ? KVC_ERROR_LIMIT
                             : error == -ENOENT || error == -ENOTDIR ? KVC_ERROR_NOT_FOUND
                             : error == -ENOMEM                      ? KVC_ERROR_OUT_OF_MEMORY
-                                                                    : KVC_ERROR_CORRUPT;
+                                                                    : KVC_ERROR_DEVICE;
   return fail(status, "folder %s: cannot %s (errno %d)", config.path, what, -error);
 }
 
@@ -56,20 +57,20 @@ class DirectoryStore final : public PageStore {
   ~DirectoryStore() override { memory_.release(buffers_, workers_ * page_bytes_, kAlign); }
 
   kvc_status open(const DirectoryConfig& config);
-  void exists(const StoreCall& call, PageItem* items, size_t num_items) override;
-  void get(const StoreCall& call, PageItem* items, size_t num_items) override;
-  void put(const StoreCall& call, PageItem* items, size_t num_items) override;
-  void remove(const StoreCall& call, PageItem* items, size_t num_items) override;
+  void exists(const StoreCall& call, kvc_tier_item* items, size_t num_items) override;
+  void get(const StoreCall& call, kvc_tier_item* items, size_t num_items) override;
+  void put(const StoreCall& call, kvc_tier_item* items, size_t num_items) override;
+  void remove(const StoreCall& call, kvc_tier_item* items, size_t num_items) override;
   StoreStats stats() override;
 
  private:
   static constexpr size_t kAlign = 64;
 
-  PageResult look_for(const Digest256& key, uint64_t* bytes);
-  PageResult read_page(const StoreCall& call, PageItem* item);
-  PageResult write_page(PageItem* item);
-  PageResult broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter);
-  PageResult failed(int error);
+  int32_t look_for(const Digest256& key, uint64_t* bytes);
+  int32_t read_page(const StoreCall& call, kvc_tier_item* item);
+  int32_t write_page(kvc_tier_item* item);
+  int32_t broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter);
+  int32_t failed(int error);
   void count(uint64_t StoreStats::*counter) {
     const std::lock_guard lock(mutex_);
     ++(stats_.*counter);
@@ -89,7 +90,9 @@ class DirectoryStore final : public PageStore {
 };
 
 kvc_status DirectoryStore::open(const DirectoryConfig& config) {
-  if (page_bytes_ == 0 || DirectoryUsage::charged(page_bytes_ + kAtPayload) > limit_ || limit_ > PTRDIFF_MAX)
+  size_t ignored;
+  if (page_bytes_ == 0 || !checked_mul(workers_, page_bytes_, &ignored) ||
+      DirectoryUsage::charged(page_bytes_ + kAtPayload) > limit_ || limit_ > PTRDIFF_MAX)
     return invalid("folder %s: %llu bytes have no room for a page of %llu", config.path,
                    static_cast<ull>(limit_), static_cast<ull>(page_bytes_));
   int error = files_.make_folder(AT_FDCWD, config.path, 0700);
@@ -115,61 +118,61 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   return KVC_OK;
 }
 
-PageResult DirectoryStore::failed(int error) {
+int32_t DirectoryStore::failed(int error) {
   const std::lock_guard lock(mutex_);
   if (error == -ENOSPC || error == -EDQUOT) ++stats_.no_space;
   ++stats_.failures;
   stats_.last_errno = -error;
-  return PageResult::kFailed;
+  return KVC_PAGE_FAILED;
 }
 
 // A file that is not this page: a miss for all from now on.
-PageResult DirectoryStore::broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter) {
+int32_t DirectoryStore::broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter) {
   count(counter);
   static_cast<void>(usage_.remove(name.text, bytes));
-  return PageResult::kMiss;
+  return KVC_PAGE_MISS;
 }
 
-PageResult DirectoryStore::look_for(const Digest256& key, uint64_t* bytes) {
+int32_t DirectoryStore::look_for(const Digest256& key, uint64_t* bytes) {
   struct stat status;
   const int error = files_.status_at(folder_.fd(), PageName(key).text, &status);
-  if (error == -ENOENT) return PageResult::kMiss;
+  if (error == -ENOENT) return KVC_PAGE_MISS;
   if (error != 0) return failed(error);
   *bytes = static_cast<uint64_t>(status.st_size);
-  return S_ISREG(status.st_mode) && *bytes >= kAtPayload ? PageResult::kOk : PageResult::kMiss;
+  return S_ISREG(status.st_mode) && *bytes >= kAtPayload ? KVC_PAGE_OK : KVC_PAGE_MISS;
 }
 
-void DirectoryStore::exists(const StoreCall&, PageItem* items, size_t num_items) {
+void DirectoryStore::exists(const StoreCall&, kvc_tier_item* items, size_t num_items) {
   uint64_t bytes;
   for (size_t i = 0; i < num_items; ++i) {
-    items[i].result = look_for(items[i].key, &bytes);
+    items[i].result = look_for(key_of(items[i]), &bytes);
     items[i].generation = items[i].lease_until_ns = 0;
   }
 }
 
-void DirectoryStore::get(const StoreCall& call, PageItem* items, size_t num_items) {
+void DirectoryStore::get(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
   for (size_t i = 0; i < num_items; ++i) items[i].result = read_page(call, &items[i]);
 }
 
-void DirectoryStore::put(const StoreCall&, PageItem* items, size_t num_items) {
+void DirectoryStore::put(const StoreCall&, kvc_tier_item* items, size_t num_items) {
   for (size_t i = 0; i < num_items; ++i) items[i].result = write_page(&items[i]);
 }
 
-void DirectoryStore::remove(const StoreCall&, PageItem* items, size_t num_items) {
+void DirectoryStore::remove(const StoreCall&, kvc_tier_item* items, size_t num_items) {
   for (size_t i = 0; i < num_items; ++i) {
     uint64_t bytes = 0;
-    items[i].result = look_for(items[i].key, &bytes);
-    if (items[i].result != PageResult::kOk) continue;
-    const int error = usage_.remove(PageName(items[i].key).text, bytes);
-    if (error != 0) items[i].result = error == -ENOENT ? PageResult::kMiss : failed(error);
+    items[i].result = look_for(key_of(items[i]), &bytes);
+    if (items[i].result != KVC_PAGE_OK) continue;
+    const int error = usage_.remove(PageName(key_of(items[i])).text, bytes);
+    if (error != 0) items[i].result = error == -ENOENT ? KVC_PAGE_MISS : failed(error);
   }
 }
 
-PageResult DirectoryStore::read_page(const StoreCall& call, PageItem* item) {
-  const PageName name(item->key);
+int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
+  const PageName name(key_of(*item));
   OpenFile file(files_);
   int error = file.open(folder_.fd(), name.text, O_RDONLY);
-  if (error == -ENOENT) return PageResult::kMiss;
+  if (error == -ENOENT) return KVC_PAGE_MISS;
   if (error != 0) return failed(error);
   struct stat status;
   error = files_.status(file.fd(), &status);
@@ -179,13 +182,13 @@ PageResult DirectoryStore::read_page(const StoreCall& call, PageItem* item) {
   RecordHeader header;
   error = read_fully(files_, file.fd(), &header, sizeof header, 0);
   if (error != 0) return failed(error);
-  if (!is_record(header, fingerprint_, page_bytes_) || header.key != item->key ||
+  if (!is_record(header, fingerprint_, page_bytes_) || header.key != key_of(*item) ||
       size != kAtPayload + header.payload_bytes)
     return broken(name, size, &StoreStats::bad_headers);
-  if (item->generation != 0 && item->generation != header.generation) return PageResult::kExpired;
+  if (item->generation != 0 && item->generation != header.generation) return KVC_PAGE_EXPIRED;
   if (header.payload_bytes != item->bytes) {
     count(&StoreStats::bad_headers);
-    return PageResult::kMiss;
+    return KVC_PAGE_MISS;
   }
   const bool whole = item->runs == nullptr;
   auto* to = whole ? static_cast<char*>(item->data) : buffers_ + call.worker % workers_ * page_bytes_;
@@ -197,17 +200,17 @@ PageResult DirectoryStore::read_page(const StoreCall& call, PageItem* item) {
     std::memcpy(out, to + item->runs[i].offset, item->runs[i].bytes);
   static_cast<void>(files_.touch(file.fd()));  // else it only looks older
   item->generation = header.generation;
-  return PageResult::kOk;
+  return KVC_PAGE_OK;
 }
 
-PageResult DirectoryStore::write_page(PageItem* item) {
+int32_t DirectoryStore::write_page(kvc_tier_item* item) {
   uint64_t bytes = 0;
   if (item->bytes > page_bytes_) {
     count(&StoreStats::no_space);
-    return PageResult::kNoSpace;
+    return KVC_PAGE_NO_SPACE;
   }
-  const PageResult there = look_for(item->key, &bytes);
-  if (there == PageResult::kFailed || (there == PageResult::kOk && bytes == kAtPayload + item->bytes)) {
+  const int32_t there = look_for(key_of(*item), &bytes);
+  if (there == KVC_PAGE_FAILED || (there == KVC_PAGE_OK && bytes == kAtPayload + item->bytes)) {
     item->generation = 0;
     return there;
   }
@@ -217,11 +220,11 @@ PageResult DirectoryStore::write_page(PageItem* item) {
   int error = usage_.begin(bytes, part, &file);
   if (error != 0) {
     static_cast<void>(failed(error));
-    return error == -ENOSPC ? PageResult::kNoSpace : PageResult::kFailed;
+    return error == -ENOSPC ? KVC_PAGE_NO_SPACE : KVC_PAGE_FAILED;
   }
   const RecordHeader header =
-      make_record(item->key, fingerprint_, 1, item->bytes, crc32c(item->data, item->bytes));
-  const PageName name(item->key);
+      make_record(key_of(*item), fingerprint_, 1, item->bytes, crc32c(item->data, item->bytes));
+  const PageName name(key_of(*item));
   error = write_fully(files_, file.fd(), item->data, item->bytes, kAtPayload);
   if (error == 0) error = write_fully(files_, file.fd(), &header, sizeof header, 0);
   if (error == 0 && sync_) error = files_.sync(file.fd());
@@ -237,7 +240,7 @@ PageResult DirectoryStore::write_page(PageItem* item) {
     return failed(error);
   }
   item->generation = header.generation;
-  return PageResult::kOk;
+  return KVC_PAGE_OK;
 }
 
 StoreStats DirectoryStore::stats() {

@@ -24,7 +24,7 @@ struct DirectoryConfig {
 };
 
 // NOT_FOUND: no such parent folder; INVALID_ARGUMENT: others may write to the folder, or a size is wrong;
-// NO_SPACE; CORRUPT: the system refuses something else.
+// LIMIT: the disk is full; DEVICE: the system refuses something else.
 kvc_status open_directory_store(const Env& env, Files& files, const DirectoryConfig& config,
                                 PageStorePtr* out);
 

@@ -67,12 +67,14 @@ int DirectoryUsage::read(FolderUsage* out) {
   if (error != 0 || record.magic != kUsageMagic || record.crc != crc32c(&record, offsetof(UsageRecord, crc)))
     return count_again(0, out);
   *out = record.usage;
+  note(*out);
   return 0;
 }
 
 int DirectoryUsage::write(const FolderUsage& usage) {
   UsageRecord record = {usage, kUsageMagic, 0};
   record.crc = crc32c(&record, offsetof(UsageRecord, crc));
+  note(usage);
   return write_fully(files_, lock_file_.fd(), &record, sizeof record, 0);
 }
 
@@ -179,15 +181,13 @@ int DirectoryUsage::remove(const char* name, uint64_t bytes) {
 }
 
 FolderUsage DirectoryUsage::usage() {
-  const FolderLock lock(*this);
-  FolderUsage usage = {};
-  if (lock.error() != 0 || read(&usage) != 0) return {};
-  return usage;
-}
-
-uint64_t DirectoryUsage::evictions() {
-  const std::lock_guard lock(mutex_);
-  return evictions_;
+  const std::unique_lock own(mutex_, std::try_to_lock);
+  if (own.owns_lock() && files_.lock(lock_file_.fd(), false) == 0) {
+    FolderUsage seen;
+    static_cast<void>(read(&seen));
+    static_cast<void>(files_.unlock(lock_file_.fd()));
+  }
+  return {last_bytes_, last_pages_};
 }
 
 }  // namespace kvc

@@ -4,6 +4,7 @@
 // it is gone. Counting the files again makes it exact; that is done when a store is opened and when the
 // number reaches the limit. Who holds a FolderLock excludes other threads and other processes.
 #pragma once
+#include <atomic>
 #include <mutex>
 
 #include "base/files.h"
@@ -28,8 +29,9 @@ class DirectoryUsage {
   int begin(uint64_t bytes, char (&name)[kNameBytes], OpenFile* file);
   // A file of begin() or a page is removed, if it is there.
   int remove(const char* name, uint64_t bytes);
+  // Waits for nobody: while others have the folder, what was seen last.
   FolderUsage usage();
-  uint64_t evictions();
+  uint64_t evictions() const { return evictions_; }
 
   // What a file takes of the limit.
   static uint64_t charged(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
@@ -49,6 +51,7 @@ class DirectoryUsage {
 
   int read(FolderUsage* out);
   int write(const FolderUsage& usage);
+  void note(const FolderUsage& usage) { last_bytes_ = usage.bytes, last_pages_ = usage.pages; }
   int count_again(uint64_t room, FolderUsage* out);
   int look_at(Scan* scan, const char* name);
 
@@ -57,7 +60,9 @@ class DirectoryUsage {
   Memory memory_;
   OpenFile lock_file_;
   int folder_ = -1;
-  uint64_t limit_ = 0, next_name_ = 0, evictions_ = 0;
+  uint64_t limit_ = 0, next_name_ = 0;
+  std::atomic<uint64_t> evictions_{0};                   // these three may be read without the mutex
+  std::atomic<uint64_t> last_bytes_{0}, last_pages_{0};  // seen last
 };
 
 }  // namespace kvc

@@ -13,12 +13,14 @@ namespace {
 class MemoryStore final : public SlotStore {
  public:
   MemoryStore(const Env& env, uint64_t page_bytes)
-      : SlotStore(env, page_bytes), stride_((page_bytes + kLine - 1) / kLine * kLine) {}
+      : SlotStore(env, page_bytes), stride_(stride_of(page_bytes)) {}
   ~MemoryStore() override { memory_.release(pages_, stride_ * index_.size(), kLine); }
 
-  bool create(size_t num_slots) {
+  static uint64_t stride_of(uint64_t page_bytes) { return (page_bytes + kLine - 1) / kLine * kLine; }
+
+  bool create(size_t num_slots, SlotPolicy policy) {
     size_t bytes;
-    if (!checked_mul(stride_, num_slots, &bytes) || !index_.create(memory_, num_slots)) return false;
+    if (!checked_mul(stride_, num_slots, &bytes) || !index_.create(memory_, num_slots, policy)) return false;
     pages_ = static_cast<char*>(memory_.allocate(bytes, kLine));
     return pages_ != nullptr;
   }
@@ -28,24 +30,27 @@ class MemoryStore final : public SlotStore {
 
   char* page_at(int32_t slot) { return pages_ + stride_ * static_cast<size_t>(slot); }
 
-  Bytes read_slot(const StoreCall&, int32_t slot, const PageSlot& page, const PageItem& item) override {
-    const char* from = page_at(slot);
-    auto* to = static_cast<char*>(item.data);
-    uint32_t crc = 0;
-    if (item.runs == nullptr) {
-      crc = crc32c_copy(to, from, page.bytes);
-    } else {
-      crc = crc32c(from, page.bytes);
-      for (size_t i = 0; i < item.num_runs; to += item.runs[i++].bytes)
-        std::memcpy(to, from + item.runs[i].offset, item.runs[i].bytes);
+  void read_slots(const StoreCall&, SlotWork* work, size_t count) override {
+    for (size_t w = 0; w < count; ++w) {
+      const kvc_tier_item& item = *work[w].item;
+      const char* from = page_at(work[w].slot);
+      auto* to = static_cast<char*>(item.data);
+      uint32_t crc = 0;
+      if (item.runs == nullptr) {
+        crc = crc32c_copy(to, from, item.bytes);
+      } else {
+        crc = crc32c(from, item.bytes);
+        for (size_t i = 0; i < item.num_runs; to += item.runs[i++].bytes)
+          std::memcpy(to, from + item.runs[i].offset, item.runs[i].bytes);
+      }
+      if (crc != work[w].crc) work[w].outcome = Outcome::kWrong;
     }
-    return crc == page.crc ? Bytes::kRight : Bytes::kWrong;
   }
-  bool write_slot(const StoreCall&, int32_t slot, uint64_t, const PageItem& item, uint32_t* crc) override {
-    *crc = crc32c_copy(page_at(slot), item.data, item.bytes);
-    return true;
+  void write_slots(const StoreCall&, SlotWork* work, size_t count) override {
+    for (size_t w = 0; w < count; ++w)
+      work[w].crc = crc32c_copy(page_at(work[w].slot), work[w].item->data, work[w].item->bytes);
   }
-  bool clear_slot(int32_t) override { return true; }
+  void clear_slots(SlotWork*, size_t) override {}
 
   const size_t stride_;
   char* pages_ = nullptr;
@@ -53,14 +58,18 @@ class MemoryStore final : public SlotStore {
 
 }  // namespace
 
-kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out) {
-  if (page_bytes == 0 || page_bytes > bytes)
-    return invalid("a memory tier of %llu bytes has no room for a page of %llu; give it more, or pages bytes",
-                   static_cast<ull>(bytes), static_cast<ull>(page_bytes));
-  const uint64_t num_slots = bytes / page_bytes;
+kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
+                             SlotPolicy policy) {
+  if (page_bytes == 0 || page_bytes > PTRDIFF_MAX || MemoryStore::stride_of(page_bytes) > bytes)
+    return invalid(
+        "a memory tier of %llu bytes has no room for a page of %llu, which takes a multiple of 64 bytes; "
+        "give "
+        "it more, or smaller pages",
+        static_cast<ull>(bytes), static_cast<ull>(page_bytes));
+  const uint64_t num_slots = bytes / MemoryStore::stride_of(page_bytes);
   auto* store = num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) MemoryStore(env, page_bytes);
   PageStorePtr owner(store);
-  if (store == nullptr || !store->create(num_slots))
+  if (store == nullptr || !store->create(num_slots, policy))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %llu pages of %llu bytes",
                 static_cast<ull>(num_slots), static_cast<ull>(page_bytes));
   *out = std::move(owner);

@@ -6,7 +6,8 @@
 
 namespace kvc {
 
-// `bytes` of pages of up to `page_bytes` each.
-kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out);
+// `bytes` of pages of up to `page_bytes` each, which take multiples of 64 bytes.
+kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
+                             SlotPolicy policy = SlotPolicy::kLru);
 
 }  // namespace kvc

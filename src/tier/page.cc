@@ -102,11 +102,10 @@ kvc_status page_fingerprint(const PageSource& source, const PageShape& shape, Di
   return KVC_OK;
 }
 
-Digest256 page_key(const Digest256& position, uint32_t group, const Digest256& fingerprint) {
+Digest256 page_salt(uint32_t group, const Digest256& fingerprint) {
   static constexpr char kLabel[] = "kvcache page 1";
   Sha256 sha;
   sha.update(kLabel, sizeof kLabel);
-  sha.update(position.bytes, sizeof position.bytes);
   sha.update(&group, sizeof group);
   sha.update(fingerprint.bytes, sizeof fingerprint.bytes);
   return sha.finish();

@@ -54,7 +54,16 @@ kvc_status make_page_shape(const Layout& layout, uint32_t num_layers, uint32_t n
 /// Fingerprint of a group's pages. INVALID_ARGUMENT without a model or a version of the weights: pages of
 /// other weights would be found.
 kvc_status page_fingerprint(const PageSource& source, const PageShape& shape, Digest256* out);
-Digest256 page_key(const Digest256& position, uint32_t group, const Digest256& fingerprint);
+/// What the keys of a group's pages have in common.
+Digest256 page_salt(uint32_t group, const Digest256& fingerprint);
+/// The key of a page: the digest of its position, to which the salt is added without carry. Positions and
+/// salts are SHA-256, so two keys are equal by an accident as rare as two equal digests.
+inline Digest256 page_key(const Digest256& position, const Digest256& salt) {
+  Digest256 key;
+  for (size_t i = 0; i < sizeof key.bytes; ++i)
+    key.bytes[i] = static_cast<uint8_t>(position.bytes[i] ^ salt.bytes[i]);
+  return key;
+}
 
 /// The part's bytes in the page as runs, ascending, adjacent ones joined. Writes at most `capacity` of them
 /// and returns their number.

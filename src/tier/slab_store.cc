@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A put writes zeroes over the header of the slot, then the payload, then the header. At whatever write it
-// ends, the slot has no header that fits its payload, or both are whole.
+// Puts write zeroes over the headers of their slots, where there is something else; then all payloads; then
+// the headers, neighbours at once. At whatever write this ends, a slot has no header that fits its payload,
+// or both are whole. With `sync` each of the three reaches the disk before the next one begins.
 #include "tier/slab_store.h"
 
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include "base/crc32c.h"
 #include "base/status.h"
 #include "tier/slab_format.h"
+#include "tier/slab_io.h"
 #include "tier/slot_store.h"
 
 namespace kvc {
@@ -22,10 +24,11 @@ constexpr size_t kHeadersAtOnce = 512;
 constexpr RecordHeader kNoRecord = {};
 
 kvc_status slab_failure(const SlabConfig& config, const char* what, int64_t error) {
-  const kvc_status status = error == -ENOSPC || error == -EDQUOT    ? KVC_ERROR_NO_SPACE
+  const kvc_status status = error == -ENOSPC || error == -EDQUOT    ? KVC_ERROR_LIMIT
+                            : error == -EMFILE || error == -ENFILE  ? KVC_ERROR_LIMIT
                             : error == -ENOENT || error == -ENOTDIR ? KVC_ERROR_NOT_FOUND
                             : error == -EWOULDBLOCK                 ? KVC_ERROR_BUSY
-                                                                    : KVC_ERROR_CORRUPT;
+                                                                    : KVC_ERROR_DEVICE;
   return fail(status, "slab %s: cannot %s (errno %d)", config.path, what, static_cast<int>(-error));
 }
 
@@ -35,10 +38,8 @@ class SlabStore final : public SlotStore {
       : SlotStore(env, config.page_bytes),
         files_(files),
         sync_(config.sync),
-        workers_(config.workers == 0 ? 1 : config.workers),
         file_(files),
-        direct_(files) {}
-  ~SlabStore() override { memory_.release(buffers_, workers_ * slab_.stride, kSector); }
+        io_(memory_, files) {}
 
   kvc_status open(const SlabConfig& config);
 
@@ -50,29 +51,30 @@ class SlabStore final : public SlotStore {
 
   kvc_status describe(const SlabConfig& config);
   kvc_status recover(const SlabConfig& config);
-  Bytes read_slot(const StoreCall& call, int32_t slot, const PageSlot& page, const PageItem& item) override;
-  bool write_slot(const StoreCall& call, int32_t slot, uint64_t generation, const PageItem& item,
-                  uint32_t* crc) override;
-  bool clear_slot(int32_t slot) override { return write_header(slot, kNoRecord); }
-  bool write_header(int32_t slot, const RecordHeader& header);
+  void read_slots(const StoreCall& call, SlotWork* work, size_t count) override;
+  void write_slots(const StoreCall& call, SlotWork* work, size_t count) override;
+  void clear_slots(SlotWork* work, size_t count) override { write_headers(work, count, true); }
+  kvc_io write_of(const StoreCall& call, SlotWork* work, size_t place);
+  kvc_io read_of(const StoreCall& call, const SlotWork& work, size_t place);
+  bool is_in_place(const kvc_tier_item& item) const;
+  size_t write_headers(SlotWork* work, size_t count, bool blank);
+  int write_run(const SlotWork* const* run, size_t count, bool blank);
+  void sync_all(SlotWork* work, size_t count);
 
-  char* buffer(const StoreCall& call) { return buffers_ + call.worker % workers_ * slab_.stride; }
   uint64_t payload_at(int32_t slot) const {
     return slab_.payloads_at + static_cast<uint64_t>(slot) * slab_.stride;
   }
   uint64_t header_at(int32_t slot) const {
     return slab_.headers_at + static_cast<uint64_t>(slot) * sizeof(RecordHeader);
   }
-  static bool is_aligned(const void* data, uint64_t bytes) {
-    return reinterpret_cast<uintptr_t>(data) % kSector == 0 && bytes % kSector == 0;
-  }
+  uint8_t& has_header(int32_t slot) { return has_header_[static_cast<size_t>(slot)]; }
 
   Files& files_;
   const bool sync_;
-  const size_t workers_;
   SlabHeader slab_ = {};
-  OpenFile file_, direct_;   // direct_ is closed if the system has no direct I/O for it
-  char* buffers_ = nullptr;  // one a worker
+  OpenFile file_;
+  SlabIo io_;
+  Array<uint8_t> has_header_;  // of a slot each: whether there may be more than zeroes; of who has the slot
 };
 
 kvc_status SlabStore::describe(const SlabConfig& config) {
@@ -154,6 +156,7 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
   size_t count = 0;
   for (size_t i = 0; i < num_slots; ++i) {
     if (std::memcmp(&headers[i], &kNoRecord, sizeof kNoRecord) == 0) continue;
+    has_header_[i] = 1;
     if (is_record(headers[i], slab_.fingerprint, slab_.page_bytes)) {
       found[count++] = {headers[i].generation, static_cast<int32_t>(i)};
     } else {
@@ -168,8 +171,9 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
   for (size_t i = 0; i < count; ++i) {
     const RecordHeader& header = headers[static_cast<size_t>(found[i].slot)];
     if (index_.find(header.key) >= 0) {
-      if (!write_header(found[i].slot, kNoRecord))
-        return slab_failure(config, "write to it", -stats_.last_errno);
+      SlotWork older = {nullptr, 0, 0, found[i].slot, Outcome::kDone};
+      write_headers(&older, 1, true);
+      if (older.outcome != Outcome::kDone) return slab_failure(config, "write to it", -stats_.last_errno);
       continue;
     }
     index_.restore(found[i].slot, header.key, header.generation, header.payload_bytes, header.payload_crc);
@@ -183,89 +187,147 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
 
 kvc_status SlabStore::open(const SlabConfig& config) {
   KVC_TRY(describe(config));
-  buffers_ = static_cast<char*>(memory_.allocate(workers_ * slab_.stride, kSector));
-  if (buffers_ == nullptr || !index_.create(memory_, slab_.num_slots))
+  if (!index_.create(memory_, slab_.num_slots, config.policy) ||
+      !has_header_.create(memory_, slab_.num_slots))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "slab %s: no memory for an index of %llu pages", config.path,
                 static_cast<ull>(slab_.num_slots));
   KVC_TRY(recover(config));
-  if (!config.direct) return KVC_OK;
-  struct stat one, other;
-  if (direct_.open(AT_FDCWD, config.path, O_RDWR | O_DIRECT) != 0 || files_.status(file_.fd(), &one) != 0 ||
-      files_.status(direct_.fd(), &other) != 0 || one.st_ino != other.st_ino || one.st_dev != other.st_dev) {
-    direct_.reset();
-    ++stats_.fallbacks;
-  }
+  KVC_TRY(io_.open(config, file_.fd(), slab_.stride, kMostBatch));
+  batch_ = io_.batch();
+  stats_.fallbacks += io_.refused();
+  stats_.uses_uring = io_.uses_engine();
   return KVC_OK;
 }
 
-bool SlabStore::write_header(int32_t slot, const RecordHeader& header) {
-  const int error = write_fully(files_, file_.fd(), &header, sizeof header, header_at(slot));
-  if (error != 0) count_failure(error);
-  return error == 0;
+// Writes the headers of neighbouring slots: zeroes or records. 0 or -errno.
+int SlabStore::write_run(const SlotWork* const* run, size_t count, bool blank) {
+  RecordHeader headers[kMostBatch] = {};
+  for (size_t i = 0; i < count; ++i) {
+    const SlotWork& work = *run[i];
+    headers[i] = blank ? kNoRecord
+                       : make_record(key_of(*work.item), slab_.fingerprint, work.generation, work.item->bytes,
+                                     work.crc);
+    has_header(work.slot) = 1;
+  }
+  const int error =
+      write_fully(files_, file_.fd(), headers, count * sizeof headers[0], header_at(run[0]->slot));
+  for (size_t i = 0; error == 0 && blank && i < count; ++i) has_header(run[i]->slot) = 0;
+  return error;
 }
 
-bool SlabStore::write_slot(const StoreCall& call, int32_t slot, uint64_t generation, const PageItem& item,
-                           uint32_t* crc) {
-  if (!write_header(slot, kNoRecord)) return false;
-  int error = -EINVAL;
-  if (direct_.fd() >= 0) {
-    const void* from = item.data;
-    const uint64_t rounded = round_to_sector(item.bytes);
-    if (is_aligned(item.data, item.bytes)) {
-      *crc = crc32c(item.data, item.bytes);
-    } else {
-      *crc = crc32c_copy(buffer(call), item.data, item.bytes);
-      std::memset(buffer(call) + item.bytes, 0, rounded - item.bytes);
-      from = buffer(call);
+// Of all slots in work that have not failed; zeroes where there are none yet. Returns of how many.
+size_t SlabStore::write_headers(SlotWork* work, size_t count, bool blank) {
+  SlotWork* order[kMostBatch];
+  size_t num = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (work[i].outcome == Outcome::kDone && (!blank || has_header(work[i].slot) != 0))
+      order[num++] = &work[i];
+  std::sort(order, order + num, [](const SlotWork* a, const SlotWork* b) { return a->slot < b->slot; });
+  for (size_t first = 0, end; first < num; first = end) {
+    for (end = first + 1; end < num && order[end]->slot == order[end - 1]->slot + 1;) ++end;
+    if (end - first > 1 && write_run(order + first, end - first, blank) == 0) continue;
+    for (size_t i = first; i < end; ++i) {  // a fault of one is not one of its neighbours
+      const int error = write_run(order + i, 1, blank);
+      if (error == 0) continue;
+      count_failure(error);
+      order[i]->outcome = Outcome::kFailed;
+      if (!blank) static_cast<void>(write_run(order + i, 1, true));  // it may be there, or a part of it
     }
-    error = write_fully(files_, direct_.fd(), from, rounded, payload_at(slot));
-    if (error == -EINVAL) count_fallback();
   }
-  if (error == -EINVAL) {
-    *crc = crc32c(item.data, item.bytes);
-    error = write_fully(files_, file_.fd(), item.data, item.bytes, payload_at(slot));
-  }
-  if (error == 0 && sync_) error = files_.sync(file_.fd());
-  if (error != 0) {
-    count_failure(error);
-    return false;
-  }
-  if (!write_header(slot, make_record(item.key, slab_.fingerprint, generation, item.bytes, *crc))) {
-    static_cast<void>(write_header(slot, kNoRecord));  // it may be there, or a part of it
-    return false;
-  }
-  if (sync_) error = files_.sync(file_.fd());
-  if (error == 0) return true;
-  count_failure(error);
-  static_cast<void>(write_header(slot, kNoRecord));
-  return false;
+  return num;
 }
 
-SlotStore::Bytes SlabStore::read_slot(const StoreCall& call, int32_t slot, const PageSlot& page,
-                                      const PageItem& item) {
-  int error = -EINVAL;
-  // In place if all of it is wanted, and direct I/O can do so.
-  const bool whole = item.runs == nullptr;
-  const bool in_place = whole && (direct_.fd() < 0 || is_aligned(item.data, page.bytes));
-  auto* to = in_place ? static_cast<char*>(item.data) : buffer(call);
-  if (direct_.fd() >= 0) {
-    error = read_fully(files_, direct_.fd(), to, round_to_sector(page.bytes), payload_at(slot));
-    if (error == -EINVAL) count_fallback();
+void SlabStore::sync_all(SlotWork* work, size_t count) {
+  const int error = files_.sync(file_.fd());
+  if (error == 0) return;
+  for (size_t i = 0; i < count; ++i) {
+    if (work[i].outcome == Outcome::kDone) count_failure(error);
+    work[i].outcome = Outcome::kFailed;
   }
-  if (error == -EINVAL) error = read_fully(files_, file_.fd(), to, page.bytes, payload_at(slot));
-  if (error != 0) {
-    count_failure(error);
-    return Bytes::kFailed;
+}
+
+bool SlabStore::is_in_place(const kvc_tier_item& item) const {
+  return !io_.is_direct() ||
+         (reinterpret_cast<uintptr_t>(item.data) % kSector == 0 && item.bytes % kSector == 0);
+}
+
+kvc_io SlabStore::write_of(const StoreCall& call, SlotWork* work, size_t place) {
+  const kvc_tier_item& item = *work->item;
+  kvc_io io = {item.data, item.bytes, payload_at(work->slot), 0, -1, 1};
+  if (is_in_place(item)) {
+    work->crc = crc32c(item.data, item.bytes);
+    return io;
   }
-  if (in_place) return crc32c(to, page.bytes) == page.crc ? Bytes::kRight : Bytes::kWrong;
-  if (whole) {
-    return crc32c_copy(item.data, to, page.bytes) == page.crc ? Bytes::kRight : Bytes::kWrong;
+  char* const copy = io_.buffer(call.worker, place);
+  work->crc = crc32c_copy(copy, item.data, item.bytes);
+  io.data = copy;
+  io.bytes = round_to_sector(item.bytes);
+  std::memset(copy + item.bytes, 0, io.bytes - item.bytes);
+  return io;
+}
+
+void SlabStore::write_slots(const StoreCall& call, SlotWork* work, size_t count) {
+  if (write_headers(work, count, true) != 0 && sync_) sync_all(work, count);
+  kvc_io operations[kMostBatch];
+  SlotWork* of[kMostBatch];
+  size_t num = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (work[i].outcome != Outcome::kDone) continue;
+    of[num] = &work[i];
+    operations[num] = write_of(call, &work[i], num);
+    ++num;
   }
-  if (crc32c(to, page.bytes) != page.crc) return Bytes::kWrong;
-  auto* out = static_cast<char*>(item.data);
-  for (size_t i = 0; i < item.num_runs; out += item.runs[i++].bytes)
-    std::memcpy(out, to + item.runs[i].offset, item.runs[i].bytes);
-  return Bytes::kRight;
+  if (num == 0) return;
+  count_fallbacks(io_.transfer(call.worker, operations, num));
+  for (size_t i = 0; i < num; ++i) {
+    if (operations[i].result == 0) continue;
+    count_failure(operations[i].result);
+    of[i]->outcome = Outcome::kFailed;
+  }
+  if (sync_) sync_all(work, count);
+  write_headers(work, count, false);
+  if (!sync_) return;
+  sync_all(work, count);
+  for (size_t i = 0; i < count; ++i)
+    if (work[i].outcome == Outcome::kFailed && has_header(work[i].slot) != 0) {
+      const SlotWork* one = &work[i];
+      static_cast<void>(write_run(&one, 1, true));
+    }
+}
+
+kvc_io SlabStore::read_of(const StoreCall& call, const SlotWork& work, size_t place) {
+  const kvc_tier_item& item = *work.item;
+  const bool in_place = item.runs == nullptr && is_in_place(item);
+  return {in_place ? item.data : io_.buffer(call.worker, place),
+          io_.is_direct() ? round_to_sector(item.bytes) : item.bytes,
+          payload_at(work.slot),
+          0,
+          -1,
+          0};
+}
+
+void SlabStore::read_slots(const StoreCall& call, SlotWork* work, size_t count) {
+  kvc_io operations[kMostBatch];
+  for (size_t i = 0; i < count; ++i) operations[i] = read_of(call, work[i], i);
+  count_fallbacks(io_.transfer(call.worker, operations, count));
+  for (size_t i = 0; i < count; ++i) {
+    const kvc_tier_item& item = *work[i].item;
+    const auto* from = static_cast<const char*>(operations[i].data);
+    if (operations[i].result != 0) {
+      count_failure(operations[i].result);
+      work[i].outcome = Outcome::kFailed;
+      continue;
+    }
+    const bool copies = item.runs == nullptr && from != item.data;
+    const uint32_t crc = copies ? crc32c_copy(item.data, from, item.bytes) : crc32c(from, item.bytes);
+    if (crc != work[i].crc) {
+      work[i].outcome = Outcome::kWrong;
+      continue;
+    }
+    auto* out = static_cast<char*>(item.data);
+    for (size_t r = 0; item.runs != nullptr && r < item.num_runs; out += item.runs[r++].bytes)
+      std::memcpy(out, from + item.runs[r].offset, item.runs[r].bytes);
+  }
 }
 
 }  // namespace

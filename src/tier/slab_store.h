@@ -19,10 +19,15 @@ struct SlabConfig {
   uint32_t workers;  // threads that call
   bool direct;       // past the page cache, where the system can
   bool sync;         // a put waits for the disk
+  SlotPolicy policy = SlotPolicy::kLru;
+  // kAuto: by the engine if `direct`, if there is one, and if it opens; else by system calls, which is
+  // counted as a fallback. kEngine: not without it.
+  enum class Io : uint8_t { kThreads, kAuto, kEngine } io = Io::kThreads;
+  const kvc_io_engine* engine = nullptr;
 };
 
 // NOT_FOUND: no such folder; BUSY: another process has the file; INVALID_ARGUMENT: it is no slab, or of
-// another size or fingerprint; NO_SPACE; CORRUPT: it cannot be read.
+// another size or fingerprint; LIMIT: the disk is full; DEVICE: the system refuses something else.
 kvc_status open_slab_store(const Env& env, Files& files, const SlabConfig& config, PageStorePtr* out);
 
 }  // namespace kvc

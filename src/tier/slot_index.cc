@@ -3,7 +3,8 @@
 
 namespace kvc {
 
-bool SlotIndex::create(Memory& memory, size_t num_slots) {
+bool SlotIndex::create(Memory& memory, size_t num_slots, SlotPolicy policy) {
+  policy_ = policy;
   if (num_slots > INT32_MAX / 2) return false;
   if (!slots_.create(memory, num_slots) || !buckets_.create(memory, next_power_of_two(num_slots)))
     return false;
@@ -24,6 +25,20 @@ int32_t SlotIndex::find(const Digest256& key) const {
   return slot;
 }
 
+void SlotIndex::prefetch(const Digest256& key, int steps) const {
+  const int32_t& first = const_cast<SlotIndex*>(this)->bucket(key);
+  if (steps == 2) return __builtin_prefetch(&first);
+  if (first < 0) return;
+  const auto fetch = [&](int32_t slot) {
+    const auto* page = reinterpret_cast<const char*>(&(*this)[slot]);
+    __builtin_prefetch(page, 1);
+    __builtin_prefetch(page + sizeof(PageSlot) - 1, 1);
+  };
+  if (steps == 1) return fetch(first);
+  for (const int32_t neighbour : {(*this)[first].older, (*this)[first].newer})
+    if (neighbour >= 0) fetch(neighbour);
+}
+
 void SlotIndex::enter(int32_t slot, const Digest256& key) {
   at(slot).key = key;
   at(slot).hash_next = bucket(key);
@@ -37,16 +52,20 @@ void SlotIndex::forget(int32_t slot) {
 }
 
 void SlotIndex::link(int32_t slot) {
-  at(slot).older = newest_;
-  at(slot).newer = -1;
-  (newest_ < 0 ? oldest_ : at(newest_).newer) = slot;
-  newest_ = slot;
+  PageSlot& page = at(slot);
+  Shelf& shelf = shelves_[shelf_of(page)];
+  page.last_use = ++uses_;
+  page.older = shelf.newest;
+  page.newer = -1;
+  (shelf.newest < 0 ? shelf.oldest : at(shelf.newest).newer) = slot;
+  shelf.newest = slot;
 }
 
 void SlotIndex::unlink(int32_t slot) {
   const PageSlot& gone = at(slot);
-  (gone.older < 0 ? oldest_ : at(gone.older).newer) = gone.newer;
-  (gone.newer < 0 ? newest_ : at(gone.newer).older) = gone.older;
+  Shelf& shelf = shelves_[shelf_of(gone)];
+  (gone.older < 0 ? shelf.oldest : at(gone.older).newer) = gone.newer;
+  (gone.newer < 0 ? shelf.newest : at(gone.newer).older) = gone.older;
 }
 
 void SlotIndex::release(int32_t slot) {
@@ -61,14 +80,33 @@ void SlotIndex::touch(int32_t slot) {
   link(slot);
 }
 
+void SlotIndex::use(int32_t slot) {
+  unlink(slot);
+  if (at(slot).uses < kMostUses) ++at(slot).uses;
+  link(slot);
+}
+
 void SlotIndex::lease(int32_t slot, uint64_t until_ns) {
   touch(slot);
   if (at(slot).lease_until_ns < until_ns) at(slot).lease_until_ns = until_ns;
 }
 
+int32_t SlotIndex::coldest() const {
+  int32_t coldest = -1;
+  uint64_t least = 0;
+  for (uint64_t i = 0; i < kShelves; ++i) {
+    const int32_t slot = shelves_[i].oldest;
+    if (slot < 0) continue;
+    const uint64_t value = (*this)[slot].last_use + i * slots_.size();
+    if (coldest < 0 || value < least) coldest = slot, least = value;
+  }
+  return coldest;
+}
+
 int32_t SlotIndex::evict(uint64_t now_ns) {
-  for (int i = 0; i < kTries && oldest_ >= 0; ++i) {
-    const int32_t slot = oldest_;
+  for (int i = 0; i < kTries; ++i) {
+    const int32_t slot = coldest();
+    if (slot < 0) break;
     if (is_held(slot, now_ns)) {
       touch(slot);  // else the next call would look at it again
       continue;
@@ -96,6 +134,7 @@ void SlotIndex::commit_write(int32_t slot, uint64_t generation, uint64_t bytes, 
   page.generation = generation;
   page.bytes = bytes;
   page.crc = crc;
+  page.uses = 1;
   link(slot);
   ++num_ready_;
   ready_bytes_ += bytes;

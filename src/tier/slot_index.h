@@ -3,9 +3,14 @@
 // pending), READY, or REMOVING (bytes are being invalidated); READY slots are in a list of last use, and have
 // readers and a lease. A slot with readers or a lease is neither evicted nor removed. All memory is taken by
 // create(); each call is O(1), but begin_write looks at kTries slots at most. Not thread-safe.
+//
+// What gives way: the page of the least last use + A * log2(uses), with A = the number of slots, as under the
+// manager's policy FREQUENCY. Pages of an equal log2(uses) are on one shelf, in the order of their last use,
+// so the ends of the shelves are all that is compared. LRU has one shelf.
 #pragma once
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "tier/store.h"
 
 namespace kvc {
 
@@ -16,18 +21,22 @@ struct PageSlot {
   uint64_t generation;
   uint64_t bytes;
   uint64_t lease_until_ns;
+  uint64_t last_use;  // of all uses, its number
   uint32_t crc;
   uint32_t readers;
-  int32_t older, newer;  // list of READY slots; `older` also: list of FREE ones
+  int32_t older, newer;  // READY slots of its shelf; `older` also: list of FREE ones
   int32_t hash_next;
   SlotState state;
+  uint8_t uses;  // up to kMostUses
 };
 
 class SlotIndex {
  public:
   static constexpr int kTries = 64;
+  static constexpr int kShelves = 8;
+  static constexpr uint8_t kMostUses = 128;  // more are equal
 
-  [[nodiscard]] bool create(Memory& memory, size_t num_slots);
+  [[nodiscard]] bool create(Memory& memory, size_t num_slots, SlotPolicy policy = SlotPolicy::kLru);
 
   const PageSlot& operator[](int32_t slot) const { return slots_[static_cast<size_t>(slot)]; }
   size_t size() const { return slots_.size(); }
@@ -36,15 +45,19 @@ class SlotIndex {
   uint64_t evictions() const { return evictions_; }
 
   int32_t find(const Digest256& key) const;  // -1: none
-  // A slot for a page that find() does not know; -1: there is none. The least recently used page gives way.
+  // For find() and what follows it, of a page that comes soon: with 2 steps, with 1, and with none before it.
+  void prefetch(const Digest256& key, int steps) const;
+  // A slot for a page that find() does not know; -1: there is none. Another page may give way.
   int32_t begin_write(const Digest256& key, uint64_t now_ns);
   uint64_t next_generation() { return ++generation_; }
   void commit_write(int32_t slot, uint64_t generation, uint64_t bytes, uint32_t crc);
   void abort_write(int32_t slot) { release(slot); }
-  // Of READY slots.
+  // Of READY slots. touch() makes the last use later and counts none, as does a lease: a
+  // read comes.
+  void use(int32_t slot);
   void touch(int32_t slot);
   void lease(int32_t slot, uint64_t until_ns);
-  void begin_read(int32_t slot) { touch(slot), ++at(slot).readers; }
+  void begin_read(int32_t slot) { use(slot), ++at(slot).readers; }
   void end_read(int32_t slot) { --at(slot).readers; }
   bool is_held(int32_t slot, uint64_t now_ns) const {
     return (*this)[slot].readers != 0 || (*this)[slot].lease_until_ns > now_ns;
@@ -58,8 +71,15 @@ class SlotIndex {
  private:
   PageSlot& at(int32_t slot) { return slots_[static_cast<size_t>(slot)]; }
   int32_t& bucket(const Digest256& key);
-  void link(int32_t slot);  // as the newest
+  void link(int32_t slot);  // as the last used
   void unlink(int32_t slot);
+  struct Shelf {
+    int32_t oldest = -1, newest = -1;
+  };
+  int shelf_of(const PageSlot& page) const {
+    return policy_ == SlotPolicy::kLru ? 0 : 31 - __builtin_clz(static_cast<unsigned>(page.uses) | 1u);
+  }
+  int32_t coldest() const;    // READY; -1: none
   void forget(int32_t slot);  // removes it from its bucket
   void enter(int32_t slot, const Digest256& key);
   void release(int32_t slot);
@@ -67,7 +87,10 @@ class SlotIndex {
 
   Array<PageSlot> slots_;
   Array<int32_t> buckets_;
-  int32_t free_ = -1, oldest_ = -1, newest_ = -1;
+  SlotPolicy policy_ = SlotPolicy::kLru;
+  Shelf shelves_[kShelves];
+  int32_t free_ = -1;
+  uint64_t uses_ = 0;
   size_t num_ready_ = 0;
   uint64_t ready_bytes_ = 0, generation_ = 0, evictions_ = 0;
 };

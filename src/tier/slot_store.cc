@@ -2,6 +2,24 @@
 #include "tier/slot_store.h"
 
 namespace kvc {
+namespace {
+
+bool is_in(const SlotWork* work, size_t count, int32_t slot) {
+  for (size_t i = 0; i < count; ++i)
+    if (work[i].slot == slot) return true;
+  return false;
+}
+
+}  // namespace
+
+// The index is larger than the caches: while page i is looked up, what those behind it need is on its way.
+void SlotStore::look_ahead(const kvc_tier_item* items, size_t num_items, size_t i) const {
+  constexpr size_t kApart = 4;
+  for (int steps = 0; steps < 3; ++steps) {
+    const size_t later = i + kApart * static_cast<size_t>(steps + 1);
+    if (later < num_items) index_.prefetch(key_of(items[later]), steps);
+  }
+}
 
 void SlotStore::count_failure(int64_t error) {
   const std::lock_guard lock(mutex_);
@@ -9,23 +27,25 @@ void SlotStore::count_failure(int64_t error) {
   stats_.last_errno = error < 0 ? -error : error;
 }
 
-void SlotStore::count_fallback() {
+void SlotStore::count_fallbacks(size_t count) {
+  if (count == 0) return;
   const std::lock_guard lock(mutex_);
-  ++stats_.fallbacks;
+  stats_.fallbacks += count;
 }
 
-void SlotStore::exists(const StoreCall& call, PageItem* items, size_t num_items) {
+void SlotStore::exists(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < num_items; ++i) {
-    PageItem& item = items[i];
-    const int32_t slot = index_.find(item.key);
-    item.lease_until_ns = 0;
+    kvc_tier_item& item = items[i];
+    look_ahead(items, num_items, i);
+    const int32_t slot = index_.find(key_of(item));
+    item.generation = item.lease_until_ns = 0;
     if (slot < 0 || index_[slot].state == SlotState::kRemoving) {
-      item.result = PageResult::kMiss;
+      item.result = KVC_PAGE_MISS;
     } else if (index_[slot].state == SlotState::kWriting) {
-      item.result = PageResult::kPending;
+      item.result = KVC_PAGE_PENDING;
     } else {
-      item.result = PageResult::kOk;
+      item.result = KVC_PAGE_OK;
       item.generation = index_[slot].generation;
       if (call.lease_ns == 0) continue;
       uint64_t until;
@@ -36,94 +56,155 @@ void SlotStore::exists(const StoreCall& call, PageItem* items, size_t num_items)
   }
 }
 
-void SlotStore::get(const StoreCall& call, PageItem* items, size_t num_items) {
-  for (size_t i = 0; i < num_items; ++i) items[i].result = get_one(call, &items[i]);
-}
-
-void SlotStore::put(const StoreCall& call, PageItem* items, size_t num_items) {
-  for (size_t i = 0; i < num_items; ++i) items[i].result = put_one(call, &items[i]);
-}
-
-void SlotStore::remove(const StoreCall& call, PageItem* items, size_t num_items) {
-  for (size_t i = 0; i < num_items; ++i) items[i].result = remove_one(call, &items[i]);
-}
-
-PageResult SlotStore::get_one(const StoreCall& call, PageItem* item) {
-  std::unique_lock lock(mutex_);
-  const int32_t slot = index_.find(item->key);
-  if (slot < 0 || index_[slot].state == SlotState::kRemoving) return PageResult::kMiss;
-  if (index_[slot].state == SlotState::kWriting) return PageResult::kPending;
-  if (item->generation != 0 && item->generation != index_[slot].generation) return PageResult::kExpired;
-  if (item->bytes != index_[slot].bytes) {
+// Whether the page is to be read; if not, the item has its result.
+bool SlotStore::begin_get(kvc_tier_item* item, SlotWork* work) {
+  const int32_t slot = index_.find(key_of(*item));
+  item->result = KVC_PAGE_MISS;
+  if (slot < 0 || index_[slot].state == SlotState::kRemoving) return false;
+  const PageSlot& page = index_[slot];
+  if (page.state == SlotState::kWriting) {
+    item->result = KVC_PAGE_PENDING;
+  } else if (item->generation != 0 && item->generation != page.generation) {
+    item->result = KVC_PAGE_EXPIRED;
+  } else if (item->bytes != page.bytes) {
     ++stats_.bad_headers;
-    return PageResult::kMiss;
+  } else {
+    *work = {item, page.generation, page.crc, slot, Outcome::kDone};
+    index_.begin_read(slot);
+    return true;
   }
-  index_.begin_read(slot);
-  const PageSlot page = index_[slot];
-  lock.unlock();
-  const Bytes bytes = read_slot(call, slot, page, *item);
-  lock.lock();
-  index_.end_read(slot);
-  if (bytes == Bytes::kFailed) return PageResult::kFailed;
-  if (bytes == Bytes::kRight) {
-    item->generation = page.generation;
-    return PageResult::kOk;
-  }
-  ++stats_.bad_payloads;
-  if (index_[slot].readers == 0) {  // a lease of a broken page is worth nothing
-    index_.begin_remove(slot);
-    lock.unlock();
-    static_cast<void>(clear_slot(slot));  // it does not check in any case
-    lock.lock();
-    index_.end_remove(slot);
-  }
-  return PageResult::kMiss;
+  return false;
 }
 
-PageResult SlotStore::put_one(const StoreCall& call, PageItem* item) {
-  std::unique_lock lock(mutex_);
+void SlotStore::get(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
+  SlotWork work[kMostBatch];
+  for (size_t next = 0; next < num_items;) {
+    size_t count = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      while (count < batch_ && next < num_items) count += begin_get(&items[next++], &work[count]);
+    }
+    if (count == 0) continue;
+    read_slots(call, work, count);
+    std::unique_lock lock(mutex_);
+    for (size_t i = 0; i < count; ++i) {
+      index_.end_read(work[i].slot);
+      work[i].item->result = work[i].outcome == Outcome::kDone    ? KVC_PAGE_OK
+                             : work[i].outcome == Outcome::kWrong ? KVC_PAGE_MISS
+                                                                  : KVC_PAGE_FAILED;
+      if (work[i].outcome == Outcome::kDone) work[i].item->generation = work[i].generation;
+    }
+    forget_wrong(work, count, lock);
+  }
+}
+
+// Pages that did not check are removed, unless somebody reads them; a lease of a broken page is worth
+// nothing.
+void SlotStore::forget_wrong(SlotWork* work, size_t count, std::unique_lock<std::mutex>& lock) {
+  size_t wrong = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (work[i].outcome != Outcome::kWrong) continue;
+    ++stats_.bad_payloads;
+    const int32_t slot = work[i].slot;
+    if (index_.find(key_of(*work[i].item)) != slot || index_[slot].generation != work[i].generation ||
+        index_[slot].state != SlotState::kReady || index_[slot].readers != 0)
+      continue;
+    index_.begin_remove(slot);
+    work[wrong++] = work[i];
+  }
+  if (wrong == 0) return;
+  lock.unlock();
+  clear_slots(work, wrong);  // if that fails, it does not check in any case
+  lock.lock();
+  for (size_t i = 0; i < wrong; ++i) index_.end_remove(work[i].slot);
+}
+
+// kLater: what is in work has the slot, or is the same page.
+SlotStore::Begun SlotStore::begin_put(const StoreCall& call, kvc_tier_item* item, SlotWork* work,
+                                      size_t count) {
   if (item->bytes > page_bytes_) {
     ++stats_.no_space;
-    return PageResult::kNoSpace;
+    item->result = KVC_PAGE_NO_SPACE;
+    return Begun::kEnded;
   }
-  int32_t slot = index_.find(item->key);
-  if (slot >= 0) {
-    if (index_[slot].state != SlotState::kReady) return PageResult::kPending;
-    index_.touch(slot);
+  int32_t slot = index_.find(key_of(*item));
+  if (slot >= 0 && index_[slot].state == SlotState::kReady) {
+    index_.use(slot);
     item->generation = index_[slot].generation;
-    return PageResult::kOk;
+    item->result = KVC_PAGE_OK;
+    return Begun::kEnded;
   }
-  slot = index_.begin_write(item->key, call.now_ns);
+  if (slot >= 0) {
+    if (is_in(work, count, slot)) return Begun::kLater;
+    item->result = KVC_PAGE_PENDING;
+    return Begun::kEnded;
+  }
+  slot = index_.begin_write(key_of(*item), call.now_ns);
   if (slot < 0) {
+    if (count != 0) return Begun::kLater;
     ++stats_.no_space;
-    return PageResult::kNoSpace;
+    item->result = KVC_PAGE_NO_SPACE;
+    return Begun::kEnded;
   }
-  const uint64_t generation = index_.next_generation();
-  lock.unlock();
-  uint32_t crc = 0;
-  const bool written = write_slot(call, slot, generation, *item, &crc);
-  lock.lock();
-  if (!written) {
-    index_.abort_write(slot);
-    return PageResult::kFailed;
-  }
-  index_.commit_write(slot, generation, item->bytes, crc);
-  item->generation = generation;
-  return PageResult::kOk;
+  work[count] = {item, index_.next_generation(), 0, slot, Outcome::kDone};
+  return Begun::kYes;
 }
 
-PageResult SlotStore::remove_one(const StoreCall& call, PageItem* item) {
-  std::unique_lock lock(mutex_);
-  const int32_t slot = index_.find(item->key);
-  if (slot < 0) return PageResult::kMiss;
-  if (index_[slot].state != SlotState::kReady || index_.is_held(slot, call.now_ns))
-    return PageResult::kPending;
-  index_.begin_remove(slot);
-  lock.unlock();
-  const bool cleared = clear_slot(slot);
-  lock.lock();
-  index_.end_remove(slot);  // what a failed write has left is not known
-  return cleared ? PageResult::kOk : PageResult::kFailed;
+void SlotStore::put(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
+  SlotWork work[kMostBatch];
+  for (size_t next = 0; next < num_items;) {
+    size_t count = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      for (; count < batch_ && next < num_items; ++next) {
+        look_ahead(items, num_items, next);
+        const Begun begun = begin_put(call, &items[next], work, count);
+        if (begun == Begun::kLater) break;
+        count += begun == Begun::kYes;
+      }
+    }
+    if (count == 0) continue;
+    write_slots(call, work, count);
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < count; ++i) {
+      kvc_tier_item* item = work[i].item;
+      if (work[i].outcome != Outcome::kDone) {
+        index_.abort_write(work[i].slot);
+        item->result = KVC_PAGE_FAILED;
+        continue;
+      }
+      index_.commit_write(work[i].slot, work[i].generation, item->bytes, work[i].crc);
+      item->generation = work[i].generation;
+      item->result = KVC_PAGE_OK;
+    }
+  }
+}
+
+void SlotStore::remove(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
+  SlotWork work[kMostBatch];
+  for (size_t next = 0; next < num_items;) {
+    size_t count = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      for (; count < batch_ && next < num_items; ++next) {
+        kvc_tier_item* item = &items[next];
+        const int32_t slot = index_.find(key_of(*item));
+        if (slot >= 0 && is_in(work, count, slot)) break;  // then it is a miss
+        item->result = slot < 0 ? KVC_PAGE_MISS : KVC_PAGE_PENDING;
+        if (slot < 0 || index_[slot].state != SlotState::kReady || index_.is_held(slot, call.now_ns))
+          continue;
+        work[count++] = {item, index_[slot].generation, 0, slot, Outcome::kDone};
+        index_.begin_remove(slot);
+      }
+    }
+    if (count == 0) continue;
+    clear_slots(work, count);
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < count; ++i) {
+      index_.end_remove(work[i].slot);  // what a failed write has left is not known
+      work[i].item->result = work[i].outcome == Outcome::kDone ? KVC_PAGE_OK : KVC_PAGE_FAILED;
+    }
+  }
 }
 
 StoreStats SlotStore::stats() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stores with slots have in common: the calls on their index, under its lock. A store of this kind adds
-// how the bytes of a slot are read, written and invalidated, which is done without the lock.
+// how the bytes of slots are read, written and invalidated, several at once, which is done without the lock.
 #pragma once
 #include <mutex>
 
@@ -9,37 +9,52 @@
 
 namespace kvc {
 
+// A slot in work, which nobody else changes meanwhile.
+struct SlotWork {
+  enum class Outcome : uint8_t { kDone, kWrong, kFailed };  // kWrong: the bytes are not those of the slot
+  kvc_tier_item* item;                                      // its bytes are those of the page
+  uint64_t generation;
+  uint32_t crc;  // write: out
+  int32_t slot;
+  Outcome outcome;  // out; kDone before
+};
+
 class SlotStore : public PageStore {
  public:
-  void exists(const StoreCall& call, PageItem* items, size_t num_items) final;
-  void get(const StoreCall& call, PageItem* items, size_t num_items) final;
-  void put(const StoreCall& call, PageItem* items, size_t num_items) final;
-  void remove(const StoreCall& call, PageItem* items, size_t num_items) final;
+  static constexpr size_t kMostBatch = 32;
+
+  void exists(const StoreCall& call, kvc_tier_item* items, size_t num_items) final;
+  void get(const StoreCall& call, kvc_tier_item* items, size_t num_items) final;
+  void put(const StoreCall& call, kvc_tier_item* items, size_t num_items) final;
+  void remove(const StoreCall& call, kvc_tier_item* items, size_t num_items) final;
   StoreStats stats() final;
+  size_t batch() const final { return batch_; }
+  bool knows_pages() const final { return true; }
 
  protected:
-  enum class Bytes : uint8_t { kRight, kWrong, kFailed };  // kWrong: they are not those of the slot
+  using Outcome = SlotWork::Outcome;
   SlotStore(const Env& env, uint64_t page_bytes) : memory_(env), page_bytes_(page_bytes) {}
 
-  // Of a slot that nobody else changes meanwhile; `page` is a copy.
-  virtual Bytes read_slot(const StoreCall& call, int32_t slot, const PageSlot& page,
-                          const PageItem& item) = 0;
-  virtual bool write_slot(const StoreCall& call, int32_t slot, uint64_t generation, const PageItem& item,
-                          uint32_t* crc) = 0;
-  virtual bool clear_slot(int32_t slot) = 0;
+  // Of at most batch() slots.
+  virtual void read_slots(const StoreCall& call, SlotWork* work, size_t count) = 0;
+  virtual void write_slots(const StoreCall& call, SlotWork* work, size_t count) = 0;
+  virtual void clear_slots(SlotWork* work, size_t count) = 0;
   void count_failure(int64_t error);
-  void count_fallback();
+  void count_fallbacks(size_t count);
 
   Memory memory_;
   const uint64_t page_bytes_;
+  size_t batch_ = 1;  // up to kMostBatch
   std::mutex mutex_;  // all below
   SlotIndex index_;
   StoreStats stats_ = {};
 
  private:
-  PageResult get_one(const StoreCall& call, PageItem* item);
-  PageResult put_one(const StoreCall& call, PageItem* item);
-  PageResult remove_one(const StoreCall& call, PageItem* item);
+  void look_ahead(const kvc_tier_item* items, size_t num_items, size_t i) const;
+  bool begin_get(kvc_tier_item* item, SlotWork* work);
+  enum class Begun : uint8_t { kYes, kEnded, kLater };
+  Begun begin_put(const StoreCall& call, kvc_tier_item* item, SlotWork* work, size_t count);
+  void forget_wrong(SlotWork* work, size_t count, std::unique_lock<std::mutex>& lock);
 };
 
 }  // namespace kvc

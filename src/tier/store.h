@@ -6,43 +6,34 @@
 #pragma once
 #include <kvcache.h>
 
+#include <cstring>
 #include <memory>
 
 #include "base/sha256.h"
 
 namespace kvc {
 
-enum class PageResult : uint8_t {
-  kWaiting,   // not done
-  kOk,        // exists: a hit; get, put and remove: done
-  kMiss,      // there is no such page, or it did not check
-  kPending,   // the page is being written, read or removed, so that the call was not made
-  kExpired,   // get with a generation: that page is gone, though another has its key
-  kNoSpace,   // put: all pages are leased, read or being written; or the page is larger than the store takes
-  kFailed,    // the system failed; the text is in the store's statistics
-  kTimeout,   // it was not begun before its deadline
-  kCancelled  // it was not begun before the job was cancelled
-};
-inline constexpr size_t kNumPageResults = 9;
+inline constexpr size_t kNumPageResults = KVC_PAGE_UNAVAILABLE + 1;
 
-struct PageItem {
+inline Digest256 key_of(const kvc_tier_item& item) {
   Digest256 key;
-  void* data;      // get: where the bytes go, undefined unless kOk; put: the page
-  uint64_t bytes;  // of the page
-  // get: only these bytes of the page, one behind the other, ascending; null = all. The whole page is
-  // checked.
-  const kvc_run* runs;
-  size_t num_runs;
-  uint64_t generation;      // get: of the lease, 0 = any; out of exists, get and put
-  uint64_t lease_until_ns;  // out of exists: the page stays till then; 0 = not promised
-  PageResult result;        // out
-};
+  std::memcpy(key.bytes, item.key, sizeof key.bytes);
+  return key;
+}
+inline void set_key(kvc_tier_item* item, const Digest256& key) {
+  std::memcpy(item->key, key.bytes, sizeof key.bytes);
+}
 
 struct StoreCall {
-  uint64_t now_ns;    // the caller's clock, for leases
-  uint64_t lease_ns;  // exists: for how long a hit is leased; 0 = not
-  uint32_t worker;    // which of the threads calls
+  uint64_t now_ns;           // the caller's clock, for leases
+  uint64_t lease_ns;         // exists: for how long a hit is leased; 0 = not
+  uint32_t worker;           // which of the threads calls
+  uint64_t deadline_ns = 0;  // CLOCK_MONOTONIC, for stores that may wait for a server; 0 = none
+  bool* asks = nullptr;      // out, of remote stores: a server was asked; null = nobody wants to know
 };
+
+// Which page gives way to another (tier/slot_index.h).
+enum class SlotPolicy : uint8_t { kLru, kFrequency };
 
 struct StoreStats {
   uint64_t pages, capacity_pages, bytes, capacity_bytes;
@@ -53,24 +44,31 @@ struct StoreStats {
   uint64_t no_space;
   uint64_t failures;   // of the system
   int64_t last_errno;  // of the last of them
-  uint64_t fallbacks;  // I/O past the page cache that the system refused: done through it
+  uint64_t fallbacks;  // I/O past the page cache or by io_uring that was refused: done without
+  bool uses_uring;
 };
 
 class PageStore {
  public:
   virtual ~PageStore() = default;
-  virtual void exists(const StoreCall& call, PageItem* items, size_t num_items) = 0;
-  virtual void get(const StoreCall& call, PageItem* items, size_t num_items) = 0;
+  virtual void exists(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
+  virtual void get(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
   // A page that is there already is kept: equal keys mean equal bytes.
-  virtual void put(const StoreCall& call, PageItem* items, size_t num_items) = 0;
-  virtual void remove(const StoreCall& call, PageItem* items, size_t num_items) = 0;
+  virtual void put(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
+  virtual void remove(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
   virtual StoreStats stats() = 0;
+  // How many gets or puts it likes at once; more than 1 if it has them in flight together.
+  virtual size_t batch() const { return 1; }
+  // Whether exists() asks a table in memory: the tier then answers in the thread that asks.
+  virtual bool knows_pages() const { return false; }
+  // It may become unreachable: the tier leaves it alone after failures.
+  virtual bool is_remote() const { return false; }
 };
 
 using PageStorePtr = std::unique_ptr<PageStore>;
 
 // Bytes that a get gives.
-inline uint64_t wanted_bytes(const PageItem& item) {
+inline uint64_t wanted_bytes(const kvc_tier_item& item) {
   if (item.runs == nullptr) return item.bytes;
   uint64_t bytes = 0;
   for (size_t i = 0; i < item.num_runs; ++i) bytes += item.runs[i].bytes;

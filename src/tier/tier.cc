@@ -1,34 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tier/tier.h"
 
+#include <kvcache/metrics.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "base/status.h"
 
 namespace kvc {
 namespace {
 
-uint64_t monotonic_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 // Jobs that may be there before one of this priority comes.
 uint32_t share_of(TierPriority priority, uint32_t max_jobs) {
   return max_jobs - max_jobs * static_cast<uint32_t>(priority) / 4;
 }
 
+// Of a server that was asked: an item that it has failed or not done in time says nothing good of it.
+Breaker::Answer answer_of(const kvc_tier_item* items, size_t num_items) {
+  for (size_t i = 0; i < num_items; ++i) {
+    const int32_t result = items[i].result;
+    if (result == KVC_PAGE_FAILED || result == KVC_PAGE_TIMEOUT || result == KVC_PAGE_UNAVAILABLE)
+      return Breaker::Answer::kBad;
+  }
+  return Breaker::Answer::kGood;
+}
+
 kvc_status check_tier_items(const TierJob& job) {
   for (size_t i = 0; i < job.num_items; ++i) {
-    const PageItem& item = job.items[i];
-    if (item.bytes > PTRDIFF_MAX) return invalid("items[%zu].bytes is %llu", i, static_cast<ull>(item.bytes));
+    const kvc_tier_item& item = job.items[i];
+    if (item.bytes > PTRDIFF_MAX)
+      return invalid("items[%zu].bytes is %llu; no memory has more than 2^63 - 1", i,
+                     static_cast<ull>(item.bytes));
+    if (item.reserved != 0) return invalid("items[%zu].reserved is %u; set it to 0", i, item.reserved);
     if ((job.kind == TierJobKind::kGet || job.kind == TierJobKind::kPut) && item.data == nullptr &&
         item.bytes != 0)
       return invalid("items[%zu].data is NULL", i);
@@ -50,7 +60,7 @@ kvc_status check_tier_items(const TierJob& job) {
 }  // namespace
 
 Tier::Tier(const Env& env, PageStorePtr store, const TierOptions& options)
-    : options_(options), memory_(env), store_(std::move(store)) {}
+    : options_(options), memory_(env), store_(std::move(store)), breaker_(options.probe_ns) {}
 
 kvc_status Tier::create(const Env& env, PageStorePtr store, const TierOptions& options,
                         std::unique_ptr<Tier>* out) {
@@ -82,7 +92,7 @@ Tier::~Tier() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     for (List& list : lists_) {
-      while (list.first >= 0) end_rest(list.first, PageResult::kCancelled);
+      while (list.first >= 0) end_rest(list.first, KVC_PAGE_CANCELLED);
     }
   }
   wake_.notify_all();
@@ -125,47 +135,74 @@ kvc_status Tier::submit(const TierJob& job, uint64_t* id) {
                 static_cast<ull>(waiting_store_bytes_), static_cast<ull>(bytes),
                 static_cast<ull>(options_.max_store_bytes));
   }
-  if (used_ >= share_of(job.priority, options_.max_jobs)) {
+  const uint32_t used = used_;
+  if (used >= share_of(job.priority, options_.max_jobs)) {
     ++stats_.refused_jobs[static_cast<size_t>(job.priority)];
     return fail(KVC_ERROR_LIMIT,
-                "%u jobs wait, run or were not polled; max_jobs is %u, of which this priority gets %u", used_,
+                "%u jobs wait, run or were not polled; max_jobs is %u, of which this priority gets %u", used,
                 options_.max_jobs, share_of(job.priority, options_.max_jobs));
   }
-  ++used_;
-  const int32_t index = unused_.first;
-  remove(unused_, index);
+  const int32_t index = take_unused();
   Entry& entry = at(index);
   entry = {};
   entry.job = job;
+  entry.begun_ns = now;
   entry.id = next_id_++ << 20 | static_cast<uint64_t>(index);
   if (job.timeout_ns != 0 && __builtin_add_overflow(now, job.timeout_ns, &entry.deadline_ns))
     entry.deadline_ns = 0;
+  if (entry.deadline_ns != 0) ++to_poll_, ++num_timed_;
   entry.bytes = bytes;
   entry.state = State::kWaiting;
-  entry.listed = true;
-  for (size_t i = 0; i < job.num_items; ++i) job.items[i].result = PageResult::kWaiting;
-  append(list_of(entry), index);
+  for (size_t i = 0; i < job.num_items; ++i) job.items[i].result = KVC_PAGE_WAITING;
   waiting_store_bytes_ += bytes;
   ++stats_.kinds[static_cast<size_t>(job.kind)].jobs;
   *id = entry.id;
-  lock.unlock();
-  if (job.num_items == 1) {
-    wake_.notify_one();
-  } else {
-    wake_.notify_all();
+  if (job.kind == TierJobKind::kExists && options_.num_threads != 0 && store_->knows_pages()) {
+    answer(index, lock);
+    return KVC_OK;
   }
+  append(list_of(entry), index);
+  entry.listed = true;
+  lock.unlock();
+  wake_.notify_one();
   return KVC_OK;
+}
+
+int32_t Tier::take_unused() {
+  ++used_;
+  if (unused_.first < 0) {
+    const std::lock_guard done(done_mutex_);
+    std::swap(unused_, polled_);
+  }
+  const int32_t index = unused_.first;
+  remove(unused_, index);
+  return index;
+}
+
+// Does a job of kExists, which needs no I/O, in the thread that submits it.
+void Tier::answer(int32_t index, std::unique_lock<std::mutex>& lock) {
+  Entry& entry = at(index);
+  entry.state = State::kRunning;
+  entry.next = entry.job.num_items;
+  const TierJob job = entry.job;
+  ++active_;
+  lock.unlock();
+  for (size_t first = 0; first < job.num_items; first += kManyItems)
+    perform(job, 0, first, std::min(kManyItems, job.num_items - first), 0);
+  lock.lock();
+  --active_;
+  finish(index);
 }
 
 bool Tier::cancel(uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto index = static_cast<int32_t>(id & ((1u << 20) - 1));
   if (static_cast<size_t>(index) >= entries_.size() || at(index).id != id || !at(index).listed) return false;
-  end_rest(index, PageResult::kCancelled);
+  end_rest(index, KVC_PAGE_CANCELLED);
   return true;
 }
 
-void Tier::end_rest(int32_t index, PageResult result) {
+void Tier::end_rest(int32_t index, int32_t result) {
   Entry& entry = at(index);
   for (; entry.next < entry.job.num_items; ++entry.next) entry.job.items[entry.next].result = result;
   waiting_store_bytes_ -= entry.bytes;
@@ -180,7 +217,7 @@ void Tier::expire() {
   for (List& list : lists_) {
     for (int32_t i = list.first, next; i >= 0; i = next) {
       next = at(i).after;
-      if (at(i).deadline_ns != 0 && at(i).deadline_ns <= now) end_rest(i, PageResult::kTimeout);
+      if (at(i).deadline_ns != 0 && at(i).deadline_ns <= now) end_rest(i, KVC_PAGE_TIMEOUT);
     }
   }
 }
@@ -189,38 +226,74 @@ void Tier::finish(int32_t index) {
   Entry& entry = at(index);
   auto& kind = stats_.kinds[static_cast<size_t>(entry.job.kind)];
   for (size_t i = 0; i < entry.job.num_items; ++i) {
-    const PageItem& item = entry.job.items[i];
-    ++kind.results[static_cast<size_t>(item.result)];
-    if (item.result == PageResult::kOk && entry.job.kind == TierJobKind::kGet)
-      kind.bytes += wanted_bytes(item);
-    if (item.result == PageResult::kOk && entry.job.kind == TierJobKind::kPut) kind.bytes += item.bytes;
+    const kvc_tier_item& item = entry.job.items[i];
+    // The caller could have written to it.
+    const bool known = item.result >= 0 && item.result < static_cast<int32_t>(kNumPageResults);
+    entry.num_ok += item.result == KVC_PAGE_OK;
+    ++kind.results[known ? static_cast<size_t>(item.result) : size_t{KVC_PAGE_FAILED}];
+    if (item.result == KVC_PAGE_OK && entry.job.kind == TierJobKind::kGet) kind.bytes += wanted_bytes(item);
+    if (item.result == KVC_PAGE_OK && entry.job.kind == TierJobKind::kPut) kind.bytes += item.bytes;
   }
   kind.items += entry.job.num_items;
-  entry.state = State::kDone;
-  if (done_.first < 0) static_cast<void>(eventfd_write(event_fd_, 1));
-  append(done_, index);
+  if (options_.latencies != nullptr) {
+    Histogram* const latency =
+        options_.latencies->find(KVC_LATENCY_TIER_EXISTS + static_cast<uint32_t>(entry.job.kind));
+    if (latency != nullptr) latency->record(options_.clock_ns() - entry.begun_ns);
+  }
   idle_.notify_all();
+  const std::lock_guard done(done_mutex_);
+  entry.state = State::kDone;
+  ++to_poll_;
+  append(done_, index);
+  if (!quiet_) signal();
+}
+
+// With done_mutex_.
+void Tier::signal() {
+  if (!is_watched_ || signalled_) return;
+  static_cast<void>(eventfd_write(event_fd_, 1));
+  signalled_ = true;
 }
 
 size_t Tier::poll(TierCompletion* out, size_t capacity) {
-  const std::lock_guard lock(mutex_);
-  expire();
+  if (to_poll_ == 0) return 0;  // engines ask at every step
+  if (num_timed_ != 0) {
+    const std::lock_guard lock(mutex_);
+    expire();
+  }
+  return take(out, capacity);
+}
+
+size_t Tier::take(TierCompletion* out, size_t capacity) {
+  const std::lock_guard done(done_mutex_);
   size_t count = 0;
   while (count < capacity && done_.first >= 0) {
     const int32_t index = done_.first;
     remove(done_, index);
     Entry& entry = at(index);
-    TierCompletion& completion = out[count++];
-    completion = {entry.id, entry.job.tag, 0};
-    for (size_t i = 0; i < entry.job.num_items; ++i)
-      completion.num_ok += entry.job.items[i].result == PageResult::kOk;
-    entry = {};
-    append(unused_, index);
+    out[count++] = {entry.id, entry.job.tag, entry.num_ok};
+    const bool timed = entry.deadline_ns != 0;
+    num_timed_ -= timed;
+    to_poll_ -= timed ? 2 : 1;
+    entry.state = State::kUnused;
+    append(polled_, index);
     --used_;
   }
-  eventfd_t ignored;
-  if (done_.first < 0) static_cast<void>(eventfd_read(event_fd_, &ignored));
+  if (done_.first >= 0) {
+    signal();
+  } else if (signalled_) {
+    eventfd_t ignored;
+    static_cast<void>(eventfd_read(event_fd_, &ignored));
+    signalled_ = false;
+  }
   return count;
+}
+
+int Tier::event_fd() {
+  const std::lock_guard done(done_mutex_);
+  const bool was_watched = std::exchange(is_watched_, true);
+  if (!was_watched && done_.first >= 0) signal();
+  return event_fd_;
 }
 
 int32_t Tier::next_job() const {
@@ -232,25 +305,30 @@ int32_t Tier::next_job() const {
   return -1;
 }
 
+size_t Tier::share_of_items(const TierJob& job, size_t left) const {
+  if (job.kind == TierJobKind::kExists || job.kind == TierJobKind::kRemove) return std::min(left, kManyItems);
+  const size_t threads = std::max(options_.num_threads, 1u);
+  return std::min({left, store_->batch(), (job.num_items + threads - 1) / threads});
+}
+
 // Takes some items of the most urgent job and does them without the lock. False: there are none.
 bool Tier::claim(uint32_t worker, std::unique_lock<std::mutex>& lock) {
   const int32_t index = next_job();
   if (index < 0) return false;
   Entry& entry = at(index);
   if (entry.deadline_ns != 0 && entry.deadline_ns <= options_.clock_ns()) {
-    end_rest(index, PageResult::kTimeout);
+    end_rest(index, KVC_PAGE_TIMEOUT);
     return true;
   }
   const TierJob job = entry.job;
-  const bool many = job.kind == TierJobKind::kExists || job.kind == TierJobKind::kRemove;
-  const size_t first = entry.next, left = job.num_items - first;
-  const size_t count = many && left > kManyItems ? kManyItems : many ? left : 1;
+  const size_t first = entry.next;
+  const size_t count = share_of_items(job, job.num_items - first);
   entry.next += count;
   entry.state = State::kRunning;
   ++entry.running;
-  if (job.kind == TierJobKind::kPut) {
-    entry.bytes -= job.items[first].bytes;
-    waiting_store_bytes_ -= job.items[first].bytes;
+  for (size_t i = first; job.kind == TierJobKind::kPut && i < first + count; ++i) {
+    entry.bytes -= job.items[i].bytes;
+    waiting_store_bytes_ -= job.items[i].bytes;
   }
   if (entry.next == job.num_items) {
     remove(list_of(entry), index);
@@ -259,9 +337,22 @@ bool Tier::claim(uint32_t worker, std::unique_lock<std::mutex>& lock) {
   const bool store = job.priority == TierPriority::kStore;
   ++active_;
   active_stores_ += store;
-  lock.unlock();
-  perform(job, first, count, worker);
-  lock.lock();
+  const bool remote = store_->is_remote();
+  const Breaker::Turn turn = remote ? breaker_.begin(options_.clock_ns()) : Breaker::Turn::kCall;
+  if (turn == Breaker::Turn::kNot) {
+    for (size_t i = first; i < first + count; ++i) job.items[i].result = KVC_PAGE_UNAVAILABLE;
+  } else {
+    const uint64_t deadline_ns = entry.deadline_ns;
+    const bool more = next_job() >= 0;
+    lock.unlock();
+    if (more) wake_.notify_one();
+    const bool asked = perform(job, deadline_ns, first, count, worker);
+    lock.lock();
+    if (remote) {
+      const Breaker::Answer answer = asked ? answer_of(job.items + first, count) : Breaker::Answer::kNone;
+      breaker_.end(turn, answer, options_.clock_ns());
+    }
+  }
   --active_;
   active_stores_ -= store;
   if (--entry.running == 0 && !entry.listed) finish(index);
@@ -269,19 +360,25 @@ bool Tier::claim(uint32_t worker, std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-void Tier::perform(const TierJob& job, size_t first, size_t count, uint32_t worker) {
-  const StoreCall call = {job.now_ns, job.lease_ns, worker};
-  PageItem* items = job.items + first;
+bool Tier::perform(const TierJob& job, uint64_t deadline_ns, size_t first, size_t count, uint32_t worker) {
+  bool asked = false;
+  const StoreCall call = {job.now_ns, job.lease_ns, worker, deadline_ns, &asked};
+  kvc_tier_item* items = job.items + first;
   switch (job.kind) {
     case TierJobKind::kExists:
-      return store_->exists(call, items, count);
+      store_->exists(call, items, count);
+      break;
     case TierJobKind::kGet:
-      return store_->get(call, items, count);
+      store_->get(call, items, count);
+      break;
     case TierJobKind::kPut:
-      return store_->put(call, items, count);
+      store_->put(call, items, count);
+      break;
     case TierJobKind::kRemove:
-      return store_->remove(call, items, count);
+      store_->remove(call, items, count);
+      break;
   }
+  return asked;
 }
 
 void Tier::work(uint32_t worker) {
@@ -295,12 +392,25 @@ void Tier::work(uint32_t worker) {
 }
 
 bool Tier::run_one() {
+  if (options_.num_threads != 0) return false;
+  const std::lock_guard worker(caller_);
   std::unique_lock lock(mutex_);
-  return options_.num_threads == 0 && claim(0, lock);
+  return claim(0, lock);
+}
+
+size_t Tier::run(TierCompletion* out, size_t capacity) {
+  if (options_.num_threads != 0) return poll(out, capacity);
+  const std::lock_guard worker(caller_);
+  std::unique_lock lock(mutex_);
+  quiet_ = true;
+  while (claim(0, lock)) continue;
+  quiet_ = false;
+  return take(out, capacity);
 }
 
 void Tier::drain() {
   while (run_one()) continue;
+  if (options_.num_threads == 0) return;  // what another caller ran has ended, too
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [&] {
     for (const List& list : lists_)
@@ -311,7 +421,7 @@ void Tier::drain() {
 
 TierStats Tier::stats() {
   const StoreStats store = store_->stats();
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_, done_mutex_);
   TierStats out = stats_;
   out.store = store;
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -320,6 +430,8 @@ TierStats Tier::stats() {
     out.done_jobs += entries_[i].state == State::kDone;
   }
   out.waiting_store_bytes = waiting_store_bytes_;
+  out.outages = breaker_.outages();
+  out.available = breaker_.available();
   return out;
 }
 

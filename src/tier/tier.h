@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tier: a store of pages behind a queue of jobs. A job is a batch of one kind; it has a deadline, a result
 // an item, and ends as a completion, for which an eventfd is readable. Its items and their buffers are the
-// tier's until then. Threads take items in the order loads, prefetches, stores; stores never take the last
-// thread.
+// tier's until then. Threads take items in the order loads, prefetches, stores, as many at once as the store
+// likes (PageStore::batch) and as leaves a share for each thread; stores never take the last thread.
 //
 // The queue is bounded in jobs and in bytes that wait to be stored; what has no room is refused, and counted
 // by reason. Stores get half of the jobs, prefetches three quarters, so that stores are refused first and
@@ -14,11 +14,14 @@
 //
 // Threads that are all busy notice no deadline: whoever waits for the eventfd polls at the deadline, too.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
 #include "base/memory.h"
+#include "observe/latencies.h"
+#include "tier/breaker.h"
 #include "tier/store.h"
 
 namespace kvc {
@@ -32,13 +35,15 @@ struct TierOptions {
   uint32_t num_threads = 4;                      // 0: run_one() does the work
   uint32_t max_jobs = 1024;                      // waiting, running, or completed and not polled
   uint64_t max_store_bytes = uint64_t{1} << 30;  // of puts that wait
-  uint64_t (*clock_ns)() = nullptr;              // of deadlines; null: CLOCK_MONOTONIC
+  uint64_t probe_ns = 1000000000;                // of remote stores: between tries after failures
+  uint64_t (*clock_ns)() = nullptr;              // of deadlines, probes, latencies; null: CLOCK_MONOTONIC
+  const Latencies* latencies = nullptr;          // KVC_LATENCY_TIER_*; null: not measured
 };
 
 struct TierJob {
   TierJobKind kind;
   TierPriority priority;
-  PageItem* items;
+  kvc_tier_item* items;
   size_t num_items;
   uint64_t now_ns;      // the caller's clock, for leases alone
   uint64_t lease_ns;    // of kExists
@@ -48,16 +53,18 @@ struct TierJob {
 
 struct TierCompletion {
   uint64_t job, tag;
-  uint64_t num_ok;  // items with kOk
+  uint64_t num_ok;  // items with KVC_PAGE_OK
 };
 
 struct TierStats {
   struct Kind {
-    uint64_t jobs, items, bytes, results[kNumPageResults];  // by PageResult; bytes of kOk
+    uint64_t jobs, items, bytes, results[kNumPageResults];  // by KVC_PAGE_*; bytes of OK
   } kinds[kNumJobKinds];
   uint64_t refused_jobs[kNumPriorities];  // because of max_jobs
   uint64_t refused_bytes;                 // stores, because of max_store_bytes
   uint64_t waiting_jobs, running_jobs, done_jobs, waiting_store_bytes;
+  uint64_t outages;
+  bool available;
   StoreStats store;
 };
 
@@ -76,12 +83,16 @@ class Tier {
   // Takes completions, oldest first, and ends waiting jobs whose time is over. The eventfd is readable as
   // long as there are any.
   size_t poll(TierCompletion* out, size_t capacity);
-  int event_fd() const { return event_fd_; }
+  // With no threads: does all that waits, then polls. The eventfd is left alone, unless there is more than
+  // `capacity`.
+  size_t run(TierCompletion* out, size_t capacity);
+  int event_fd();
   // With no threads: does the next item or batch of items. False: nothing waits.
   bool run_one();
   // Until nothing waits or runs.
   void drain();
   TierStats stats();
+  const TierOptions& options() const { return options_; }
 
  private:
   static constexpr size_t kManyItems = 256;  // of exists and remove, at once
@@ -89,7 +100,7 @@ class Tier {
   // Waiting jobs are in the list of their priority; running ones with items left stay there.
   struct Entry {
     TierJob job;
-    uint64_t id, deadline_ns, bytes;
+    uint64_t id, begun_ns, deadline_ns, bytes, num_ok;
     size_t next;       // item
     uint32_t running;  // threads that work on it
     int32_t before, after;
@@ -102,10 +113,16 @@ class Tier {
 
   Tier(const Env& env, PageStorePtr store, const TierOptions& options);
   void work(uint32_t worker);
+  int32_t take_unused();
+  void answer(int32_t index, std::unique_lock<std::mutex>& lock);
   bool claim(uint32_t worker, std::unique_lock<std::mutex>& lock);
+  size_t take(TierCompletion* out, size_t capacity);
+  void signal();
   int32_t next_job() const;
-  void perform(const TierJob& job, size_t first, size_t count, uint32_t worker);
-  void end_rest(int32_t index, PageResult result);  // of items that are not begun
+  size_t share_of_items(const TierJob& job, size_t left) const;
+  // False: a remote store had nothing to ask its server for.
+  bool perform(const TierJob& job, uint64_t deadline_ns, size_t first, size_t count, uint32_t worker);
+  void end_rest(int32_t index, int32_t result);  // of items that are not begun
   void expire();
   void finish(int32_t index);
   void append(List& list, int32_t index);
@@ -118,15 +135,25 @@ class Tier {
   Memory memory_;
   PageStorePtr store_;
   int event_fd_ = -1;
-  std::mutex mutex_;  // all below
+  std::mutex caller_;  // taken before mutex_ by run_one(): there is one worker 0
+  // What has ended. Taken after mutex_, and alone by poll(), which never waits for a thread that works.
+  std::mutex done_mutex_;
+  List done_, polled_;                   // polled: unused from then on
+  bool signalled_ = false;               // the eventfd is readable
+  bool is_watched_ = false;              // somebody has the eventfd: who only polls pays for no system calls
+  std::atomic<uint32_t> used_ = 0;       // entries
+  std::atomic<uint32_t> num_timed_ = 0;  // jobs with a deadline that were not polled
+  std::atomic<uint32_t> to_poll_ = 0;    // jobs that have ended, plus num_timed_
+  std::mutex mutex_;                     // all below, and entries that have not ended
   std::condition_variable wake_, idle_;
   Array<Entry> entries_;
-  List lists_[kNumPriorities], done_, unused_;
+  List lists_[kNumPriorities], unused_;
   uint64_t next_id_ = 1, waiting_store_bytes_ = 0;
-  uint32_t used_ = 0;           // entries
+  bool quiet_ = false;          // run() takes what has ended
   uint32_t active_ = 0;         // threads with items
   uint32_t active_stores_ = 0;  // of them, on jobs of the least priority
   bool closing_ = false;
+  Breaker breaker_;  // of a remote store
   TierStats stats_ = {};
   Array<std::thread*> threads_;
 };

@@ -94,13 +94,13 @@ TEST_P(EventDigest, IsTheChainOverTokensAndKeys) {
     EXPECT_EQ(digest_of(event.extra_digest), extra) << "block " << i;
     with_keys += extra != Digest{};
     std::vector<uint8_t> bytes;
-    append(&bytes, parent);
-    append(&bytes, extra);
-    append(&bytes, event.num_tokens);
     for (uint32_t t = 0; t < event.num_tokens; ++t) {
       EXPECT_EQ(read[i * block_size + t], tokens[i * block_size + t]);
       append(&bytes, tokens[i * block_size + t]);
     }
+    append(&bytes, parent);
+    if (extra != Digest{}) append(&bytes, extra);
+    append(&bytes, event.num_tokens | uint32_t{extra != Digest{}} << 31);
     parent = sha256(bytes);
     EXPECT_EQ(digest_of(event.digest), parent) << "block " << i;
   }

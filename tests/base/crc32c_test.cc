@@ -62,10 +62,10 @@ TEST_P(Crc32c, EachLengthAndStartAndSplit) {
 
 TEST_P(Crc32c, CopyGivesTheSumOfTheCopy) {
   std::mt19937_64 random(test::test_seed());
-  for (const size_t size : {0u, 1u, 12287u, 12288u, 12289u, 100000u}) {
+  for (const size_t size : {0u, 1u, 767u, 768u, 769u, 1536u, 12288u, 12289u, 100000u}) {
     std::vector<uint8_t> from(size);
     for (uint8_t& byte : from) byte = static_cast<uint8_t>(random());
-    for (const size_t start : {0u, 1u, 8u}) {
+    for (const size_t start : {0u, 1u, 8u, 16u}) {
       std::vector<uint8_t> to(size + start + 1, 7);
       EXPECT_EQ(crc32c_copy(to.data() + start, from.data(), size, 0), of(from));
       EXPECT_TRUE(size == 0 || std::memcmp(to.data() + start, from.data(), size) == 0);

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/position_digest.h"
+
 namespace kvc {
 namespace {
 
@@ -109,6 +111,32 @@ TEST_P(Sha256Test, UnalignedInputAgreesWithOpenssl) {
 }
 
 #endif
+
+// The digests of a chain, computed beside each other, are those of the messages one by one. Each position has
+// a parent of its own: any of those before it.
+TEST_P(Sha256Test, PositionsAreHashedAsOneByOne) {
+  std::mt19937_64 random(5);
+  for (const uint32_t block_size : {1u, 2u, 5u, 8u, 15u, 16u, 17u, 24u, 32u, 64u, 100u}) {
+    constexpr size_t kPositions = 9;
+    std::vector<int32_t> tokens(kPositions * block_size);
+    for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 200000);
+    PositionDigests digests(block_size, tokens.data(), GetParam());
+    std::vector<Digest256> all = {digest_of("root")};
+    for (size_t i = 0; i < kPositions; ++i) {
+      const Digest256 parent = all[i % 3 == 2 ? random() % all.size() : i];
+      const Digest256 extra = random() % 3 == 0 ? digest_of("image") : Digest256{};
+      const int32_t* own = tokens.data() + i * block_size;
+      std::string message(reinterpret_cast<const char*>(own), block_size * sizeof *own);
+      message.append(reinterpret_cast<const char*>(parent.bytes), sizeof parent.bytes);
+      if (extra != Digest256{})
+        message.append(reinterpret_cast<const char*>(extra.bytes), sizeof extra.bytes);
+      const uint32_t end = block_size + (extra == Digest256{} ? 0 : 1u << 31);
+      message.append(reinterpret_cast<const char*>(&end), sizeof end);
+      all.push_back(digests.next(parent, extra, i + 1 == kPositions ? nullptr : own + block_size));
+      ASSERT_EQ(hex(all.back()), hex(digest_of(message))) << block_size << " tokens, position " << i;
+    }
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(Paths, Sha256Test, testing::Values(Sha256Path::kScalar, Sha256Path::kInstructions),
                          [](const auto& path) {

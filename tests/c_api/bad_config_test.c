@@ -202,8 +202,8 @@ static void test_steps(void) {
 
   OK(kvc_step_create(m, &good, &step));
   const kvc_view untouched = view;
-  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_view(step, 23, &view), "23", "22");
-  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_view(step, -1, &view), "-1", "22");
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_view(step, 24, &view), "24", "23");
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_view(step, -1, &view), "-1", "23");
   REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_view(step, INT32_MIN, &view));
   REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_view(step, 0, NULL));
   REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_step_view(NULL, 0, &view));

@@ -302,7 +302,7 @@ AT(kvc_step_limits, max_rows, 48);
 AT(kvc_step_limits, row_stride, 56);
 AT(kvc_step_limits, max_changes, 64);
 
-SIZE(kvc_step, 376);
+SIZE(kvc_step, 384);
 AT(kvc_step, struct_size, 0);
 AT(kvc_step, flags, 8);
 AT(kvc_step, fill_id, 12);
@@ -351,6 +351,7 @@ AT(kvc_step, num_refused, 344);
 AT(kvc_step, shortage_blocks, 352);
 AT(kvc_step, internal, 360);
 AT(kvc_step, now_ns, 368);
+AT(kvc_step, admit_slots, 376);
 
 int main(void) {
   puts("the layout is as frozen");

@@ -58,7 +58,7 @@ class Record(command.CommandTest):
         _, log = self.record()
         self.assert_refused(command.run("replay", "--log", "-", stdin=log[:-1]), "(standard input): byte ", "the log ends 1 bytes before")
         self.assert_refused(command.run("replay", "--log", "-", stdin=log[:100] + bytes([log[100] ^ 1]) + log[101:]), "checksum")
-        self.assert_refused(command.run("replay", "--log", "-", stdin=log[:8] + b"\7" + log[9:]), "format 7", "reads format 1")
+        self.assert_refused(command.run("replay", "--log", "-", stdin=log[:8] + b"\7" + log[9:]), "format 7", "reads format 2")
         self.assert_refused(command.run("replay", "--log", "-", stdin=b""), "the log is empty")
         self.assert_refused(command.run("replay", "--log", "-", stdin=b"{}\n" * 40), "KVCLOG")
 

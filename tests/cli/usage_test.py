@@ -9,7 +9,7 @@ import unittest
 
 import command
 
-ALL = "info, replay, advise, generate, models, estimate, bench"
+ALL = "info, replay, advise, simulate, generate, models, estimate, bench, inspect, route"
 CASES = (
     ("", f"no command; give one of {ALL}"),
     ("replya x", "no command replya; did you mean replay?"),
@@ -23,8 +23,8 @@ CASES = (
     ("bench copy --dtpe int8", "no option --dtpe; did you mean --dtype?"),
     ("models --frobnicate", "no option --frobnicate"),
     ("models llama", "one argument too many: llama"),
-    ("bench atention", "WHAT is atention; it must be one of attention, step, store, gather, copy, swap-out, swap-in; did you mean attention?"),
-    ("bench", "WHAT is missing; it must be one of attention, step, store, gather, copy, swap-out, swap-in"),
+    ("bench atention", "WHAT is atention; it must be one of attention, step, store, gather, copy, swap-out, swap-in, checkpoint, tier, events, index; did you mean attention?"),
+    ("bench", "WHAT is missing; it must be one of attention, step, store, gather, copy, swap-out, swap-in, checkpoint, tier, events, index"),
     ("estimate", "MODEL is missing"),
     ("estimate llama-3.1-8b --dtype int9", "--dtype is int9; it must be one of fp16, bf16, fp32, fp8, int8, int4; did you mean int8?"),
     ("replay --generate --block-size 0", "--block-size is 0; it must be from 1 to 1024"),
@@ -82,6 +82,7 @@ class ProgressTest(command.CommandTest):
         self.assertEqual(done, sorted(done))
         self.assertTrue(text.endswith("\r\x1b[K"), "the line is not removed")
         self.assertEqual(command.run("replay", "--generate", "--requests", "10")[2], "")
+        self.assertIn("\r\x1b[Ksimulate: ", self.watch(*"simulate --generate --requests 4000 --rate 64".split()))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conformance group E: events that a router can trust and recompute, and counters that count each request
 // once.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <set>
@@ -46,13 +47,16 @@ kvc_manager_config with_events(uint64_t blocks, uint32_t B, uint64_t events = 10
 }
 
 Digest recompute(const Event& event) {
-  std::vector<uint8_t> bytes(event.e.parent_digest, event.e.parent_digest + 32);
-  bytes.insert(bytes.end(), event.e.extra_digest, event.e.extra_digest + 32);
+  std::vector<uint8_t> bytes;
   const auto word = [&](uint32_t v) {
     for (int i = 0; i < 32; i += 8) bytes.push_back(static_cast<uint8_t>(v >> i));
   };
-  word(event.e.num_tokens);
   for (int32_t token : event.tokens) word(static_cast<uint32_t>(token));
+  bytes.insert(bytes.end(), event.e.parent_digest, event.e.parent_digest + 32);
+  const bool plain =
+      std::all_of(event.e.extra_digest, event.e.extra_digest + 32, [](uint8_t b) { return b == 0; });
+  if (!plain) bytes.insert(bytes.end(), event.e.extra_digest, event.e.extra_digest + 32);
+  word(event.e.num_tokens + (plain ? 0 : 1u << 31));
   return sha256(bytes);
 }
 

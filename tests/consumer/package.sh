@@ -67,5 +67,7 @@ done
 for file in "$libdir"/kvcache/libkvcache_*.so; do
   [ -e "$file" ] || continue
   name=${file##*/libkvcache_}
-  case " $backends " in *" ${name%.so} "*) ;; *) fail "$file was not expected" ;; esac
+  case " $backends " in *" ${name%.so} "*) continue ;; esac
+  [ "$(nm -D --defined-only "$file" | cut -d' ' -f3)" = kvc_plugin_entry_v1 ] || fail "$file is neither a backend that was expected nor a plug-in"
+  if readelf -S --wide "$file" | grep -q '\.symtab'; then fail "$file is not stripped"; fi
 done

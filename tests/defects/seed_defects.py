@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Do the tests notice? Builds a copy of the sources with one defect at a time (defects.py) and runs the conformance
-cases, the tests of the manager, of models and of tiers, and the comparison with the reference model on it. Prints who noticed; fails if nobody did.
+cases, the tests of the manager, of models, of tiers, of speculation and of the scheduler, and the comparison with the reference model on it. Prints who noticed; fails if nobody did.
 
     seed_defects.py FOLDER [WORDS]     FOLDER: for the copy and its build, kept for the next run
                                        WORDS: only defects whose name has them
@@ -16,7 +16,7 @@ import sys
 from defects import DEFECTS
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_cross", "test_partial", "test_resize", "test_tier", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
+TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_cross", "test_partial", "test_resize", "test_tier", "test_speculation", "test_scheduler", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
            "test_property_reader_threads", "test_property_property"]
 TESTS = [[target] for target in TARGETS[:-1]] + [[TARGETS[-1], "--shrink", "0"]]
 
@@ -72,7 +72,7 @@ def who_notices(tree):
 
 
 def main():
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     folder, words = os.path.abspath(sys.argv[1]), sys.argv[2:]
     copy, tree = os.path.join(folder, "sources"), os.path.join(folder, "build")

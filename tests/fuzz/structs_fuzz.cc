@@ -9,6 +9,7 @@
 
 #include "calls.h"
 #include "fuzz/claimed.h"
+#include "fuzz/speculation_structs.h"
 #include "fuzz/target.h"
 
 namespace {
@@ -27,6 +28,8 @@ constexpr kvc_allocator kAllocator = {sizeof(kvc_allocator), nullptr, take, give
 struct Objects {
   kvc_manager* m = nullptr;
   kvc_storage* storages[2] = {};
+  kvc_manager* scheduled = nullptr;  // by the scheduler
+  kvc_scheduler* scheduler = nullptr;
 
   Objects() {
     kvc_manager_config config = {};
@@ -47,6 +50,11 @@ struct Objects {
       c.dtype = flags != 0 ? KVC_INT8 : KVC_BFLOAT16;
       FUZZ_REQUIRE(kvc_storage_create(&c, &storages[flags != 0]) == KVC_OK, kvc_last_error());
     }
+    kvc_scheduler_config c = {};
+    c.struct_size = sizeof c;
+    FUZZ_REQUIRE(kvc_manager_create(&config, &scheduled) == KVC_OK, kvc_last_error());
+    c.manager = scheduled, c.max_running = 4, c.max_tokens = 16, c.max_tenants = 2, c.allocator = &kAllocator;
+    FUZZ_REQUIRE(kvc_scheduler_create(&c, &scheduler) == KVC_OK, kvc_last_error());
   }
 };
 
@@ -257,6 +265,61 @@ kvc_status sizer_config(Claimed& s) {
   return status;
 }
 
+kvc_status scheduler_config(Claimed& s, kvc_manager* m) {
+  using C = kvc_scheduler_config;
+  s.set(&C::manager, m), s.set(&C::offload, static_cast<kvc_offload*>(nullptr));
+  s.set(&C::on_pressure, decltype(C::on_pressure){nullptr}), s.set(&C::allocator, &kAllocator);
+  kvc_scheduler* scheduler = nullptr;
+  const kvc_status status = kvc_scheduler_create(s.as<C>(), &scheduler);
+  kvc_plan plan = {};
+  plan.struct_size = sizeof plan;
+  if (status == KVC_OK)
+    FUZZ_REQUIRE(kvc_scheduler_plan(scheduler, 0, &plan) == KVC_OK && plan.num_items == 0, kvc_last_error());
+  kvc_scheduler_destroy(scheduler);
+  return status;
+}
+
+constexpr int32_t kTokens[6] = {1, 2, 3, 4, 5, 6};
+constexpr kvc_prompt kPrompt = {sizeof(kvc_prompt), 0, kTokens, 6, nullptr, 0};
+
+kvc_status schedule_job(Claimed& s, kvc_scheduler* scheduler) {
+  using J = kvc_schedule_job;
+  s.set(&J::prompt, &kPrompt), s.set(&J::config, static_cast<const kvc_request_config*>(nullptr));
+  s.point(&J::inputs), s.cut(&J::num_inputs, kArray / sizeof(kvc_encoder_input));
+  s.set(&J::now_ns, uint64_t{0});
+  uint64_t id = 0;
+  const kvc_status status = kvc_scheduler_add(scheduler, s.as<J>(), &id);
+  if (status == KVC_OK) FUZZ_REQUIRE(kvc_scheduler_abort(scheduler, id) == KVC_OK, kvc_last_error());
+  return status;
+}
+
+// Of a plan of one item.
+kvc_status plan_result(Claimed& s, kvc_scheduler* scheduler) {
+  using R = kvc_plan_result;
+  kvc_schedule_job job = {};
+  job.struct_size = sizeof job, job.prompt = &kPrompt, job.max_new_tokens = 2;
+  kvc_plan plan = {};
+  plan.struct_size = sizeof plan;
+  uint64_t id = 0;
+  FUZZ_REQUIRE(kvc_scheduler_add(scheduler, &job, &id) == KVC_OK, kvc_last_error());
+  FUZZ_REQUIRE(kvc_scheduler_plan(scheduler, 0, &plan) == KVC_OK && plan.num_items == 1, kvc_last_error());
+  if (uint64_t* const plan_id = s.field(&R::plan_id); plan_id != nullptr && *plan_id == 0)
+    *plan_id = plan.plan_id;
+  kvc_ended_request ended[1];
+  s.point(&R::token_offsets), s.point(&R::tokens), s.point(&R::stopped);
+  s.set(&R::ended, static_cast<kvc_ended_request*>(ended));
+  const kvc_status status = kvc_scheduler_finish(scheduler, s.as<R>());
+  kvc_plan_result failed = {};
+  failed.struct_size = sizeof failed, failed.plan_id = plan.plan_id, failed.num_items = 1;
+  failed.flags = KVC_RESULT_FAILED;
+  if (status != KVC_OK) FUZZ_REQUIRE(kvc_scheduler_finish(scheduler, &failed) == KVC_OK, kvc_last_error());
+  const kvc_status left = kvc_scheduler_abort(scheduler, id);  // or the result has ended it
+  FUZZ_REQUIRE(left == KVC_OK || left == KVC_ERROR_NOT_FOUND, kvc_last_error());
+  FUZZ_REQUIRE(kvc_scheduler_plan(scheduler, 0, &plan) == KVC_OK && plan.num_items == 0, kvc_last_error());
+  FUZZ_REQUIRE(kvc_scheduler_check(scheduler) == KVC_OK, kvc_last_error());
+  return status;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -270,7 +333,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint64_t before = digest(objects.m);
   kvc_status status = KVC_OK;
   kvc_storage* const storage = objects.storages[data[0] >> 6 & 1];
-  switch ((data[0] & 63) % 14) {
+  switch ((data[0] & 63) % 23) {
     case 0:
       status = manager_config(s, objects.m);
       break;
@@ -312,6 +375,33 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 13:
       status = sizer_config(s);
+      break;
+    case 14:
+      status = kvc_fuzz::drafts(s);
+      break;
+    case 15:
+      status = kvc_fuzz::verdict(s);
+      break;
+    case 16:
+      status = kvc_fuzz::probabilities(s);
+      break;
+    case 17:
+      status = kvc_fuzz::draft_tables(s);
+      break;
+    case 18:
+      status = kvc_fuzz::draft_config(s, &kAllocator);
+      break;
+    case 19:
+      status = kvc_fuzz::acceptance(s);
+      break;
+    case 20:
+      status = scheduler_config(s, objects.m);
+      break;
+    case 21:
+      status = schedule_job(s, objects.scheduler);
+      break;
+    case 22:
+      status = plan_result(s, objects.scheduler);
       break;
   }
   FUZZ_REQUIRE(status >= KVC_OK && status < KVC_ERROR_CORRUPT, kvc_last_error());

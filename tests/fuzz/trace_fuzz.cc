@@ -29,5 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_REQUIRE(again.tokens_per_hash_id == trace.tokens_per_hash_id && again.hash_ids == trace.hash_ids &&
                    again.requests.size() == trace.requests.size(),
                "not the same");
+  for (size_t i = 0; i < trace.requests.size(); ++i) {
+    const kvcli::TraceRequest &one = trace.requests[i], &other = again.requests[i];
+    FUZZ_REQUIRE(one.priority == other.priority && one.tenant == other.tenant, "another priority or tenant");
+  }
   return 0;
 }

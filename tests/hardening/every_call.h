@@ -62,6 +62,14 @@ void add_prefix_calls(std::vector<Call>& calls);
 void add_retention_calls(std::vector<Call>& calls);
 void add_storage_calls(std::vector<Call>& calls);
 void add_sizing_calls(std::vector<Call>& calls);
+void add_checkpoint_calls(std::vector<Call>& calls);
+void add_tier_calls(std::vector<Call>& calls);
+void add_offload_calls(std::vector<Call>& calls);
+void add_publisher_calls(std::vector<Call>& calls);
+void add_index_calls(std::vector<Call>& calls);
+void add_scheduler_calls(std::vector<Call>& calls);
+void add_speculation_calls(std::vector<Call>& calls);
+void add_metrics_calls(std::vector<Call>& calls);
 void add_other_calls(std::vector<Call>& calls);
 
 // What a function says by its status; one that has none cannot fail.

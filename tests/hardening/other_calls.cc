@@ -57,6 +57,14 @@ const std::vector<Call>& every_call() {
     add_retention_calls(calls);
     add_storage_calls(calls);
     add_sizing_calls(calls);
+    add_checkpoint_calls(calls);
+    add_tier_calls(calls);
+    add_offload_calls(calls);
+    add_publisher_calls(calls);
+    add_index_calls(calls);
+    add_scheduler_calls(calls);
+    add_speculation_calls(calls);
+    add_metrics_calls(calls);
     return calls;
   }();
   return table;

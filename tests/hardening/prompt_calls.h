@@ -59,6 +59,10 @@ inline kvc_status demote_prefix(kvc_manager* m, uint64_t ns, const int32_t* toke
                                 uint64_t* num_tokens) {
   return kvc_manager_demote_prefix(m, PROMPT(ns, tokens, n, keys, num_keys), first_token, num_tokens);
 }
+inline kvc_status position_digests(kvc_manager* m, const int32_t* tokens, size_t n, const kvc_extra_key* keys,
+                                   size_t num_keys, uint8_t* digests, size_t capacity, size_t* count) {
+  return kvc_manager_position_digests(m, PROMPT(0, tokens, n, keys, num_keys), digests, capacity, count);
+}
 inline kvc_status register_prompt(kvc_manager* m, const char* name, const int32_t* tokens, size_t n,
                                   const kvc_extra_key* keys, size_t num_keys, uint64_t* num_pinned) {
   return kvc_manager_register_prompt(m, name, PROMPT(0, tokens, n, keys, num_keys), num_pinned);

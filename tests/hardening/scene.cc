@@ -36,14 +36,23 @@ Scene::Scene(size_t prompt, const Scene* shared, size_t lane)
   require(kvc_workload_create(&workload_config, &workload), "a workload");
   require(kvc_sizer_create(&sizer_config, &sizer), "a sizer");
   require(kvc_sizer_decide(sizer, ++now, 20, &decision), "a decision");
+  require(kvc_tier_create(&tier_config, &tier), "a tier");
   if (shared != nullptr) {
     m = shared->m, storage = shared->storage, channels = shared->channels, stream = shared->stream;
     event = shared->event;
+    offload.bind(m, tier, &page_config);
+    publisher.bind(m);
+    scheduler.bind(m, tokens.data());
+    metrics.bind(m, tier);
     return;
   }
   kvc_manager_config recorded = manager_config;
   recorded.record_bytes = record_bytes();
   require(kvc_manager_create(&recorded, &m), "a manager");
+  offload.bind(m, tier, &page_config);
+  publisher.bind(m);
+  scheduler.bind(m, tokens.data());
+  metrics.bind(m, tier);
   uint64_t filler;  // takes what the manager has put aside for its first requests
   require(kvc_manager_create_request(m, PROMPT(0, tokens.data(), n / 2, nullptr, 0), nullptr, &filler),
           "a request");
@@ -57,6 +66,7 @@ Scene::Scene(size_t prompt, const Scene* shared, size_t lane)
 
 Scene::~Scene() {
   clean();
+  kvc_tier_destroy(tier);
   kvc_sizer_destroy(sizer);
   kvc_workload_destroy(workload);
   if (shares_) return;
@@ -72,7 +82,8 @@ void Scene::make_inputs() {
   set_sizes(manager_config, identity, request_config, limits, properties, stats, pool_info, lost_reuse,
             block_info, request_info, probe_info, quota_info, device_info, update, backend_info, storage_info,
             key_metrics, value_metrics, attention_info, estimate, found, rebuild, curve_config,
-            workload_config, sizer_config, curve_info, workload_info, decision, log_info, replay_info);
+            workload_config, sizer_config, curve_info, workload_info, decision, log_info, replay_info,
+            tier_config, tier_job, tier_stats, tier_counts, page_config, page_info);
   curve_config.sample_rate = 1, curve_config.max_blocks = 300;
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
@@ -90,6 +101,14 @@ void Scene::make_inputs() {
   identity.tenant = tokens.data(), identity.tenant_size = std::min<size_t>(65536, 4 * tokens.size());
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
   limits.max_prompt_tokens = tokens.size(), limits.max_rows = 8, limits.row_stride = n;
+  tier_config.url = "memory:?bytes=4KiB&threads=0&jobs=4", tier_config.page_bytes = 64;
+  threads_tier_config = tier_config;
+  threads_tier_config.url = "memory:?bytes=4KiB&threads=2&jobs=4";
+  for (kvc_tier_item& item : tier_items) item.data = pages, item.bytes = 64;
+  tier_items[1].key[0] = 1;
+  tier_job.items = tier_items, tier_job.num_items = 2, tier_job.kind = KVC_TIER_PUT;
+  page_config.model = page_config.weights = "1", page_config.model_size = page_config.weights_size = 1;
+  digests.resize(16 * n + 64);
   row.resize(kRoom), external.assign(kRoom, -1), slots.resize(kRoom), ids.resize(kRoom), copies.resize(kRoom);
   events.resize(256), runs.resize(1024), token_copies.resize(64);
   rebuild.copies = token_copies.data(), rebuild.copy_capacity = token_copies.size();
@@ -105,6 +124,7 @@ void Scene::make_storage_inputs() {
   small_config.num_blocks = threads_config.num_blocks = 2;
   threads_config.num_threads = 3;
   blocks_in = {block, block + 1};
+  token_move.source = block, token_move.destination = block + 1;
   token_copy.source = block;  // its own, as all that this thread reads and writes
   table = {block, block + 1};
   moves_in = {{block, block + 2}, {block + 1, block + 3}};
@@ -152,6 +172,10 @@ void Scene::make_storage_inputs() {
 }
 
 void Scene::clean() {
+  offload.clean();  // it holds blocks
+  publisher.clean();
+  scheduler.clean();
+  index.clean();
   // What a call's failure has left at zero is passed over by all of these.
   if (request != 0) kvc_manager_free_request(m, request);
   if (child != 0) kvc_manager_free_request(m, child);
@@ -179,6 +203,13 @@ void Scene::clean() {
   kvc_stream_event_destroy(made_event);
   kvc_workload_destroy(made_workload);
   kvc_sizer_destroy(made_sizer);
+  kvc_tier_destroy(made_tier);
+  size_t ended = 0;
+  do {
+    if (kvc_tier_drain(tier) != KVC_OK || kvc_tier_poll(tier, completions, 4, &ended) != KVC_OK) break;
+  } while (ended != 0);
+  made_tier = nullptr;
+  speculation.clean();
   held.clear();
   request = child = pin = ns = number = cursor = step_id = 0;
   count = 0, tensor = made_memory = handle = nullptr, registered = false, step = nullptr;
@@ -204,7 +235,10 @@ std::vector<uint64_t> Scene::outputs() const {
   for (const void* object :
        {tensor, made_memory, handle, static_cast<void*>(made_manager), static_cast<void*>(rebuilt_manager),
         static_cast<void*>(made_storage), static_cast<void*>(made_stream), static_cast<void*>(made_event),
-        static_cast<void*>(made_workload), static_cast<void*>(made_sizer)})
+        static_cast<void*>(made_workload), static_cast<void*>(made_sizer), static_cast<void*>(made_tier),
+        static_cast<void*>(speculation.made), static_cast<void*>(offload.made),
+        static_cast<void*>(publisher.made), static_cast<void*>(scheduler.made),
+        static_cast<void*>(index.made)})
     made.push_back(reinterpret_cast<uintptr_t>(object));
   return made;
 }
@@ -240,6 +274,11 @@ bool Scene::cache(size_t known) {
 bool Scene::name(size_t known) {
   return kvc_manager_register_prompt(m, prompt_name.c_str(), PROMPT(0, tokens.data(), known, nullptr, 0),
                                      nullptr) == KVC_OK;
+}
+
+bool Scene::store() {
+  require(kvc_tier_submit(tier, &tier_job, &number), "a job");
+  return true;
 }
 
 bool Scene::fork() {

@@ -10,6 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "hardening/index_scene.h"
+#include "hardening/metrics_scene.h"
+#include "hardening/offload_scene.h"
+#include "hardening/publisher_scene.h"
+#include "hardening/scheduler_scene.h"
+#include "hardening/speculation_scene.h"
+
 namespace kvc::test {
 
 class Scene {
@@ -36,6 +43,7 @@ class Scene {
   bool fork();               // of an admitted request; pending copies come with it
   bool hold(size_t count);   // external blocks
   bool name(size_t known);   // a registered prompt
+  bool store();              // a job of the tier that waits: `number`
   bool step_of(size_t num_requests, size_t num_admissions);  // with valid contents but for its ids
   kvc_step* step_with_ids();                                 // a step takes its ids, so each run sets them
 
@@ -73,6 +81,10 @@ class Scene {
   kvc_workload_config workload_config = {};
   kvc_sizer_config sizer_config = {};
   const uint64_t sizes[3] = {1, 20, 300};
+  kvc_tier_config tier_config = {}, threads_tier_config = {};
+  kvc_tier_job tier_job = {};
+  kvc_tier_item tier_items[2] = {};
+  kvc_page_config page_config = {};
 
   // Results.
   uint64_t request = 0, child = 0, pin = 0, ns = 0, number = 0, cursor = 0, step_id = 0;
@@ -100,8 +112,20 @@ class Scene {
   bool curve = false;  // clean() closes it
   kvc_workload *workload = nullptr, *made_workload = nullptr;
   kvc_sizer *sizer = nullptr, *made_sizer = nullptr;
+  kvc_tier *tier = nullptr, *made_tier = nullptr;  // not shared
+  kvc_tier_completion completions[4] = {};
+  kvc_tier_stats tier_stats = {};
+  kvc_tier_counts tier_counts = {};
+  kvc_page_info page_info = {};
+  std::vector<uint8_t> digests;
   uint64_t now = 0;
   double rates[3] = {}, forecast = 0;
+  SpeculationScene speculation;
+  OffloadScene offload;  // of `tier`
+  PublisherScene publisher;
+  SchedulerScene scheduler;
+  IndexScene index;
+  MetricsScene metrics;  // of `m` and `tier`
   kvc_curve_info curve_info = {};
   kvc_workload_info workload_info = {};
   kvc_sizing_decision decision = {};
@@ -112,6 +136,7 @@ class Scene {
   std::vector<kvc_block_copy> copies;
   std::vector<kvc_token_copy> token_copies;
   kvc_token_copy token_copy = {0, 1, 1, 0, 4, 2};
+  kvc_token_copy token_move = {0, 0, 0, 1, 3, 2};
   kvc_rebuild rebuild = {};
   std::vector<kvc_event> events;
   std::vector<kvc_run> runs;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include of src/, gpu/ and include/ against the tables in docs/ARCHITECTURE.md.
+"""Checks every #include of src/, gpu/, plugins/ and include/ against the tables in docs/ARCHITECTURE.md.
 
 check_includes.py [ROOT]    exit 1 and one line per violation; the tables' meaning is written beside them.
 """
@@ -10,7 +10,7 @@ import re
 import sys
 
 SUFFIXES = (".h", ".hpp", ".inc", ".c", ".cc", ".cpp", ".cu", ".cuh", ".hip")
-TREES = ("src", "gpu", "include")
+TREES = ("src", "gpu", "plugins", "include")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include\b[ \t]*(.*)$', re.M)
 
 

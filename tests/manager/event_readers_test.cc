@@ -14,17 +14,15 @@ namespace {
 
 // Digests of the positions of a text, as kvcache.h defines them, in the default namespace.
 std::vector<Digest256> digests_of(const std::vector<int32_t>& tokens, uint32_t block_size) {
-  const Digest256 none = {};
   const char label[] = "kvcache namespace 1", absent[27] = {};
   Sha256 sha;
   sha.update(label, sizeof label);
   sha.update(absent, sizeof absent);
   std::vector<Digest256> digests = {sha.finish()};
   for (size_t i = 0; i + block_size <= tokens.size(); i += block_size) {
-    sha.update(digests.back().bytes, 32);
-    sha.update(none.bytes, 32);
-    sha.update(&block_size, 4);
     sha.update(&tokens[i], block_size * 4);
+    sha.update(digests.back().bytes, 32);
+    sha.update(&block_size, 4);
     digests.push_back(sha.finish());
   }
   return digests;

@@ -150,17 +150,15 @@ class Twins {
     each([&](size_t i) { return kvc_manager_release_blocks(m_[i].m, &block, 1); });
   }
   void learn(const std::vector<int32_t>& text) {
-    const Digest256 none = {};
     const char label[] = "kvcache namespace 1", absent[27] = {};
     Sha256 sha;
     sha.update(label, sizeof label);
     sha.update(absent, sizeof absent);
     Digest256 parent = sha.finish();
     for (size_t i = 0; i + kBlockSize <= text.size(); i += kBlockSize) {
-      sha.update(parent.bytes, 32);
-      sha.update(none.bytes, 32);
-      sha.update(&kBlockSize, 4);
       sha.update(&text[i], kBlockSize * 4);
+      sha.update(parent.bytes, 32);
+      sha.update(&kBlockSize, 4);
       const Digest256 digest = sha.finish();
       const std::vector<int32_t> of(&text[i], &text[i] + kBlockSize);
       positions_[{i, of, parent_key(parent)}] = digest;

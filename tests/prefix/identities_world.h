@@ -15,12 +15,10 @@ inline Digest256 digest_of(const uint8_t* bytes) {
 // Of the position {token, token + 1} below one, without extra keys.
 inline Digest256 below(const Digest256& parent, int32_t token) {
   const int32_t tokens[kBlockSize] = {token, token + 1};
-  const Digest256 no_keys = {};
   Sha256 sha;
-  sha.update(parent.bytes, 32);
-  sha.update(no_keys.bytes, 32);
-  sha.update(&kBlockSize, 4);
   sha.update(tokens, sizeof tokens);
+  sha.update(parent.bytes, 32);
+  sha.update(&kBlockSize, 4);
   return sha.finish();
 }
 

@@ -205,10 +205,11 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   const Digest256 extra = sha.finish();
   EXPECT_EQ(std::memcmp(events[1].extra_digest, extra.bytes, 32), 0);
   const int32_t content[kBlockSize] = {5, 6};
+  sha.update(content, sizeof content);
   sha.update(events[0].digest, 32);
   sha.update(extra.bytes, 32);
-  sha.update(&kBlockSize, 4);
-  sha.update(content, sizeof content);
+  const uint32_t with_keys = kBlockSize | 1u << 31;
+  sha.update(&with_keys, 4);
   const Digest256 chained = sha.finish();
   EXPECT_EQ(std::memcmp(events[1].digest, chained.bytes, 32), 0);
 }

@@ -112,7 +112,7 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
 
   std::vector<uint64_t> frees, preempts, truncates, lengths, requests, committed, commit_offsets{0},
       extend_offsets{0};
-  std::vector<uint64_t> admit, admit_offsets{0}, key_offsets{0};
+  std::vector<uint64_t> admit, admit_offsets{0}, admit_slots, key_offsets{0};
   std::vector<int32_t> commit_tokens, extend_tokens, admit_tokens;
   std::vector<kvc_request_config> configs;
   std::vector<uint64_t> namespaces;
@@ -136,6 +136,9 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
     keys.insert(keys.end(), own.begin(), own.end());
     key_offsets.push_back(keys.size());
     configs.push_back(to_config(a.options));
+    // The step may say how many slots a new request gets, instead of its options.
+    admit_slots.push_back(!a.id && admit.size() % 2 == 0 ? configs.back().slots : 0);
+    if (admit_slots.back() != 0) configs.back().slots = 0;
     namespaces.push_back(a.options.ns ? id(a.options.ns) : 0);
   }
 
@@ -170,7 +173,7 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   step.num_admissions = num_new, step.admit_requests = admit.data(),
   step.admit_offsets = admit_offsets.data();
   step.admit_tokens = admit_tokens.data(), step.admit_configs = configs.data();
-  step.admit_namespaces = namespaces.data();
+  step.admit_namespaces = namespaces.data(), step.admit_slots = admit_slots.data();
   step.admit_key_offsets = key_offsets.data(), step.admit_keys = keys.data();
   step.num_rows = rows_, step.row_stride = stride_, step.rows = plan.rows.data();
   step.status = status.data(), step.admitted = admitted.data(), step.cached = cached.data();

@@ -129,11 +129,11 @@ TEST(Log, WithAByteChangedAndARightChecksum) {
 
 TEST(Log, OfAnotherVersion) {
   Log log = make_log();
-  log[8] = 2;
+  log[8] = 1;
   EXPECT_EQ(replay(log).status, KVC_ERROR_UNSUPPORTED);
   EXPECT_STREQ(
       kvc_last_error(),
-      "byte 8: the log has format 2; this library reads format 1: replay it with the library that wrote it "
+      "byte 8: the log has format 1; this library reads format 2: replay it with the library that wrote it "
       "(version 300)");
 }
 

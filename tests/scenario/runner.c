@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "../calls.h"
+#include "scheduler.h"
+#include "speculation.h"
+#include "tiers.h"
 
 enum { kNames = 32, kRoom = 4096 };
 
@@ -454,6 +457,24 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     return status;
   }
   *printed = 1;
+  if (is_scheduler_line(word)) {
+    static char text[kRoom];
+    status = scheduler_line(m, namespaces[count > 1 && IS("schedule") ? a[1] : 0], requests, word, a, text);
+    if (status == KVC_OK) printf(" 0%s", text);
+    return status;
+  }
+  if (is_tier_line(word)) {
+    static char text[kRoom];
+    status = tier_line(m, namespaces[a[0] >= 0 && a[0] < kNames ? a[0] : 0], word, a, text);
+    if (status == KVC_OK) printf(" 0%s", text);
+    return status;
+  }
+  if (is_speculation_line(word)) {
+    char text[kRoom];
+    status = speculation_line(word, a, count, text);
+    if (status == KVC_OK) printf(" 0%s", text);
+    return status;
+  }
   if (IS("table")) return print_table();
   if (IS("events")) return print_events();
   if (IS("rates")) return print_rates(count);
@@ -550,8 +571,10 @@ int main(int argc, char** argv) {
   fclose(file);
   if (kvc_manager_check(m) != KVC_OK) return fprintf(stderr, "%s\n", kvc_last_error()), 1;
   kvc_step_destroy(step);
+  kvc_scheduler_destroy(scenario_scheduler);
   kvc_manager_destroy(m);
   kvc_sizer_destroy(sizer);
   kvc_workload_destroy(workload);
+  kvc_draft_destroy(tree_index);
   return 0;
 }

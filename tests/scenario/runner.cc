@@ -14,6 +14,9 @@
 #include <vector>
 
 #include "../calls.h"
+#include "scheduler.h"
+#include "speculation.h"
+#include "tiers.h"
 
 namespace {
 
@@ -34,7 +37,11 @@ std::string join(const List& list) {
 
 class Runner {
  public:
-  std::string execute(const std::string& word, const Numbers& a) { return lines_.at(word)(a); }
+  std::string execute(const std::string& word, const Numbers& a) {
+    if (is_scheduler_line(word.c_str())) return scheduler(word, a);
+    if (is_speculation_line(word.c_str())) return speculation(word, a);
+    return is_tier_line(word.c_str()) ? tiers(word, a) : lines_.at(word)(a);
+  }
   void check() { m_->verify(); }
 
  private:
@@ -284,6 +291,29 @@ class Runner {
     config.sample_rate = double(a[1]) / 100, config.max_blocks = static_cast<uint64_t>(a[2]);
     m_->open_curve(namespaces_[a[0]], config);
     return "";
+  }
+  std::string speculation(const std::string& word, const Numbers& a) {
+    std::string text(4096, '\0');
+    done(speculation_line(word.c_str(), a.data(), a.size(), &text[0]));
+    return text.c_str();
+  }
+  std::string scheduler(const std::string& word, Numbers a) {
+    a.resize(6);
+    uint64_t ids[kScheduledNames] = {};
+    for (const auto& [name, id] : requests_) ids[name] = id;
+    std::string text(4096, '\0');
+    const uint64_t ns = word == "schedule" ? namespaces_[a[1]] : 0;
+    done(scheduler_line(c(), ns, ids, word.c_str(), a.data(), &text[0]));
+    if (word == "schedule") requests_[a[0]] = ids[a[0]];
+    text.resize(text.find(char{0}));
+    return text;
+  }
+  std::string tiers(const std::string& word, Numbers a) {
+    a.resize(8);
+    std::string text(4096, '\0');
+    const auto found = namespaces_.find(a[0]);
+    done(tier_line(c(), found == namespaces_.end() ? 0 : found->second, word.c_str(), a.data(), &text[0]));
+    return text.c_str();
   }
   std::string rates(const Numbers& a) {
     const std::vector<uint64_t> sizes(a.begin() + 1, a.end());
@@ -545,6 +575,7 @@ int main(int argc, char** argv) try {
     }
   }
   runner.check();
+  kvc_scheduler_destroy(scenario_scheduler);
   return 0;
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

@@ -189,11 +189,14 @@ TEST(Page, LayoutsDoNotChangeTheFingerprint) {
 }
 
 TEST(Page, KeysDifferInPositionGroupAndFingerprint) {
-  const Digest256 key = page_key(test::digest_of(1), 0, test::digest_of(2));
-  EXPECT_EQ(key, page_key(test::digest_of(1), 0, test::digest_of(2)));
-  EXPECT_NE(key, page_key(test::digest_of(3), 0, test::digest_of(2)));
-  EXPECT_NE(key, page_key(test::digest_of(1), 1, test::digest_of(2)));
-  EXPECT_NE(key, page_key(test::digest_of(1), 0, test::digest_of(3)));
+  const auto key_of = [](int position, uint32_t group, int fingerprint) {
+    return page_key(test::digest_of(position), page_salt(group, test::digest_of(fingerprint)));
+  };
+  const Digest256 key = key_of(1, 0, 2);
+  EXPECT_EQ(key, key_of(1, 0, 2));
+  EXPECT_NE(key, key_of(3, 0, 2));
+  EXPECT_NE(key, key_of(1, 1, 2));
+  EXPECT_NE(key, key_of(1, 0, 3));
 }
 
 TEST(Page, PositionsAreThoseOfEvents) {
@@ -221,7 +224,7 @@ TEST(Page, PositionsAreThoseOfEvents) {
   Digest256 parent;
   std::memcpy(parent.bytes, events[0].parent_digest, 32);
   for (size_t i = 0; i < 2; ++i) {
-    parent = position_digest(parent, {}, 4, tokens + 4 * i);
+    parent = PositionDigests(4, tokens + 4 * i).next(parent, {}, nullptr);
     EXPECT_EQ(std::memcmp(parent.bytes, events[i].digest, 32), 0);
   }
   kvc_manager_destroy(m);

@@ -32,21 +32,35 @@ constexpr uint64_t kSparser = 1;
 struct KilledKind {
   const char* name;
   bool keeps_order;
+  size_t group;  // pages of a put
   std::function<kvc_status(Files&, const std::string&, PageStorePtr*)> open;
 };
 
 const KilledKind kKilledKinds[] = {
-    {"Slab", true,
+    {"Slab", true, 1,
      [](Files& files, const std::string& path, PageStorePtr* out) {
        return open_slab_store(default_env(), files, test::slab_config(path, kRoom, kBytes), out);
      }},
-    {"SlabDirect", true,
+    {"SlabDirect", true, 1,
      [](Files& files, const std::string& path, PageStorePtr* out) {
        SlabConfig config = test::slab_config(path, kRoom, kBytes);
        config.direct = true;
        return open_slab_store(default_env(), files, config, out);
      }},
-    {"Directory", false,
+    {"SlabEngine", true, 4,
+     [](Files& files, const std::string& path, PageStorePtr* out) {
+       SlabConfig config = test::slab_config(path, kRoom, kBytes);
+       config.io = SlabConfig::Io::kEngine, config.engine = test::test_engine(files);
+       return open_slab_store(default_env(), files, config, out);
+     }},
+    {"SlabUring", true, 4,
+     [](Files& files, const std::string& path, PageStorePtr* out) {
+       SlabConfig config = test::slab_config(path, kRoom, kBytes);
+       config.direct = true;
+       config.io = SlabConfig::Io::kAuto, config.engine = test::uring();
+       return open_slab_store(default_env(), files, config, out);
+     }},
+    {"Directory", false, 1,
      [](Files& files, const std::string& path, PageStorePtr* out) {
        return open_directory_store(default_env(), files, test::directory_config(path, kRoom, kBytes), out);
      }},
@@ -75,13 +89,16 @@ class Killed : public testing::TestWithParam<KilledKind> {
     PageStorePtr store;
     if (GetParam().open(files, path, &store) != KVC_OK) _exit(3);
     Pages pages(*store);
-    for (uint64_t i = 0; i < count; ++i) {
-      progress_->going = i + 1;
-      if (pages.put(digest_of(first + i), kBytes) != PageResult::kOk) _exit(4);
-      progress_->puts = i + 1;
-      if (pages.get(digest_of(first + i), kBytes) != PageResult::kOk) _exit(5);
-      if (i % 4 == 3) {
-        if (pages.remove(digest_of(first + i)) != PageResult::kOk) _exit(6);
+    const size_t group = GetParam().group;
+    for (uint64_t done = 0; done < count; done += group) {
+      progress_->going = done + group;
+      for (const int32_t result : pages.put_many(first + done, group, kBytes))
+        if (result != KVC_PAGE_OK) _exit(4);
+      progress_->puts = done + group;
+      for (uint64_t i = done; i < done + group; ++i) {
+        if (pages.get(digest_of(first + i), kBytes) != KVC_PAGE_OK) _exit(5);
+        if (i % 4 != 3) continue;
+        if (pages.remove(digest_of(first + i)) != KVC_PAGE_OK) _exit(6);
         progress_->removes = i + 1;
       }
     }
@@ -99,19 +116,19 @@ class Killed : public testing::TestWithParam<KilledKind> {
     // and a folder evicts by a clock of some milliseconds.
     const uint64_t puts = progress_->puts;
     for (uint64_t i = 0; i < progress_->going + 4; ++i) {
-      const PageResult result = pages.get(digest_of(first + i), kBytes);
+      const int32_t result = pages.get(digest_of(first + i), kBytes);
       if (i % 4 == 3 && i < progress_->removes) {
-        EXPECT_EQ(result, PageResult::kMiss) << "removed";
+        EXPECT_EQ(result, KVC_PAGE_MISS) << "removed";
       } else if (i % 4 != 3 && i < puts && i + 5 > puts && GetParam().keeps_order) {
-        EXPECT_EQ(result, PageResult::kOk) << i << " of " << puts;
+        EXPECT_EQ(result, KVC_PAGE_OK) << i << " of " << puts;
       } else if (i >= progress_->going) {
-        EXPECT_EQ(result, PageResult::kMiss) << "never put";
+        EXPECT_EQ(result, KVC_PAGE_MISS) << "never put";
       }
     }
     ASSERT_EQ(pages.wrong, 0u);
     for (uint64_t i = 0; i < kRoom; ++i) {
-      EXPECT_EQ(pages.put(digest_of(1u << 20 | i), kBytes), PageResult::kOk);
-      EXPECT_EQ(pages.get(digest_of(1u << 20 | i), kBytes), PageResult::kOk);
+      EXPECT_EQ(pages.put(digest_of(1u << 20 | i), kBytes), KVC_PAGE_OK);
+      EXPECT_EQ(pages.get(digest_of(1u << 20 | i), kBytes), KVC_PAGE_OK);
     }
   }
 
@@ -127,7 +144,7 @@ TEST_P(Killed, AtEachSystemCallLosesNothingThatWasPut) {
     for (uint64_t at = 0; at < 130; at += kSparser) {
       SCOPED_TRACE(at);
       const uint64_t first = (static_cast<uint64_t>(fault) * 1000 + at) * 1000;
-      const pid_t child = start(path, first, fault, at, 48);
+      const pid_t child = start(path, first, fault, at, 48 * GetParam().group);
       int status = 0;
       ASSERT_EQ(waitpid(child, &status, 0), child);
       ASSERT_TRUE(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0)
@@ -140,10 +157,10 @@ TEST_P(Killed, AtEachSystemCallLosesNothingThatWasPut) {
   EXPECT_GE(killed, 250 / kSparser);
 }
 
-// KVC_TEST_KILLS: how often (100).
+// KVC_TEST_KILLS: how often (250), of each kind.
 TEST_P(Killed, AtAnyTimeLosesNothingThatWasPut) {
   const char* given = getenv("KVC_TEST_KILLS");
-  const uint64_t kills = given != nullptr ? strtoull(given, nullptr, 0) : 100 / kSparser;
+  const uint64_t kills = given != nullptr ? strtoull(given, nullptr, 0) : 250 / kSparser;
   std::mt19937_64 random(test::test_seed());
   const test::Folder folder;
   const std::string path = folder / "store";
@@ -203,10 +220,10 @@ TEST(Processes, ShareAFolderAndItsRoom) {
     std::mt19937_64 random(test::test_seed() + static_cast<uint64_t>(p));
     for (int i = 0; i < 500; ++i) {
       const Digest256 key = digest_of(random() % 40);
-      const PageResult result = random() % 8 == 0   ? pages.remove(key)
-                                : random() % 2 == 0 ? pages.get(key, kBytes)
-                                                    : pages.put(key, kBytes);
-      if (result != PageResult::kOk && result != PageResult::kMiss) _exit(4);
+      const int32_t result = random() % 8 == 0   ? pages.remove(key)
+                             : random() % 2 == 0 ? pages.get(key, kBytes)
+                                                 : pages.put(key, kBytes);
+      if (result != KVC_PAGE_OK && result != KVC_PAGE_MISS) _exit(4);
     }
     _exit(pages.wrong == 0 ? 0 : 5);
   }

@@ -54,7 +54,7 @@ TEST(Record, OfVersion1IsReadFromAFolder) {
   PageStorePtr store;
   const DirectoryConfig config = test::directory_config(path, 4, 64);
   ASSERT_EQ(open_directory_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
-  ASSERT_EQ(Pages(*store).put(digest_of(7), 64), PageResult::kOk);
+  ASSERT_EQ(Pages(*store).put(digest_of(7), 64), KVC_PAGE_OK);
   std::string written;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
     if (entry.path().extension() == ".page") written = entry.path().string();
@@ -67,7 +67,7 @@ TEST(Record, OfVersion1IsReadFromAFolder) {
   }
   EXPECT_EQ(bytes, golden) << "a record that is written otherwise needs another version";
   write_file(written, golden.data(), golden.size(), 0, golden.size());
-  EXPECT_EQ(Pages(*store).get(digest_of(7), 64), PageResult::kOk);
+  EXPECT_EQ(Pages(*store).get(digest_of(7), 64), KVC_PAGE_OK);
 }
 
 TEST(Record, OfVersion1IsReadFromASlab) {
@@ -99,7 +99,7 @@ TEST(Record, OfVersion1IsReadFromASlab) {
   const PageStorePtr store = open();
   ASSERT_NE(store, nullptr);
   EXPECT_EQ(store->stats().recovered, 1u);
-  EXPECT_EQ(Pages(*store).get(digest_of(7), 64), PageResult::kOk);
+  EXPECT_EQ(Pages(*store).get(digest_of(7), 64), KVC_PAGE_OK);
 }
 
 }  // namespace

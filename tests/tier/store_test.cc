@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <functional>
 #include <map>
 #include <memory>
@@ -37,7 +38,8 @@ PageStorePtr opened(kvc_status status, PageStorePtr& store) {
 
 PageStorePtr open_memory(uint64_t pages, size_t page_bytes = kBytes) {
   PageStorePtr out;
-  return opened(make_memory_store(default_env(), pages * page_bytes, page_bytes, &out), out);
+  return opened(make_memory_store(default_env(), pages * ((page_bytes + 63) / 64 * 64), page_bytes, &out),
+                out);
 }
 PageStorePtr open_slab(const std::string& path, uint64_t pages, size_t page_bytes = kBytes,
                        bool direct = false) {
@@ -74,37 +76,37 @@ TEST_P(Store, GivesBackWhatWasPut) {
   Pages pages(*store);
   const size_t sizes[] = {1, 7, 64, 4095, 4096, 4097, kBytes};
   for (size_t i = 0; i < std::size(sizes); ++i) {
-    EXPECT_EQ(pages.exists(digest_of(i)), PageResult::kMiss);
-    EXPECT_EQ(pages.get(digest_of(i), sizes[i]), PageResult::kMiss);
-    EXPECT_EQ(pages.put(digest_of(i), sizes[i]), PageResult::kOk);
-    EXPECT_EQ(pages.put(digest_of(i), sizes[i]), PageResult::kOk) << "it is there already";
-    EXPECT_EQ(pages.exists(digest_of(i)), PageResult::kOk);
+    EXPECT_EQ(pages.exists(digest_of(i)), KVC_PAGE_MISS);
+    EXPECT_EQ(pages.get(digest_of(i), sizes[i]), KVC_PAGE_MISS);
+    EXPECT_EQ(pages.put(digest_of(i), sizes[i]), KVC_PAGE_OK);
+    EXPECT_EQ(pages.put(digest_of(i), sizes[i]), KVC_PAGE_OK) << "it is there already";
+    EXPECT_EQ(pages.exists(digest_of(i)), KVC_PAGE_OK);
   }
   for (size_t i = 0; i < std::size(sizes); ++i) {
-    EXPECT_EQ(pages.get(digest_of(i), sizes[i]), PageResult::kOk);
-    EXPECT_EQ(pages.get(digest_of(i), sizes[i] + 1), PageResult::kMiss) << "of another size";
+    EXPECT_EQ(pages.get(digest_of(i), sizes[i]), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(i), sizes[i] + 1), KVC_PAGE_MISS) << "of another size";
   }
   EXPECT_EQ(store->stats().pages, std::size(sizes));
-  EXPECT_EQ(pages.remove(digest_of(3)), PageResult::kOk);
-  EXPECT_EQ(pages.remove(digest_of(3)), PageResult::kMiss);
-  EXPECT_EQ(pages.get(digest_of(3), sizes[3]), PageResult::kMiss);
-  EXPECT_EQ(pages.put(digest_of(100), kBytes + 1), PageResult::kNoSpace) << "larger than a page";
+  EXPECT_EQ(pages.remove(digest_of(3)), KVC_PAGE_OK);
+  EXPECT_EQ(pages.remove(digest_of(3)), KVC_PAGE_MISS);
+  EXPECT_EQ(pages.get(digest_of(3), sizes[3]), KVC_PAGE_MISS);
+  EXPECT_EQ(pages.put(digest_of(100), kBytes + 1), KVC_PAGE_NO_SPACE) << "larger than a page";
   EXPECT_EQ(store->stats().pages, std::size(sizes) - 1);
 }
 
 TEST_P(Store, ReadsRunsOfAPage) {
   const PageStorePtr store = open(2);
   const Digest256 key = digest_of(1);
-  ASSERT_EQ(Pages(*store).put(key, kBytes), PageResult::kOk);
+  ASSERT_EQ(Pages(*store).put(key, kBytes), KVC_PAGE_OK);
   const kvc_run runs[] = {{0, 10}, {10, 1}, {100, 0}, {4000, 900}, {4999, 1}};
   std::vector<char> out(912, 0), page = page_of(key, kBytes), right;
   for (const kvc_run& run : runs)
     right.insert(right.end(), page.begin() + static_cast<ptrdiff_t>(run.offset),
                  page.begin() + static_cast<ptrdiff_t>(run.offset + run.bytes));
-  PageItem item = {};
-  item.key = key, item.data = out.data(), item.bytes = kBytes, item.runs = runs, item.num_runs = 5;
+  kvc_tier_item item = {};
+  set_key(&item, key), item.data = out.data(), item.bytes = kBytes, item.runs = runs, item.num_runs = 5;
   store->get({0, 0, 0}, &item, 1);
-  EXPECT_EQ(item.result, PageResult::kOk);
+  EXPECT_EQ(item.result, KVC_PAGE_OK);
   EXPECT_EQ(out, right);
   EXPECT_EQ(wanted_bytes(item), right.size());
 }
@@ -113,8 +115,8 @@ TEST_P(Store, NeverExceedsItsRoom) {
   const PageStorePtr store = open(8);
   Pages pages(*store);
   for (uint64_t i = 0; i < 100; ++i) {
-    EXPECT_EQ(pages.put(digest_of(i), kBytes), PageResult::kOk);
-    EXPECT_EQ(pages.get(digest_of(i), kBytes), PageResult::kOk) << "the last one is there";
+    EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << "the last one is there";
     const StoreStats stats = store->stats();
     EXPECT_LE(stats.pages, 8u);
     EXPECT_LE(stats.bytes, stats.capacity_bytes);
@@ -126,13 +128,13 @@ TEST_P(SlotStores, EvictsTheLeastRecentlyUsed) {
   const PageStorePtr store = open(3);
   Pages pages(*store);
   for (uint64_t i = 0; i < 3; ++i) pages.put(digest_of(i), 8);
-  EXPECT_EQ(pages.get(digest_of(0), 8), PageResult::kOk);
-  EXPECT_EQ(pages.put(digest_of(1), 8), PageResult::kOk);  // used, too
-  EXPECT_EQ(pages.exists(digest_of(2)), PageResult::kOk);  // not used
+  EXPECT_EQ(pages.get(digest_of(0), 8), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(1), 8), KVC_PAGE_OK);  // used, too
+  EXPECT_EQ(pages.exists(digest_of(2)), KVC_PAGE_OK);  // not used
   pages.put(digest_of(3), 8);
-  EXPECT_EQ(pages.exists(digest_of(2)), PageResult::kMiss);
-  EXPECT_EQ(pages.exists(digest_of(0)), PageResult::kOk);
-  EXPECT_EQ(pages.exists(digest_of(1)), PageResult::kOk);
+  EXPECT_EQ(pages.exists(digest_of(2)), KVC_PAGE_MISS);
+  EXPECT_EQ(pages.exists(digest_of(0)), KVC_PAGE_OK);
+  EXPECT_EQ(pages.exists(digest_of(1)), KVC_PAGE_OK);
 }
 
 TEST_P(SlotStores, KeepsWhatIsLeasedUntilTheLeaseEnds) {
@@ -141,18 +143,18 @@ TEST_P(SlotStores, KeepsWhatIsLeasedUntilTheLeaseEnds) {
   uint64_t generation = 0;
   early.put(digest_of(0), 8);
   early.put(digest_of(1), 8);
-  EXPECT_EQ(early.exists(digest_of(0), 1000, &generation), PageResult::kOk);
-  EXPECT_EQ(early.exists(digest_of(1), 999), PageResult::kOk);
-  EXPECT_EQ(early.put(digest_of(2), 8), PageResult::kNoSpace);
-  EXPECT_EQ(early.remove(digest_of(0)), PageResult::kPending);
-  EXPECT_EQ(early.get(digest_of(0), 8, generation), PageResult::kOk);
+  EXPECT_EQ(early.exists(digest_of(0), 1000, &generation), KVC_PAGE_OK);
+  EXPECT_EQ(early.exists(digest_of(1), 999), KVC_PAGE_OK);
+  EXPECT_EQ(early.put(digest_of(2), 8), KVC_PAGE_NO_SPACE);
+  EXPECT_EQ(early.remove(digest_of(0)), KVC_PAGE_PENDING);
+  EXPECT_EQ(early.get(digest_of(0), 8, generation), KVC_PAGE_OK);
   Pages between(*store, 1999);
-  EXPECT_EQ(between.put(digest_of(2), 8), PageResult::kOk) << "1 is not leased any more";
-  EXPECT_EQ(between.exists(digest_of(0)), PageResult::kOk);
-  EXPECT_EQ(late.remove(digest_of(0)), PageResult::kOk);
-  EXPECT_EQ(late.put(digest_of(0), 8), PageResult::kOk);
-  EXPECT_EQ(late.get(digest_of(0), 8, generation), PageResult::kExpired) << "another page by that key";
-  EXPECT_EQ(late.get(digest_of(0), 8), PageResult::kOk);
+  EXPECT_EQ(between.put(digest_of(2), 8), KVC_PAGE_OK) << "1 is not leased any more";
+  EXPECT_EQ(between.exists(digest_of(0)), KVC_PAGE_OK);
+  EXPECT_EQ(late.remove(digest_of(0)), KVC_PAGE_OK);
+  EXPECT_EQ(late.put(digest_of(0), 8), KVC_PAGE_OK);
+  EXPECT_EQ(late.get(digest_of(0), 8, generation), KVC_PAGE_EXPIRED) << "another page by that key";
+  EXPECT_EQ(late.get(digest_of(0), 8), KVC_PAGE_OK);
 }
 
 TEST_P(Store, OfRandomCallsEqualsAMap) {
@@ -168,24 +170,24 @@ TEST_P(Store, OfRandomCallsEqualsAMap) {
     const bool known = model.count(number) != 0;
     switch (random() % 4) {
       case 0: {
-        const PageResult result = pages.exists(key);
+        const int32_t result = pages.exists(key);
         if (GetParam().has_order) {
-          EXPECT_EQ(result, known ? PageResult::kOk : PageResult::kMiss);
+          EXPECT_EQ(result, known ? KVC_PAGE_OK : KVC_PAGE_MISS);
         }
         break;
       }
       case 1: {
-        const PageResult result = pages.get(key, bytes);
+        const int32_t result = pages.get(key, bytes);
         if (GetParam().has_order) {
-          EXPECT_EQ(result, known ? PageResult::kOk : PageResult::kMiss);
+          EXPECT_EQ(result, known ? KVC_PAGE_OK : KVC_PAGE_MISS);
         } else if (!known) {
-          EXPECT_EQ(result, PageResult::kMiss) << "never put, or removed";
+          EXPECT_EQ(result, KVC_PAGE_MISS) << "never put, or removed";
         }
         if (known) model[number] = time;
         break;
       }
       case 2: {
-        EXPECT_EQ(pages.put(key, bytes), PageResult::kOk);
+        EXPECT_EQ(pages.put(key, bytes), KVC_PAGE_OK);
         if (!known && model.size() == 24 && GetParam().has_order) {
           auto oldest = model.begin();
           for (auto i = model.begin(); i != model.end(); ++i)
@@ -196,9 +198,9 @@ TEST_P(Store, OfRandomCallsEqualsAMap) {
         break;
       }
       default: {
-        const PageResult result = pages.remove(key);
+        const int32_t result = pages.remove(key);
         if (GetParam().has_order) {
-          EXPECT_EQ(result, known ? PageResult::kOk : PageResult::kMiss);
+          EXPECT_EQ(result, known ? KVC_PAGE_OK : KVC_PAGE_MISS);
         }
         model.erase(number);
       }
@@ -245,13 +247,13 @@ TEST(MemoryStore, EachFlippedBitIsAMiss) {
   Pages pages(*store);
   for (size_t bit = 0; bit < 8 * 256; ++bit) {
     const Digest256 key = digest_of(bit);
-    ASSERT_EQ(pages.put(key, 256), PageResult::kOk);
+    ASSERT_EQ(pages.put(key, 256), KVC_PAGE_OK);
     const std::vector<char> right = page_of(key, 256);
     char* at = heap.pages;
     while (std::memcmp(at, right.data(), 256) != 0) ASSERT_LT(at += 256, heap.pages + 1024);
     at[bit / 8] = static_cast<char>(at[bit / 8] ^ 1 << bit % 8);
-    ASSERT_EQ(pages.get(key, 256), PageResult::kMiss);
-    ASSERT_EQ(pages.exists(key), PageResult::kMiss) << "it does not come back";
+    ASSERT_EQ(pages.get(key, 256), KVC_PAGE_MISS);
+    ASSERT_EQ(pages.exists(key), KVC_PAGE_MISS) << "it does not come back";
   }
   EXPECT_EQ(store->stats().bad_payloads, 8u * 256);
 }
@@ -290,12 +292,12 @@ TEST(SlabStore, KeepsPagesInOrderWhenItIsOpenedAgain) {
     const PageStorePtr store = open_slab(folder / "s", 4, kBytes, direct);
     Pages pages(*store);
     EXPECT_EQ(store->stats().recovered, 3u);
-    EXPECT_EQ(pages.exists(digest_of(4)), PageResult::kMiss);
-    for (const uint64_t i : {2u, 3u, 5u}) EXPECT_EQ(pages.exists(digest_of(i)), PageResult::kOk);
+    EXPECT_EQ(pages.exists(digest_of(4)), KVC_PAGE_MISS);
+    for (const uint64_t i : {2u, 3u, 5u}) EXPECT_EQ(pages.exists(digest_of(i)), KVC_PAGE_OK);
     pages.put(digest_of(6), kBytes);
     pages.put(digest_of(7), kBytes);  // evicts the oldest
-    EXPECT_EQ(pages.exists(digest_of(2)), PageResult::kMiss);
-    for (const uint64_t i : {3u, 5u, 6u, 7u}) EXPECT_EQ(pages.get(digest_of(i), kBytes), PageResult::kOk);
+    EXPECT_EQ(pages.exists(digest_of(2)), KVC_PAGE_MISS);
+    for (const uint64_t i : {3u, 5u, 6u, 7u}) EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK);
     EXPECT_EQ(std::filesystem::file_size(folder / "s"), size) << "it never grows";
     EXPECT_LE(size, test::slab_config("", 4, kBytes).bytes);
   }
@@ -309,18 +311,18 @@ TEST(SlabStore, EachFlippedBitOfAHeaderOrPayloadIsAMiss) {
   for (uint64_t bit = 0; bit < 8 * (128 + 64); ++bit) {
     {
       const PageStorePtr store = open_slab(path, 2, 64);
-      ASSERT_EQ(Pages(*store).put(digest_of(1), 64), PageResult::kOk);
+      ASSERT_EQ(Pages(*store).put(digest_of(1), 64), KVC_PAGE_OK);
     }
     const bool in_header = bit < 8 * 128;
     flip(path, in_header ? 8 * kHeaders + bit : 8 * kPayloads + bit - 8 * 128);
     const PageStorePtr store = open_slab(path, 2, 64);
     Pages pages(*store);
-    ASSERT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss) << bit;
+    ASSERT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS) << bit;
     EXPECT_EQ(store->stats().bad_headers, in_header ? 1u : 0u);
     EXPECT_EQ(store->stats().bad_payloads, in_header ? 0u : 1u);
-    ASSERT_EQ(pages.put(digest_of(1), 64), PageResult::kOk);
-    ASSERT_EQ(pages.get(digest_of(1), 64), PageResult::kOk);
-    ASSERT_EQ(pages.remove(digest_of(1)), PageResult::kOk);
+    ASSERT_EQ(pages.put(digest_of(1), 64), KVC_PAGE_OK);
+    ASSERT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_OK);
+    ASSERT_EQ(pages.remove(digest_of(1)), KVC_PAGE_OK);
   }
 }
 
@@ -388,8 +390,8 @@ TEST(SlabStore, WithoutDirectIoGoesThroughThePageCache) {
     config.direct = true;
     PageStorePtr store;
     ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
-    EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), PageResult::kOk);
-    EXPECT_EQ(Pages(*store).get(digest_of(1), kBytes), PageResult::kOk);
+    EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(Pages(*store).get(digest_of(1), kBytes), KVC_PAGE_OK);
     EXPECT_GE(store->stats().fallbacks, 1u);
     EXPECT_EQ(store->stats().failures, 0u);
   }
@@ -402,12 +404,12 @@ TEST(DirectoryStore, EachFlippedBitIsAMiss) {
   const PageStorePtr store = open_directory(folder / "d", 4, 64);
   Pages pages(*store);
   for (uint64_t bit = 0; bit < 8 * (128 + 64); ++bit) {
-    ASSERT_EQ(pages.put(digest_of(1), 64), PageResult::kOk);
+    ASSERT_EQ(pages.put(digest_of(1), 64), KVC_PAGE_OK);
     std::string path;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
       if (entry.path().extension() == ".page") path = entry.path().string();
     flip(path, bit);
-    ASSERT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss) << bit;
+    ASSERT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS) << bit;
     ASSERT_FALSE(std::filesystem::exists(path)) << "it is of no use to anybody";
   }
   EXPECT_EQ(store->stats().pages, 0u);
@@ -420,22 +422,22 @@ TEST(DirectoryStore, ReadsOnlyItsOwnKindOfFile) {
   Pages pages(*store);
   std::string path;
   const auto put = [&] {
-    EXPECT_EQ(pages.put(digest_of(1), 64), PageResult::kOk);
+    EXPECT_EQ(pages.put(digest_of(1), 64), KVC_PAGE_OK);
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
       if (entry.path().extension() == ".page") path = entry.path().string();
   };
   put();
   for (uint64_t size = 0; size < 192; size += 13) {
     std::filesystem::resize_file(path, size);
-    EXPECT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss) << size;
+    EXPECT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS) << size;
     put();
   }
   std::filesystem::rename(path, folder / "kept");
   std::filesystem::create_symlink(folder / "kept", path);
-  EXPECT_NE(pages.get(digest_of(1), 64), PageResult::kOk) << "a link";
+  EXPECT_NE(pages.get(digest_of(1), 64), KVC_PAGE_OK) << "a link";
   std::filesystem::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_NE(pages.get(digest_of(1), 64), PageResult::kOk) << "a pipe, which must not be waited for";
+  EXPECT_NE(pages.get(digest_of(1), 64), KVC_PAGE_OK) << "a pipe, which must not be waited for";
   std::filesystem::remove(path);
   // The record of another key under this one's name.
   pages.put(digest_of(2), 64);
@@ -443,7 +445,7 @@ TEST(DirectoryStore, ReadsOnlyItsOwnKindOfFile) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
     if (entry.path().extension() == ".page") other = entry.path().string();
   std::filesystem::rename(other, path);
-  EXPECT_EQ(pages.get(digest_of(1), 64), PageResult::kMiss);
+  EXPECT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS);
 }
 
 TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
@@ -465,6 +467,32 @@ TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
   store = open_directory(path, 2);
   EXPECT_LE(store->stats().pages, 2u);
   EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
+}
+
+// A folder that another process has locked as often as it is asked for.
+class LockedFiles : public Files {
+ public:
+  int lock(int file, bool wait) override {
+    if (!taken) return Files::lock(file, wait);
+    waits += wait;
+    return wait ? Files::lock(file, wait) : -EWOULDBLOCK;
+  }
+  bool taken = false;
+  int waits = 0;
+};
+
+TEST(DirectoryStore, TellsItsStateWithoutWaitingForTheFolder) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  LockedFiles files;
+  PageStorePtr store;
+  const DirectoryConfig config = test::directory_config(path, 4, kBytes);
+  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  files.taken = true;
+  EXPECT_EQ(store->stats().pages, 1u) << "as it was seen last";
+  EXPECT_EQ(store->stats().bytes, 2 * 4096u);
+  EXPECT_EQ(files.waits, 0);
 }
 
 TEST(DirectoryStore, SaysWhatIsWrong) {

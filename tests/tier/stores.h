@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "plugin/plugins.h"
 #include "seed.h"
 #include "tier/directory_store.h"
 #include "tier/memory_store.h"
@@ -134,6 +135,41 @@ struct FaultyFiles final : Files {
   }
 };
 
+// An engine whose operations are calls of these files, the last one first: faults hit them as they do calls.
+inline Files* engine_files = nullptr;
+inline kvc_status engine_status = KVC_OK;  // of open()
+inline uint64_t engine_transfers = 0;
+
+inline const kvc_io_engine* test_engine(Files& files) {
+  static const kvc_io_engine engine = {
+      sizeof(kvc_io_engine),
+      [](uint32_t, void** queue) {
+        if (engine_status == KVC_OK) *queue = &engine_files;
+        return engine_status;
+      },
+      [](void*) {},
+      [](void*, kvc_io* operations, size_t num_operations) {
+        ++engine_transfers;
+        for (size_t i = num_operations; i-- > 0;) {
+          kvc_io& io = operations[i];
+          io.result = io.write != 0 ? engine_files->write(io.file, io.data, io.bytes, io.offset)
+                                    : engine_files->read(io.file, io.data, io.bytes, io.offset);
+        }
+      }};
+  engine_files = &files;
+  return &engine;
+}
+
+// io_uring, if there is the plug-in and the system has it; else null.
+inline const kvc_io_engine* uring() {
+  const kvc_plugin* plugin = nullptr;
+  void* queue = nullptr;
+  if (open_plugin("uring", nullptr, &plugin) != KVC_OK || plugin->io->open(1, &queue) != KVC_OK)
+    return nullptr;
+  plugin->io->close(queue);
+  return plugin->io;
+}
+
 inline const Digest256 kFingerprint = digest_of(1u << 31);
 
 inline SlabConfig slab_config(const std::string& path, uint64_t pages, uint64_t page_bytes) {
@@ -161,35 +197,49 @@ class Pages {
  public:
   explicit Pages(PageStore& store, uint64_t now_ns = 0) : store_(store), call_{now_ns, 0, 0} {}
 
-  PageResult put(const Digest256& key, size_t bytes) {
+  int32_t put(const Digest256& key, size_t bytes) {
     std::vector<char> page = page_of(key, bytes);
-    PageItem item = {};
-    item.key = key, item.data = page.data(), item.bytes = bytes;
+    kvc_tier_item item = {};
+    set_key(&item, key), item.data = page.data(), item.bytes = bytes;
     store_.put(call_, &item, 1);
     return item.result;
   }
-  PageResult get(const Digest256& key, size_t bytes, uint64_t generation = 0) {
+  // Pages first, first + 1, ... in one call; their results.
+  std::vector<int32_t> put_many(uint64_t first, size_t count, size_t bytes) {
+    std::vector<std::vector<char>> pages;
+    std::vector<kvc_tier_item> items(count);
+    for (size_t i = 0; i < count; ++i) {
+      const Digest256 key = digest_of(first + i);
+      pages.push_back(page_of(key, bytes));
+      set_key(&items[i], key), items[i].data = pages[i].data(), items[i].bytes = bytes;
+    }
+    store_.put(call_, items.data(), count);
+    std::vector<int32_t> out;
+    for (const kvc_tier_item& item : items) out.push_back(item.result);
+    return out;
+  }
+  int32_t get(const Digest256& key, size_t bytes, uint64_t generation = 0) {
     std::vector<char> page(bytes);
-    PageItem item = {};
-    item.key = key, item.data = page.data(), item.bytes = bytes, item.generation = generation;
+    kvc_tier_item item = {};
+    set_key(&item, key), item.data = page.data(), item.bytes = bytes, item.generation = generation;
     store_.get(call_, &item, 1);
-    if (item.result == PageResult::kOk && page != page_of(key, bytes)) {
+    if (item.result == KVC_PAGE_OK && page != page_of(key, bytes)) {
       ++wrong;
       ADD_FAILURE() << "wrong bytes";
     }
     return item.result;
   }
-  PageResult exists(const Digest256& key, uint64_t lease_ns = 0, uint64_t* generation = nullptr) {
-    PageItem item = {};
-    item.key = key;
+  int32_t exists(const Digest256& key, uint64_t lease_ns = 0, uint64_t* generation = nullptr) {
+    kvc_tier_item item = {};
+    set_key(&item, key);
     call_.lease_ns = lease_ns;
     store_.exists(call_, &item, 1);
     if (generation != nullptr) *generation = item.generation;
     return item.result;
   }
-  PageResult remove(const Digest256& key) {
-    PageItem item = {};
-    item.key = key;
+  int32_t remove(const Digest256& key) {
+    kvc_tier_item item = {};
+    set_key(&item, key);
     store_.remove(call_, &item, 1);
     return item.result;
   }

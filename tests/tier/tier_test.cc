@@ -27,20 +27,26 @@ class ToldStore final : public PageStore {
   std::mutex gate;
   std::atomic<int> inside{0}, puts_inside{0}, most_puts{0};
   std::function<void(const char* what)> during;
+  bool has_table = false;
 
-  void exists(const StoreCall& call, PageItem* items, size_t n) override { tell("exists", call, items, n); }
-  void get(const StoreCall& call, PageItem* items, size_t n) override { tell("get", call, items, n); }
-  void put(const StoreCall& call, PageItem* items, size_t n) override {
+  bool knows_pages() const override { return has_table; }
+  void exists(const StoreCall& call, kvc_tier_item* items, size_t n) override {
+    tell("exists", call, items, n);
+  }
+  void get(const StoreCall& call, kvc_tier_item* items, size_t n) override { tell("get", call, items, n); }
+  void put(const StoreCall& call, kvc_tier_item* items, size_t n) override {
     const int now = ++puts_inside;
     if (now > most_puts) most_puts = now;
     tell("put", call, items, n);
     --puts_inside;
   }
-  void remove(const StoreCall& call, PageItem* items, size_t n) override { tell("remove", call, items, n); }
+  void remove(const StoreCall& call, kvc_tier_item* items, size_t n) override {
+    tell("remove", call, items, n);
+  }
   StoreStats stats() override { return {}; }
 
  private:
-  void tell(const char* what, const StoreCall&, PageItem* items, size_t n) {
+  void tell(const char* what, const StoreCall&, kvc_tier_item* items, size_t n) {
     ++inside;
     {
       const std::lock_guard lock(gate);
@@ -48,7 +54,7 @@ class ToldStore final : public PageStore {
                      (n > 1 ? "+" + std::to_string(n - 1) : ""));
     }
     if (during) during(what);
-    for (size_t i = 0; i < n; ++i) items[i].result = PageResult::kOk;
+    for (size_t i = 0; i < n; ++i) items[i].result = KVC_PAGE_OK;
     --inside;
   }
 };
@@ -67,16 +73,16 @@ class TierQueue : public testing::Test {
     ASSERT_EQ(Tier::create(default_env(), std::move(own), options, &tier_), KVC_OK) << kvc_last_error();
   }
   // `bytes` names the items.
-  kvc_status submit(TierJobKind kind, TierPriority priority, PageItem* items, size_t count, uint64_t tag = 0,
-                    uint64_t timeout = 0) {
+  kvc_status submit(TierJobKind kind, TierPriority priority, kvc_tier_item* items, size_t count,
+                    uint64_t tag = 0, uint64_t timeout = 0) {
     TierJob job = {};
     job.kind = kind, job.priority = priority, job.items = items, job.num_items = count, job.tag = tag;
     job.timeout_ns = timeout;
     return tier_->submit(job, &id_);
   }
-  static std::vector<PageItem> items(size_t count, uint64_t bytes) {
+  static std::vector<kvc_tier_item> items(size_t count, uint64_t bytes) {
     static char buffer[1];
-    std::vector<PageItem> out(count);
+    std::vector<kvc_tier_item> out(count);
     for (size_t i = 0; i < count; ++i) out[i].bytes = bytes + i, out[i].data = buffer;
     return out;
   }
@@ -118,6 +124,32 @@ TEST_F(TierQueue, DoesLoadsBeforePrefetchesBeforeStores) {
   EXPECT_EQ(stats.kinds[static_cast<size_t>(TierJobKind::kGet)].items, 4u);
   EXPECT_EQ(stats.kinds[static_cast<size_t>(TierJobKind::kGet)].bytes, 20u + 21 + 30 + 31);
   EXPECT_EQ(stats.kinds[static_cast<size_t>(TierJobKind::kPut)].bytes, 10u + 11);
+}
+
+// Whoever does the work need not be told that it is done, but of what he leaves.
+TEST_F(TierQueue, RunsWhatWaitsAndTellsOfWhatIsLeft) {
+  create(0);
+  auto some = items(5, 10);
+  const auto add = [&](size_t i) {
+    ASSERT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, &some[i], 1, i), KVC_OK);
+  };
+  TierCompletion done[8];
+  EXPECT_EQ(tier_->run(done, 8), 0u);
+  for (size_t i = 0; i < 3; ++i) add(i);  // without a deadline
+  store_->during = [&](const char*) { EXPECT_FALSE(readable()); };
+  EXPECT_EQ(tier_->run(done, 2), 2u);
+  EXPECT_EQ(done[0].tag, 0u);
+  EXPECT_EQ(done[1].tag, 1u);
+  EXPECT_TRUE(readable()) << "one is left";
+  EXPECT_EQ(tier_->run(done, 8), 1u);
+  EXPECT_FALSE(readable());
+  store_->during = nullptr;
+  add(3);
+  ASSERT_TRUE(tier_->run_one());
+  EXPECT_TRUE(readable());
+  add(4);
+  EXPECT_EQ(tier_->run(done, 8), 2u) << "one that was done, and one that waits";
+  EXPECT_FALSE(readable());
 }
 
 TEST_F(TierQueue, RefusesStoresFirstAndLoadsLast) {
@@ -174,15 +206,15 @@ TEST_F(TierQueue, EndsWhatWasNotBegunByItsDeadline) {
   ASSERT_EQ(tier_->poll(done, 4), 1u) << "nobody has to work for that";
   EXPECT_EQ(done[0].tag, 1u);
   EXPECT_EQ(done[0].num_ok, 1u);
-  EXPECT_EQ(a[0].result, PageResult::kOk);
-  EXPECT_EQ(a[1].result, PageResult::kTimeout);
-  EXPECT_EQ(a[2].result, PageResult::kTimeout);
+  EXPECT_EQ(a[0].result, KVC_PAGE_OK);
+  EXPECT_EQ(a[1].result, KVC_PAGE_TIMEOUT);
+  EXPECT_EQ(a[2].result, KVC_PAGE_TIMEOUT);
   fake_now = 1100;
   tier_->drain();
   ASSERT_EQ(tier_->poll(done, 4), 2u);
-  EXPECT_EQ(b[0].result, PageResult::kTimeout);
-  EXPECT_EQ(c[0].result, PageResult::kOk);
-  EXPECT_EQ(tier_->stats().kinds[1].results[static_cast<size_t>(PageResult::kTimeout)], 3u);
+  EXPECT_EQ(b[0].result, KVC_PAGE_TIMEOUT);
+  EXPECT_EQ(c[0].result, KVC_PAGE_OK);
+  EXPECT_EQ(tier_->stats().kinds[1].results[static_cast<size_t>(KVC_PAGE_TIMEOUT)], 3u);
 }
 
 TEST_F(TierQueue, CancelsWhatWasNotBegun) {
@@ -200,16 +232,16 @@ TEST_F(TierQueue, CancelsWhatWasNotBegun) {
   ASSERT_EQ(tier_->poll(done, 4), 1u);
   EXPECT_EQ(done[0].job, first);
   EXPECT_EQ(done[0].num_ok, 1u);
-  EXPECT_EQ(a[1].result, PageResult::kCancelled);
+  EXPECT_EQ(a[1].result, KVC_PAGE_CANCELLED);
   EXPECT_FALSE(tier_->cancel(first)) << "an old id";
   tier_->drain();
-  EXPECT_EQ(b[0].result, PageResult::kOk);
+  EXPECT_EQ(b[0].result, KVC_PAGE_OK);
 }
 
 TEST_F(TierQueue, RefusesBadJobsBeforeAnythingHappens) {
   create(0);
   auto a = items(2, 100);
-  a[1].result = PageResult::kMiss;
+  a[1].result = KVC_PAGE_MISS;
   EXPECT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, a.data(), 0), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, nullptr, 1), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(submit(static_cast<TierJobKind>(4), TierPriority::kLoad, a.data(), 1),
@@ -223,7 +255,7 @@ TEST_F(TierQueue, RefusesBadJobsBeforeAnythingHappens) {
   a[0].runs = nullptr;
   a[1].data = nullptr;
   EXPECT_EQ(submit(TierJobKind::kPut, TierPriority::kStore, a.data(), 2), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(a[1].result, PageResult::kMiss);
+  EXPECT_EQ(a[1].result, KVC_PAGE_MISS);
   EXPECT_EQ(tier_->stats().waiting_jobs, 0u);
   TierOptions options;
   std::unique_ptr<Tier> out;
@@ -241,7 +273,7 @@ TEST_F(TierQueue, ThreadsLeaveOneOfThemForLoads) {
     if (*what != 'p') return;
     const std::lock_guard lock(hold);
   };
-  std::vector<PageItem> stores = items(6, 1), load = items(1, 10);
+  std::vector<kvc_tier_item> stores = items(6, 1), load = items(1, 10);
   ASSERT_EQ(submit(TierJobKind::kPut, TierPriority::kStore, stores.data(), 6, 1), KVC_OK);
   while (store_->inside < 2) std::this_thread::yield();
   ASSERT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, load.data(), 1, 2), KVC_OK);
@@ -254,14 +286,90 @@ TEST_F(TierQueue, ThreadsLeaveOneOfThemForLoads) {
   EXPECT_EQ(tier_->poll(done, 2), 1u);
 }
 
+TEST_F(TierQueue, AnswersFromATableInTheThreadThatAsks) {
+  create(2);
+  store_->has_table = true;
+  std::atomic<bool> let_go{false};
+  std::thread::id asked_in;
+  store_->during = [&](const char* what) {
+    if (strcmp(what, "exists") == 0) asked_in = std::this_thread::get_id();
+    while (strcmp(what, "exists") != 0 && !let_go) std::this_thread::yield();
+  };
+  auto a = items(2, 10), b = items(300, 20);
+  ASSERT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, a.data(), 2, 1), KVC_OK);  // all threads are busy
+  ASSERT_EQ(submit(TierJobKind::kExists, TierPriority::kLoad, b.data(), b.size(), 2), KVC_OK);
+  EXPECT_EQ(asked_in, std::this_thread::get_id());
+  EXPECT_FALSE(tier_->cancel(id_));
+  TierCompletion done[4];
+  ASSERT_EQ(tier_->poll(done, 4), 1u);
+  EXPECT_EQ(done[0].tag, 2u);
+  EXPECT_EQ(done[0].num_ok, 300u);
+  let_go = true;
+  tier_->drain();
+  ASSERT_EQ(tier_->poll(done, 4), 1u);
+  EXPECT_EQ(done[0].tag, 1u);
+  EXPECT_EQ(tier_->stats().kinds[static_cast<size_t>(TierJobKind::kExists)].items, 300u);
+}
+
+// A submit wakes one thread, which wakes the next: one that slept on would be missed here.
+TEST_F(TierQueue, AJobOfSeveralItemsWakesAllThreads) {
+  constexpr int kThreads = 4;
+  create(kThreads);
+  for (int round = 0; round < 200; ++round) {
+    const int before = store_->inside;
+    ASSERT_EQ(before, 0);
+    store_->during = [&](const char*) {
+      while (store_->inside < kThreads && store_->most_puts == 0) std::this_thread::yield();
+      store_->most_puts = 1;  // all of them were there
+    };
+    store_->most_puts = 0;
+    auto a = items(kThreads, 10);
+    ASSERT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, a.data(), kThreads), KVC_OK);
+    tier_->drain();
+    TierCompletion done[4];
+    ASSERT_EQ(tier_->poll(done, 4), 1u);
+    ASSERT_EQ(done[0].num_ok, static_cast<uint64_t>(kThreads));
+  }
+}
+
+TEST_F(TierQueue, TheDescriptorIsReadableForWhatEndedBeforeItWasAskedFor) {
+  create(0);
+  auto a = items(1, 10), b = items(1, 20);
+  ASSERT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, a.data(), 1), KVC_OK);
+  ASSERT_TRUE(tier_->run_one());
+  EXPECT_TRUE(readable());
+  TierCompletion done[4];
+  ASSERT_EQ(tier_->poll(done, 4), 1u);
+  EXPECT_FALSE(readable());
+  ASSERT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, b.data(), 1), KVC_OK);
+  ASSERT_TRUE(tier_->run_one());
+  EXPECT_TRUE(readable());
+}
+
+// More jobs than entries, polled while threads end others.
+TEST_F(TierQueue, PolledJobsAreUsedAgain) {
+  create(2, 8);
+  TierCompletion done[8];
+  for (int round = 0; round < 1000; ++round) {
+    auto a = items(8, 10);
+    for (auto& item : a)
+      ASSERT_EQ(submit(TierJobKind::kGet, TierPriority::kLoad, &item, 1, 0, round % 2 ? 1000 : 0), KVC_OK);
+    size_t polled = 0;
+    while (polled < 8) polled += tier_->poll(done, 3);
+    ASSERT_EQ(polled, 8u);
+  }
+  const TierStats stats = tier_->stats();
+  EXPECT_EQ(stats.waiting_jobs + stats.running_jobs + stats.done_jobs, 0u);
+}
+
 TEST_F(TierQueue, EndsWithJobsInIt) {
   create(2, 64, UINT64_MAX);
-  std::vector<PageItem> some = items(1000, 1);
+  std::vector<kvc_tier_item> some = items(1000, 1);
   for (size_t i = 0; i < 10; ++i)
     ASSERT_EQ(submit(TierJobKind::kPut, TierPriority::kLoad, &some[i * 100], 100), KVC_OK);
   tier_.reset();
-  for (const PageItem& item : some)
-    EXPECT_TRUE(item.result == PageResult::kOk || item.result == PageResult::kCancelled);
+  for (const kvc_tier_item& item : some)
+    EXPECT_TRUE(item.result == KVC_PAGE_OK || item.result == KVC_PAGE_CANCELLED);
 }
 
 // ---- by name
@@ -272,7 +380,7 @@ TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
   std::unique_ptr<Tier> tier;
   const auto open = [&](const std::string& url) {
     tier.reset();
-    return open_tier(default_env(), system_files(), url.c_str(), pages, &tier);
+    return open_tier(default_env(), system_files(), url.c_str(), pages, {}, &tier);
   };
   const std::string files = "?bytes=16KiB&sync=1&threads=1";
   ASSERT_EQ(open("memory:?bytes=1MiB&threads=3&jobs=5"), KVC_OK) << kvc_last_error();
@@ -288,10 +396,38 @@ TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
         "memory:?bytes=1MiB&jobs=0", "memory:?bytes=1MiB&jobs=1KiB", "slab:/x?bytes=1MiB&direct=2",
         "memory:?bytes=1MiB&more", "memory:?bytes=63"})
     EXPECT_EQ(open(bad), KVC_ERROR_INVALID_ARGUMENT) << bad;
-  for (const char* none : {"", "redis://host", "memory", "file:/x?bytes=1MiB"})
-    EXPECT_EQ(open(none), *none == 'm' ? KVC_ERROR_INVALID_ARGUMENT : KVC_ERROR_UNSUPPORTED) << none;
+  // Any other name is one of a plug-in.
+  for (const char* none : {"nowhere://host", "nowhere", "file:/x?bytes=1MiB"}) {
+    EXPECT_EQ(open(none), KVC_ERROR_NOT_FOUND) << none;
+    EXPECT_NE(strstr(kvc_last_error(), "memory, slab and dir"), nullptr) << kvc_last_error();
+    EXPECT_NE(strstr(kvc_last_error(), "KVC_PLUGIN_PATH"), nullptr) << kvc_last_error();
+  }
+  for (const char* bad :
+       {"", ":", "/a/path", "Memory:?bytes=1MiB", "me mory:", "nameofsixteenabc:", "memory", "my-store:x"})
+    EXPECT_EQ(open(bad), KVC_ERROR_INVALID_ARGUMENT) << bad;
+  EXPECT_EQ(open(std::string(4095, 'x')), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(open("nowhere:" + std::string(4087, 'x')), KVC_ERROR_NOT_FOUND) << "the longest";
+  EXPECT_EQ(open("nowhere:" + std::string(4088, 'x')), KVC_ERROR_INVALID_ARGUMENT);
+  for (const char* policy : {"lru", "frequency"})
+    EXPECT_EQ(open(std::string("memory:?bytes=1MiB&policy=") + policy), KVC_OK) << kvc_last_error();
+  tier.reset();
+  EXPECT_EQ(open("memory:?bytes=1MiB&policy=mru"), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(open("dir:" + (folder / "dir") + files + "&policy=frequency"), KVC_ERROR_UNSUPPORTED);
+  EXPECT_NE(strstr(kvc_last_error(), "policy=lru"), nullptr);
+  ASSERT_EQ(open("dir:" + (folder / "dir") + files + "&policy=lru"), KVC_OK) << kvc_last_error();
+  tier.reset();
   EXPECT_EQ(open("slab:" + std::string(5000, 'x')), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tier, nullptr);
+}
+
+TEST(TierUrl, IsNotShownWithItsPassword) {
+  std::unique_ptr<Tier> tier;
+  for (const char* url : {"nowhere://user:secret@host/0", "nowhere://:secret@host?threads=300",
+                          "nowhere://:se@cret@host?jobs=0&x=a@b", "nowhere://:se?cret@host?jobs=0"}) {
+    EXPECT_NE(open_tier(default_env(), system_files(), url, {test::kFingerprint, 64}, {}, &tier), KVC_OK);
+    EXPECT_EQ(strstr(kvc_last_error(), "cret"), nullptr) << kvc_last_error();
+    EXPECT_NE(strstr(kvc_last_error(), "nowhere://...@host"), nullptr) << kvc_last_error();
+  }
 }
 
 // ---- with a real store, in threads
@@ -331,7 +467,7 @@ TEST(TierThreads, NeverMixPages) {
       const auto draw = [&] {
         return random = random * 6364136223846793005u + 1442695040888963407u, random >> 33;
       };
-      std::vector<PageItem> items(kItems);
+      std::vector<kvc_tier_item> items(kItems);
       std::vector<std::vector<char>> data(kItems, std::vector<char>(kBytes));
       for (uint64_t j = 0; j < kJobs; ++j) {
         TierJob job = {};
@@ -341,9 +477,9 @@ TEST(TierThreads, NeverMixPages) {
         job.now_ns = j, job.lease_ns = 1;
         for (size_t i = 0; i < kItems; ++i) {
           items[i] = {};
-          items[i].key = digest_of(draw() % 40);
+          set_key(&items[i], digest_of(draw() % 40));
           items[i].bytes = kBytes;
-          if (job.kind == TierJobKind::kPut) data[i] = page_of(items[i].key, kBytes);
+          if (job.kind == TierJobKind::kPut) data[i] = page_of(key_of(items[i]), kBytes);
           items[i].data = data[i].data();
         }
         const uint64_t before = ends[caller];
@@ -355,10 +491,10 @@ TEST(TierThreads, NeverMixPages) {
         if (draw() % 4 == 0) tier->cancel(id);
         while (ends[caller] == before) std::this_thread::yield();
         for (size_t i = 0; i < kItems; ++i) {
-          EXPECT_NE(items[i].result, PageResult::kWaiting);
-          if (job.kind != TierJobKind::kGet || items[i].result != PageResult::kOk) continue;
+          EXPECT_NE(items[i].result, KVC_PAGE_WAITING);
+          if (job.kind != TierJobKind::kGet || items[i].result != KVC_PAGE_OK) continue;
           ++hits;
-          wrong += data[i] != page_of(items[i].key, kBytes);
+          wrong += data[i] != page_of(key_of(items[i]), kBytes);
         }
       }
       --callers;

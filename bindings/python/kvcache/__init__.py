@@ -16,22 +16,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _native, errors
-from .constants import (BlockState, DeviceFlags, DType, EventKind, Feature, Layout, LostReason, MemoryKind, Plane, RequestFlags, RopeScaling, SizingAction,
-                        SizingBasis, SizingMode, SizingReason, Status, StorageFlags)
+from .checkpoints import (Restored, checkpoint_info, compact_checkpoint, list_checkpoints, remove_checkpoint, restore_checkpoint, save_checkpoint,
+                          validate_checkpoint)
+from .constants import (Admission, BlockState, DeviceFlags, DType, EndReason, EventKind, Feature, Latency, Layout, LostReason, MemoryKind, OffloadPolicy, OffloadReason, OffloadState, PageFileKind, PageResult, Plane, RequestFlags, RopeScaling, ScheduledState, SchedulePolicy,
+                        SizingAction, SizingBasis, SizingMode, SizingReason, Status, StorageFlags, TierKind, TierPriority)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, FillingError, InternalError, InvalidArgumentError,
                      KvCacheError, LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
+from .index import Index, IndexWorker, Matches, namespace_root, prefix_digests
 from .manager import Group, Manager, PendingWork, Rebuilt, replay_log
+from .metrics import enable_latencies, read_latency, read_memory, render_metrics
 from .models import Memory, Model, find_model, models
+from .offload import Offload
+from .publisher import Publisher
 from .quant import dequantize, quantize
-from .records import (AttentionInfo, BackendInfo, BlockInfo, CurveInfo, DeviceInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, PoolInfo, ProbeInfo, Properties, QuantMetrics,
-                      QuotaInfo, RequestInfo, SizingDecision, Stats, WorkloadInfo)
+from .records import (AttentionInfo, BackendInfo, BlockInfo, CheckpointInfo, CurveInfo, DeviceInfo, IndexApplied, IndexStats, LatencyInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, MemoryProfile, OffloadInfo, OffloadStats,
+                      OffloadTierStats, PageFileInfo, PoolInfo, ProbeInfo, Properties, PublisherStats, QuantMetrics,
+                      QuotaInfo, RequestInfo, ScheduledInfo, SchedulerStats, SizingDecision, Stats, TierCounts, TierStats, WorkloadInfo)
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
+from .scheduler import EndedRequest, Plan, Scheduler
 from .sizing import Sizer, Workload
 from .step import Step
 from .storage import Launch, Storage, merge_attention, storage_size, tree_mask
 from .streams import Stream, StreamEvent, device_info, open_backend
+from .tiers import Completion, PageInfo, Tier, open_plugin, page_file_info, page_key, page_keys
 
 if TYPE_CHECKING:
     from ._replay import ReplayResult, replay
@@ -70,13 +79,18 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE",
-    "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "FillingError", "Group", "InternalError",
-    "InvalidArgumentError", "KvCacheError", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Memory", "MemoryEstimate", "MemoryKind", "Model", "Namespace",
-    "NoSpaceError", "NotFoundError", "NotHeldError", "OutOfMemoryError", "OverQuotaError", "PendingWork", "Pin", "Plane", "PoolInfo", "Prefixes", "ProbeInfo",
-    "Properties", "QuantMetrics", "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "RopeScaling", "Sizer", "SizingAction", "SizingBasis",
-    "SizingDecision", "SizingMode", "SizingReason", "Stats", "Status",
-    "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "UnsupportedError", "Workload", "WorkloadInfo", "apply_rope", "build_info", "dequantize", "device_info", "errors",
-    "find_model", "merge_attention", "models", "open_backend", "quantize", "replay", "replay_log", "rope_frequencies", "rope_table", "storage_size", "supports",
-    "tree_mask",
+    "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo",
+    "Completion", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
+    "EndedRequest", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "FillingError", "Group", "Index", "IndexApplied", "IndexStats", "IndexWorker", "InternalError", "InvalidArgumentError",
+    "KvCacheError", "Latency", "LatencyInfo", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Matches", "Memory", "MemoryEstimate",
+    "MemoryKind", "MemoryProfile", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "Offload", "OffloadInfo", "OffloadPolicy",
+    "OffloadReason", "OffloadState", "OffloadStats", "OffloadTierStats", "OutOfMemoryError", "OverQuotaError", "PageFileInfo", "PageFileKind",
+    "PageInfo", "PageResult", "PendingWork", "Pin", "Plan", "Plane", "PoolInfo", "Prefixes", "ProbeInfo", "Properties", "Publisher", "PublisherStats", "QuantMetrics",
+    "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "Restored", "RopeScaling",
+    "SchedulePolicy", "ScheduledInfo", "ScheduledState", "Scheduler", "SchedulerStats", "Sizer", "SizingAction", "SizingBasis", "SizingDecision",
+    "SizingMode", "SizingReason", "Stats", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "Tier", "TierCounts", "TierKind",
+    "TierPriority", "TierStats", "UnsupportedError", "Workload", "WorkloadInfo", "apply_rope", "build_info", "checkpoint_info",
+    "compact_checkpoint", "dequantize", "device_info", "enable_latencies", "errors", "find_model", "list_checkpoints", "merge_attention", "models", "namespace_root", "open_backend",
+    "open_plugin", "page_file_info", "page_key", "page_keys", "prefix_digests", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint",
+    "rope_frequencies", "rope_table", "save_checkpoint", "storage_size", "supports", "tree_mask", "validate_checkpoint",
 ]

@@ -6,12 +6,13 @@ by the table of kvcache.i (arrays.c)."""
 from __future__ import annotations
 
 import operator
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, SupportsIndex, Union
 
 from . import _native
 
 
-__all__ = ["as_bytes", "at_least_0", "float_type", "np", "row_strides", "same_type", "take", "view", "whole"]
+__all__ = ["as_bytes", "at_least_0", "float_type", "np", "row_strides", "same_type", "take", "take_path", "view", "whole"]
 
 
 class _LazyNumpy:
@@ -83,6 +84,7 @@ _MEMORY = Rule((), ("*bytes",))
 TABLE = {
     "requests": Rule(_COUNTS, ("requests",)), "block_tables.out": Rule(("int32",), ("requests", "entries")),
     "block_table.out": Rule(("int32",), ("entries",)),
+    "keys": Rule(("uint8",), ("*keys",)), "digests": Rule(("uint8",), ("*digests",)), "runs": Rule(_COUNTS, ("runs", "2"), True), "generations": Rule(_COUNTS, ("pages",), True),
     "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "copy_tokens.copies": Rule(("int32",), ("copies", "6")), "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),
     "k": _KEYS, "v": _KEYS._replace(dims=("layers?", "tokens", "num_heads", "v_head_dim")),
     "rope_table": _ROPE_TABLE, "rope_rows": _TABLE_ROWS, "bounds": _BOUNDS, "key_bounds.out": _BOUNDS,
@@ -98,6 +100,16 @@ TABLE = {
     "positions": Rule(("int64",), ("positions",), True), "x": Rule(_FLOATS, ("tokens", "heads", "head_dim"), apart=True),
     "table": _ROPE_TABLE, "rows": _TABLE_ROWS,
     "values": Rule(("float32",), ("rows", "dim")), "codes": Rule(("uint8",), ("rows", "row_bytes")), "scales": Rule(("float32",), ("*scales",)),
+    # Speculation.
+    "draft_tokens": Rule(("int32",), ("nodes",), True), "draft_parents": Rule(("int32",), ("nodes",), True), "draft_offsets": Rule(_COUNTS, ("offsets",)),
+    "target_tokens": Rule(("int32",), ("rows",), True), "p": Rule(("float32",), ("rows", "entries of p")), "p_ids": Rule(("int32",), ("rows", "entries of p")),
+    "q_of_drafts": Rule(("float32",), ("rows of q", "entries of q")), "q_ids": Rule(("int32",), ("rows of q", "entries of q")),
+    "q_rows": Rule(("int64",), ("nodes",), True), "uniforms": Rule(("float64",), ("rows",), True), "path": Rule(("int32",), ("nodes",)),
+    "num_accepted": Rule(_COUNTS, ("requests",)), "draft_starts": Rule(_COUNTS, ("requests",)), "draft_tables": Rule(("int32",), ("requests", "entries")),
+    "states": Rule(("int32",), ("rows",), True), "draft_rows": Rule(("int32",), ("draft rows",), True), "max_lengths": Rule(("int32",), ("draft rows",), True), "costs": Rule(("float64",), ("costs",), True),
+    # Scheduler.
+    "num_drafts": Rule(("int32",), ("requests",), True), "token_offsets": Rule(_COUNTS, ("items + 1",), True),
+    "inputs": Rule(_COUNTS, ("inputs", "2"), True), "sampled": Rule(("int32",), ("sampled tokens",), True), "stopped": Rule(("uint8", "bool"), ("items",), True),
 }
 
 
@@ -294,3 +306,16 @@ def at_least_0(name: str, count: int) -> None:
     """Checks a number of entries of an array to make."""
     if count < 0:
         raise ValueError(f"{name} is {count}; it must be at least 0")
+
+
+def take_path(name: str, path: Any) -> str:
+    """Returns the path of a file or folder as text."""
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise TypeError(f"{name} is {path!r:.100}; it must be a path: a str, or a pathlib.Path") from None
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is bytes; it must be a str: pass os.fsdecode(x)")
+    if "\0" in text:
+        raise ValueError(f"{name} has a NUL, which no path has")
+    return text

@@ -221,6 +221,161 @@ class SizingReason(IntEnum):
     LIMIT = _native.KVC_SIZING_LIMIT
 
 
+class PageResult(IntEnum):
+    """Result of one page of a Tier's job.
+
+    WAITING: the job has not ended. OK: exists: a hit; get, put, remove: done; a put of a page that is there is done too. MISS: there is no such
+    page, or it did not check. PENDING: the page is being written, read or removed; or it is leased, and was to be removed. EXPIRED: get with a
+    generation: that page is gone, though another may have its key. NO_SPACE: put: all pages are leased or in use, or the page is larger than
+    page_bytes. FAILED: the system or the server failed. TIMEOUT: it was not done in time. CANCELLED: the job was cancelled before it was begun.
+    UNAVAILABLE: the server failed before, and is left alone until the next probe."""
+
+    WAITING = _native.KVC_PAGE_WAITING
+    OK = _native.KVC_PAGE_OK
+    MISS = _native.KVC_PAGE_MISS
+    PENDING = _native.KVC_PAGE_PENDING
+    EXPIRED = _native.KVC_PAGE_EXPIRED
+    NO_SPACE = _native.KVC_PAGE_NO_SPACE
+    FAILED = _native.KVC_PAGE_FAILED
+    TIMEOUT = _native.KVC_PAGE_TIMEOUT
+    CANCELLED = _native.KVC_PAGE_CANCELLED
+    UNAVAILABLE = _native.KVC_PAGE_UNAVAILABLE
+
+
+class TierKind(IntEnum):
+    """Kinds of a Tier's jobs, for Tier.counts(). EXISTS: which pages are there? GET: read pages. PUT: write pages. REMOVE: forget pages."""
+
+    EXISTS = _native.KVC_TIER_EXISTS
+    GET = _native.KVC_TIER_GET
+    PUT = _native.KVC_TIER_PUT
+    REMOVE = _native.KVC_TIER_REMOVE
+
+
+class TierPriority(IntEnum):
+    """What the threads of a Tier take first.
+
+    LOAD: a request waits for it. PREFETCH: a request will want it; refused if three quarters of the tier's jobs are taken. STORE: nobody waits for
+    it; refused if half of the tier's jobs are taken."""
+
+    LOAD = _native.KVC_TIER_LOAD
+    PREFETCH = _native.KVC_TIER_PREFETCH
+    STORE = _native.KVC_TIER_STORE
+
+
+class PageFileKind(IntEnum):
+    """Kinds of files of a Tier. SLAB: the file of a tier "slab:". PAGE: a page of a tier "dir:"."""
+
+    SLAB = _native.KVC_PAGE_FILE_SLAB
+    PAGE = _native.KVC_PAGE_FILE_PAGE
+
+
+class Latency(IntEnum):
+    """What a latency measures.
+
+    Of a Manager: ADMIT (allocate() and Request.admit()), STEP. Of a Scheduler: PLAN, with the steps of its manager, and FINISH. Of a Storage: STORE and
+    GATHER; with a stream, until the work is enqueued. Of an Offload: POLL; LOAD, from the first page of a load until its blocks are cached, by the
+    times of poll(). Of a Tier: TIER_EXISTS, TIER_GET, TIER_PUT, TIER_REMOVE, from the submission of a job to its end."""
+
+    ADMIT = _native.KVC_LATENCY_ADMIT
+    STEP = _native.KVC_LATENCY_STEP
+    PLAN = _native.KVC_LATENCY_PLAN
+    FINISH = _native.KVC_LATENCY_FINISH
+    STORE = _native.KVC_LATENCY_STORE
+    GATHER = _native.KVC_LATENCY_GATHER
+    POLL = _native.KVC_LATENCY_POLL
+    LOAD = _native.KVC_LATENCY_LOAD
+    TIER_EXISTS = _native.KVC_LATENCY_TIER_EXISTS
+    TIER_GET = _native.KVC_LATENCY_TIER_GET
+    TIER_PUT = _native.KVC_LATENCY_TIER_PUT
+    TIER_REMOVE = _native.KVC_LATENCY_TIER_REMOVE
+
+
+class OffloadPolicy(IntFlag):
+    """Which blocks an Offload stores, several together.
+
+    WRITE_THROUGH: each block that is published. SECOND_USE: blocks that a lookup finds cached. BEFORE_EVICTION: the cached blocks that leave next,
+    a few at each poll()."""
+
+    WRITE_THROUGH = _native.KVC_OFFLOAD_WRITE_THROUGH
+    SECOND_USE = _native.KVC_OFFLOAD_SECOND_USE
+    BEFORE_EVICTION = _native.KVC_OFFLOAD_BEFORE_EVICTION
+
+
+class OffloadState(IntEnum):
+    """How far the lookup of a request is.
+
+    NONE: nothing is under way: admit it. LOOKING: the tiers are asked, or another request loads the same content. LOADING: pages are read. READY:
+    admit it now, while what was loaded is held."""
+
+    NONE = _native.KVC_OFFLOAD_NONE
+    LOOKING = _native.KVC_OFFLOAD_LOOKING
+    LOADING = _native.KVC_OFFLOAD_LOADING
+    READY = _native.KVC_OFFLOAD_READY
+
+
+class OffloadReason(IntEnum):
+    """Why a lookup is ready.
+
+    NONE: it is not. NOTHING: the tiers have nothing that the manager lacks. SLOWER: computing is expected to be faster. NO_ROOM: the pools had no
+    blocks. FAILED: a page failed: less was loaded than was found. LOADED: all that was found is loaded. CANCELLED: not seen: a lookup that was
+    cancelled is forgotten."""
+
+    NONE = 0
+    NOTHING = _native.KVC_OFFLOAD_NOTHING
+    SLOWER = _native.KVC_OFFLOAD_SLOWER
+    NO_ROOM = _native.KVC_OFFLOAD_NO_ROOM
+    FAILED = _native.KVC_OFFLOAD_FAILED
+    LOADED = _native.KVC_OFFLOAD_LOADED
+    CANCELLED = _native.KVC_OFFLOAD_CANCELLED
+
+
+class SchedulePolicy(IntEnum):
+    """The order in which a Scheduler admits waiting requests. Equal ones are ordered by arrival.
+
+    FCFS: by arrival. PRIORITY: by priority, the lowest number first. SHORTEST: the shortest first, by tokens of the prompt and expected new tokens.
+    FAIR: fair shares of tenants, by weight. ADAPTIVE: FCFS, or SHORTEST while many tokens wait."""
+
+    FCFS = _native.KVC_SCHEDULE_FCFS
+    PRIORITY = _native.KVC_SCHEDULE_PRIORITY
+    SHORTEST = _native.KVC_SCHEDULE_SHORTEST
+    FAIR = _native.KVC_SCHEDULE_FAIR
+    ADAPTIVE = _native.KVC_SCHEDULE_ADAPTIVE
+
+
+class Admission(IntEnum):
+    """What must fit, besides the first chunk, when a Scheduler admits a request.
+
+    CHUNK: nothing more. PROMPT: all its known tokens. PEAK: the most blocks that the running requests and it will hold at one time, if each gets its
+    expected new tokens. WORST: the same, if each gets max_new_tokens; nothing is preempted then."""
+
+    CHUNK = _native.KVC_ADMIT_CHUNK
+    PROMPT = _native.KVC_ADMIT_PROMPT
+    PEAK = _native.KVC_ADMIT_PEAK
+    WORST = _native.KVC_ADMIT_WORST
+
+
+class EndReason(IntEnum):
+    """Why a request of a Scheduler has ended.
+
+    STOPPED: finish(stopped=...). LENGTH: it has max_new_tokens, or max_request_tokens of the scheduler. NO_SPACE: it lacks blocks although no other
+    request runs."""
+
+    STOPPED = _native.KVC_ENDED_STOPPED
+    LENGTH = _native.KVC_ENDED_LENGTH
+    NO_SPACE = _native.KVC_ENDED_NO_SPACE
+
+
+class ScheduledState(IntEnum):
+    """State of a request of a Scheduler.
+
+    NOT_READY: it waits for set_ready(). WAITING: to be admitted. LOADING: for the offload. RUNNING: it is admitted."""
+
+    NOT_READY = _native.KVC_SCHEDULED_NOT_READY
+    WAITING = _native.KVC_SCHEDULED_WAITING
+    LOADING = _native.KVC_SCHEDULED_LOADING
+    RUNNING = _native.KVC_SCHEDULED_RUNNING
+
+
 class DType(IntEnum):
     """Element types of arrays, views and stored keys and values.
 

@@ -403,6 +403,17 @@ class Manager:
         _native.kvc_manager_probe(self._m, namespace_id(namespace), tokens, pack_keys(keys), struct)
         return ProbeInfo.read(struct)
 
+    def position_digests(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> numpy.ndarray:
+        """Computes the digests of the prefix positions of a prompt, uint8 [full blocks, 32]: of each full block over the namespace's identity and all
+        tokens and extra keys up to its end, as Event.digest. page_keys() makes keys of them. Changes nothing."""
+        packed, size = pack_keys(keys), 256
+        while True:
+            out = np.empty((size, 32), np.uint8)
+            try:
+                return out[: _native.kvc_manager_position_digests(self._m, namespace_id(namespace), tokens, packed, out)]
+            except BufferTooSmallError:
+                size *= 8
+
     def probe_request(self, request: Request | int) -> ProbeInfo:
         """Asks what the admission of a waiting request would find, with its options. Changes nothing. Raises BusyError if it is admitted."""
         struct = _native.kvc_probe_info()
@@ -584,6 +595,13 @@ class Manager:
     def digest(self) -> int:
         """Hashes the state. Equal sequences of calls give equal digests in any build and process."""
         return _native.kvc_manager_digest(self._m)
+
+    def content_digest(self) -> bytes:
+        """Hashes what is cached: namespaces, positions, which of them has a block in which group, and the order of eviction: 32 bytes, equal in all
+        processes, whatever the ids of blocks. A restored checkpoint has it: CheckpointInfo.content."""
+        digest = np.empty(32, np.uint8)
+        _native.kvc_manager_content_digest(self._m, digest)
+        return digest.tobytes()
 
     def check(self) -> None:
         """Checks every invariant of the state. Raises CorruptError."""

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from . import _native
 from ._docs import described
-from .constants import BlockState, SizingAction, SizingBasis, SizingMode, SizingReason
+from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,
+                        SizingMode, SizingReason)
 
 
 @described
@@ -652,6 +653,559 @@ class WorkloadInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.num_observations, filled.last_ns, filled.last, filled.average, filled.level, filled.trend,
                    filled.mean, filled.variance, filled.peak, filled.rate, filled.burstiness, filled.dispersion)
+
+
+@described
+class TierStats(NamedTuple):
+    """State of a Tier, and counters since it was opened.
+
+    pages, capacity_pages: Gauges; 0 = unknown.
+    bytes, capacity_bytes: The same in bytes.
+    max_jobs: Jobs at one time, those not polled included.
+    waiting_jobs, running_jobs, done_jobs: Gauges.
+    waiting_store_bytes: Gauge: bytes of puts that wait.
+    refused_loads, refused_prefetches, refused_stores: Jobs refused because of max_jobs.
+    refused_bytes: Jobs refused because of max_store_bytes.
+    evictions: Pages that gave way to others.
+    recovered: Pages found when the tier was opened.
+    bad_headers: Misses, because the header was not one of this page.
+    bad_payloads: Misses, because the checksum did not match.
+    failures: Of the system or server.
+    last_errno: Of the last failure; 0 = none, or not known.
+    fallbacks: I/O past the page cache or by io_uring that the system refused: done without.
+    outages: Times that a server was given up.
+    available: False = the server is left alone until the next probe.
+    uses_uring: True = io_uring does the I/O.
+    """
+
+    pages: int
+    capacity_pages: int
+    bytes: int
+    capacity_bytes: int
+    max_jobs: int
+    waiting_jobs: int
+    running_jobs: int
+    done_jobs: int
+    waiting_store_bytes: int
+    refused_loads: int
+    refused_prefetches: int
+    refused_stores: int
+    refused_bytes: int
+    evictions: int
+    recovered: int
+    bad_headers: int
+    bad_payloads: int
+    failures: int
+    last_errno: int
+    fallbacks: int
+    outages: int
+    available: bool
+    uses_uring: bool
+
+    @classmethod
+    def read(cls, filled: _native.kvc_tier_stats) -> TierStats:
+        """Reads the struct of the native layer."""
+        return cls(filled.pages, filled.capacity_pages, filled.bytes, filled.capacity_bytes, filled.max_jobs,
+                   filled.waiting_jobs, filled.running_jobs, filled.done_jobs, filled.waiting_store_bytes,
+                   filled.refused_loads, filled.refused_prefetches, filled.refused_stores, filled.refused_bytes,
+                   filled.evictions, filled.recovered, filled.bad_headers, filled.bad_payloads, filled.failures,
+                   filled.last_errno, filled.fallbacks, filled.outages, bool(filled.available), bool(filled.uses_uring))
+
+
+@described
+class TierCounts(NamedTuple):
+    """What the jobs of one kind came to.
+
+    jobs: Accepted.
+    items: Of ended jobs.
+    bytes: Got or put, of items with PageResult.OK.
+    ok, misses, pending, expired, no_space, failed, timeouts, cancelled, unavailable: Items by result.
+    """
+
+    jobs: int
+    items: int
+    bytes: int
+    ok: int
+    misses: int
+    pending: int
+    expired: int
+    no_space: int
+    failed: int
+    timeouts: int
+    cancelled: int
+    unavailable: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_tier_counts) -> TierCounts:
+        """Reads the struct of the native layer."""
+        return cls(filled.jobs, filled.items, filled.bytes, filled.ok, filled.misses, filled.pending, filled.expired,
+                   filled.no_space, filled.failed, filled.timeouts, filled.cancelled, filled.unavailable)
+
+
+@described
+class CheckpointInfo(NamedTuple):
+    """A checkpoint.
+
+    id: Never 0, but when a save was not due.
+    num_files: Data files that it needs.
+    file_bytes: Of all files that it needs, whole.
+    written_bytes: Bytes that this save or compaction wrote; else of its own files.
+    page_bytes: Of all its pages, not compressed.
+    stored_bytes: The same as they are stored.
+    num_pages: Blocks with bytes.
+    new_pages: Of these, in its own data file.
+    num_blocks: Blocks, with or without bytes.
+    num_positions: Prefix positions.
+    num_namespaces: But for the default one.
+    num_requests: Requests that it has.
+    lost_blocks: Save: blocks that were evicted before they were written; they are left out.
+    left_out: Restore: blocks for which there was no room.
+    not_removed: Save, compact: old files that could not be removed; the next save tries again.
+    version: Of the format.
+    block_size, num_groups: As of the manager.
+    ids_kept: Restore: True = all blocks have the ids that they had.
+    content: Manager.content_digest() of the manager that was saved.
+    codec: Of its own data file.
+    model, weights: Their first bytes, other than printable ones as '?'.
+    """
+
+    id: int
+    num_files: int
+    file_bytes: int
+    written_bytes: int
+    page_bytes: int
+    stored_bytes: int
+    num_pages: int
+    new_pages: int
+    num_blocks: int
+    num_positions: int
+    num_namespaces: int
+    num_requests: int
+    lost_blocks: int
+    left_out: int
+    not_removed: int
+    version: int
+    block_size: int
+    num_groups: int
+    ids_kept: bool
+    content: bytes
+    codec: str
+    model: str
+    weights: str
+
+    @classmethod
+    def read(cls, filled: _native.kvc_checkpoint_info) -> CheckpointInfo:
+        """Reads the struct of the native layer."""
+        return cls(filled.id, filled.num_files, filled.file_bytes, filled.written_bytes, filled.page_bytes,
+                   filled.stored_bytes, filled.num_pages, filled.new_pages, filled.num_blocks, filled.num_positions,
+                   filled.num_namespaces, filled.num_requests, filled.lost_blocks, filled.left_out, filled.not_removed,
+                   filled.version, filled.block_size, filled.num_groups, bool(filled.ids_kept), filled.content,
+                   filled.codec, filled.model, filled.weights)
+
+
+@described
+class PageFileInfo(NamedTuple):
+    """What a file of a Tier has.
+
+    kind: PageFileKind
+    version: Of the format.
+    fingerprint: Of its pages.
+    key: Of the page; of a slab 0.
+    file_bytes: Of the file.
+    page_bytes: Of the page; of a slab of the largest that fits.
+    num_slots: Pages that a slab has room for; else 1.
+    num_pages: Pages with a whole header.
+    stored_bytes: Of these pages.
+    bad_headers: Slots with something else; they are free.
+    bad_pages: With validate=True: pages whose checksum does not match; they are misses.
+    """
+
+    kind: PageFileKind
+    version: int
+    fingerprint: bytes
+    key: bytes
+    file_bytes: int
+    page_bytes: int
+    num_slots: int
+    num_pages: int
+    stored_bytes: int
+    bad_headers: int
+    bad_pages: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_page_file_info) -> PageFileInfo:
+        """Reads the struct of the native layer."""
+        return cls(PageFileKind(filled.kind), filled.version, filled.fingerprint, filled.key, filled.file_bytes,
+                   filled.page_bytes, filled.num_slots, filled.num_pages, filled.stored_bytes, filled.bad_headers,
+                   filled.bad_pages)
+
+
+@described
+class OffloadInfo(NamedTuple):
+    """How far the lookup of a request is.
+
+    state: OffloadState
+    reason: Of READY: OffloadReason; else NONE.
+    num_cached: Tokens that the manager had cached.
+    num_found: Tokens beyond them that the tiers have.
+    num_loaded: Tokens that are cached now because they were loaded.
+    """
+
+    state: OffloadState
+    reason: OffloadReason
+    num_cached: int
+    num_found: int
+    num_loaded: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_offload_info) -> OffloadInfo:
+        """Reads the struct of the native layer."""
+        return cls(OffloadState(filled.state), OffloadReason(filled.reason), filled.num_cached, filled.num_found,
+                   filled.num_loaded)
+
+
+@described
+class OffloadStats(NamedTuple):
+    """State of an Offload, and counters since it was created.
+
+    waiting_blocks: Gauge: to be stored.
+    busy_pages: Gauge: staging pages in use.
+    busy_lookups: Gauge.
+    published_blocks: Seen by WRITE_THROUGH.
+    dropped_events: Of them lost, because the manager's events were read too late.
+    dropped_blocks: Not stored, because too many waited.
+    gone_blocks: Not stored, because they were evicted before.
+    lookups: Begun.
+    slower_loads: Loads that were expected to be slower than computing.
+    refused_loads: Loads for which the pools had no room.
+    loads: Begun.
+    short_loads: Of them ended with less than was found.
+    loaded_tokens: Made cached.
+    failed_publications: Loads that the manager did not take.
+    """
+
+    waiting_blocks: int
+    busy_pages: int
+    busy_lookups: int
+    published_blocks: int
+    dropped_events: int
+    dropped_blocks: int
+    gone_blocks: int
+    lookups: int
+    slower_loads: int
+    refused_loads: int
+    loads: int
+    short_loads: int
+    loaded_tokens: int
+    failed_publications: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_offload_stats) -> OffloadStats:
+        """Reads the struct of the native layer."""
+        return cls(filled.waiting_blocks, filled.busy_pages, filled.busy_lookups, filled.published_blocks,
+                   filled.dropped_events, filled.dropped_blocks, filled.gone_blocks, filled.lookups,
+                   filled.slower_loads, filled.refused_loads, filled.loads, filled.short_loads, filled.loaded_tokens,
+                   filled.failed_publications)
+
+
+@described
+class OffloadTierStats(NamedTuple):
+    """Counters of one tier of an Offload.
+
+    hits, misses: Pages asked for.
+    loaded_pages, loaded_bytes: Read.
+    failed_loads: Pages that were found and could not be read, or did not check.
+    stored_pages, stored_bytes: Written, or there already.
+    refused_stores: Dropped: the tier's queue was full.
+    failed_stores: The tier had no space, failed, or did not come to it in time.
+    waits: Loads that the queue refused at first.
+    load_ns_per_byte: Gauge: what loads took lately; 0 = not measured.
+    """
+
+    hits: int
+    misses: int
+    loaded_pages: int
+    loaded_bytes: int
+    failed_loads: int
+    stored_pages: int
+    stored_bytes: int
+    refused_stores: int
+    failed_stores: int
+    waits: int
+    load_ns_per_byte: float
+
+    @classmethod
+    def read(cls, filled: _native.kvc_offload_tier_stats) -> OffloadTierStats:
+        """Reads the struct of the native layer."""
+        return cls(filled.hits, filled.misses, filled.loaded_pages, filled.loaded_bytes, filled.failed_loads,
+                   filled.stored_pages, filled.stored_bytes, filled.refused_stores, filled.failed_stores, filled.waits,
+                   filled.load_ns_per_byte)
+
+
+@described
+class LatencyInfo(NamedTuple):
+    """A distribution of durations since enable_latencies().
+
+    count: Recorded durations, of failed calls too.
+    sum_ns: Their sum, in ns.
+    max_ns: The longest, in ns.
+    p50_ns, p90_ns, p99_ns, p999_ns: 50, 90, 99 and 99.9 % are at most so long, in ns.
+    """
+
+    count: int  # type: ignore[assignment] # a method of tuples
+    sum_ns: int
+    max_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    p999_ns: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_latency) -> LatencyInfo:
+        """Reads the struct of the native layer."""
+        return cls(filled.count, filled.sum_ns, filled.max_ns, filled.p50_ns, filled.p90_ns, filled.p99_ns,
+                   filled.p999_ns)
+
+
+@described
+class MemoryProfile(NamedTuple):
+    """Memory by kind, in bytes.
+
+    metadata_bytes, metadata_peak_bytes: Managers: blocks, positions, requests, logs.
+    slab_bytes, slab_peak_bytes: Storages: blocks. External memory is the caller's.
+    workspace_bytes, workspace_peak_bytes: Storages: residual keys, and scratch memory that Storage.trim() gives back. That of GPUs is not
+        counted.
+    tier_bytes, tier_peak_bytes: Tiers: queues, indexes, pages in memory.
+    offload_bytes, offload_peak_bytes: Offloads: tables and staging pages.
+    scheduler_bytes, scheduler_peak_bytes: Schedulers: jobs, plans and tables.
+    """
+
+    metadata_bytes: int
+    metadata_peak_bytes: int
+    slab_bytes: int
+    slab_peak_bytes: int
+    workspace_bytes: int
+    workspace_peak_bytes: int
+    tier_bytes: int
+    tier_peak_bytes: int
+    offload_bytes: int
+    offload_peak_bytes: int
+    scheduler_bytes: int
+    scheduler_peak_bytes: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_memory_profile) -> MemoryProfile:
+        """Reads the struct of the native layer."""
+        return cls(filled.metadata_bytes, filled.metadata_peak_bytes, filled.slab_bytes, filled.slab_peak_bytes,
+                   filled.workspace_bytes, filled.workspace_peak_bytes, filled.tier_bytes, filled.tier_peak_bytes,
+                   filled.offload_bytes, filled.offload_peak_bytes, filled.scheduler_bytes, filled.scheduler_peak_bytes)
+
+
+@described
+class PublisherStats(NamedTuple):
+    """Counters of a Publisher since its creation.
+
+    next_sequence: Batches published, also the number of the next one.
+    stored_blocks: Told in BlockStored.
+    removed_blocks: Told in BlockRemoved.
+    cancelled_events: Not told: stored and removed, or removed and stored, in one batch.
+    bytes: Of all payloads.
+    resyncs: AllBlocksCleared with all that is cached behind it; the first one too.
+    lost_events: Left the manager's ring before they were read. A resync followed.
+    unresolved_blocks: Not told: VLLM, SGLANG, and the hash of the parent is not known.
+    slow_batches: Did not reach a subscriber whose queue is full. It must ask for replay.
+    failed_batches: Not taken by the transport. Subscribers must ask for replay.
+    replay_requests: Answered.
+    replayed_batches: Sent in answers.
+    replay_misses: Requests for a batch that is not kept any more.
+    bad_requests: That are no requests.
+    kept_batches: For replay, now.
+    kept_bytes: Of their payloads.
+    """
+
+    next_sequence: int
+    stored_blocks: int
+    removed_blocks: int
+    cancelled_events: int
+    bytes: int
+    resyncs: int
+    lost_events: int
+    unresolved_blocks: int
+    slow_batches: int
+    failed_batches: int
+    replay_requests: int
+    replayed_batches: int
+    replay_misses: int
+    bad_requests: int
+    kept_batches: int
+    kept_bytes: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_publisher_stats) -> PublisherStats:
+        """Reads the struct of the native layer."""
+        return cls(filled.next_sequence, filled.stored_blocks, filled.removed_blocks, filled.cancelled_events,
+                   filled.bytes, filled.resyncs, filled.lost_events, filled.unresolved_blocks, filled.slow_batches,
+                   filled.failed_batches, filled.replay_requests, filled.replayed_batches, filled.replay_misses,
+                   filled.bad_requests, filled.kept_batches, filled.kept_bytes)
+
+
+@described
+class ScheduledInfo(NamedTuple):
+    """State of a request of a Scheduler.
+
+    state: ScheduledState
+    row: Of block_tables; -1 = none.
+    num_tokens: Known tokens.
+    num_prompt: Tokens of the prompt.
+    num_planned: Tokens that are computed, cached, or in flight.
+    num_cached: Tokens of the hit at the last admission.
+    num_preemptions: So far.
+    arrival_ns: As told.
+    priority: As set.
+    tenant: As set.
+    """
+
+    state: ScheduledState
+    row: int
+    num_tokens: int
+    num_prompt: int
+    num_planned: int
+    num_cached: int
+    num_preemptions: int
+    arrival_ns: int
+    priority: int
+    tenant: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_scheduled_info) -> ScheduledInfo:
+        """Reads the struct of the native layer."""
+        return cls(ScheduledState(filled.state), filled.row, filled.num_tokens, filled.num_prompt, filled.num_planned,
+                   filled.num_cached, filled.num_preemptions, filled.arrival_ns, filled.priority, filled.tenant)
+
+
+@described
+class SchedulerStats(NamedTuple):
+    """Counters of a Scheduler since its creation, and gauges.
+
+    waiting, running, plans_in_flight: Gauges. waiting: all that are not admitted.
+    added, aborted, ended: Requests.
+    plans: Plans with items.
+    prompt_tokens: Planned tokens of prompts, and of recomputation.
+    decode_tokens: Planned tokens of decodes, without drafts.
+    draft_tokens: Planned drafts.
+    accepted_drafts: Of them accepted.
+    admissions: First ones.
+    cached_tokens: Tokens of their hits.
+    preemptions: Requests that gave their blocks back.
+    recomputed_tokens: Tokens that were computed once more after a preemption or a failed plan.
+    refused_space, refused_peak, refused_adapter, refused_encoder, refused_quota, refused_filling: Attempts to admit a request that ended so.
+    aged: Requests that reached max_wait_ns.
+    policy_changes: ADAPTIVE.
+    pressure_changes: Times that pressure became high.
+    policy: Gauge: the order in force.
+    pressure: Gauge: True = high.
+    """
+
+    waiting: int
+    running: int
+    plans_in_flight: int
+    added: int
+    aborted: int
+    ended: int
+    plans: int
+    prompt_tokens: int
+    decode_tokens: int
+    draft_tokens: int
+    accepted_drafts: int
+    admissions: int
+    cached_tokens: int
+    preemptions: int
+    recomputed_tokens: int
+    refused_space: int
+    refused_peak: int
+    refused_adapter: int
+    refused_encoder: int
+    refused_quota: int
+    refused_filling: int
+    aged: int
+    policy_changes: int
+    pressure_changes: int
+    policy: SchedulePolicy
+    pressure: bool
+
+    @classmethod
+    def read(cls, filled: _native.kvc_scheduler_stats) -> SchedulerStats:
+        """Reads the struct of the native layer."""
+        return cls(filled.waiting, filled.running, filled.plans_in_flight, filled.added, filled.aborted, filled.ended,
+                   filled.plans, filled.prompt_tokens, filled.decode_tokens, filled.draft_tokens,
+                   filled.accepted_drafts, filled.admissions, filled.cached_tokens, filled.preemptions,
+                   filled.recomputed_tokens, filled.refused_space, filled.refused_peak, filled.refused_adapter,
+                   filled.refused_encoder, filled.refused_quota, filled.refused_filling, filled.aged,
+                   filled.policy_changes, filled.pressure_changes, SchedulePolicy(filled.policy), bool(filled.pressure))
+
+
+@described
+class IndexApplied(NamedTuple):
+    """What Index.apply() has done.
+
+    applied: Events applied.
+    ignored: Events that had been applied before.
+    next_sequence: The first event that is missing; replay from the one before.
+    is_stale: True = events are missing before the newest one.
+    restarts: Restarts of the worker that the events showed.
+    """
+
+    applied: int
+    ignored: int
+    next_sequence: int
+    is_stale: bool
+    restarts: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_index_applied) -> IndexApplied:
+        """Reads the struct of the native layer."""
+        return cls(filled.applied, filled.ignored, filled.next_sequence, bool(filled.is_stale), filled.restarts)
+
+
+@described
+class IndexStats(NamedTuple):
+    """Counters of an Index.
+
+    num_workers: Now.
+    num_blocks: Now.
+    num_holdings: (block, worker, medium) now.
+    num_sets: Different sets of holders now.
+    bytes_allocated: Its memory. Large arrays take pages of the system when they are used.
+    bytes_used: Of them used at some time.
+    applied_events: Since it was created.
+    ignored_events: Had been applied before.
+    gaps: Times that a stream without missing events skipped some.
+    dropped_events: Had no room: too many namespaces, or words of holders. Their stream is stale.
+    evicted_blocks: By max_blocks.
+    restarts: Restarts of streams.
+    expired_workers: By ttl_ns.
+    """
+
+    num_workers: int
+    num_blocks: int
+    num_holdings: int
+    num_sets: int
+    bytes_allocated: int
+    bytes_used: int
+    applied_events: int
+    ignored_events: int
+    gaps: int
+    dropped_events: int
+    evicted_blocks: int
+    restarts: int
+    expired_workers: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_index_stats) -> IndexStats:
+        """Reads the struct of the native layer."""
+        return cls(filled.num_workers, filled.num_blocks, filled.num_holdings, filled.num_sets, filled.bytes_allocated,
+                   filled.bytes_used, filled.applied_events, filled.ignored_events, filled.gaps, filled.dropped_events,
+                   filled.evicted_blocks, filled.restarts, filled.expired_workers)
 
 
 @described

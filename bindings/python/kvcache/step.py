@@ -42,6 +42,7 @@ _TEXTS = {
     "extend_tokens": "int32 [max_tokens]: ids of the tokens by which requests grow.",
     "admit_requests": "uint64 [max_admissions]: id of a waiting request, or 0 = create one from admit_tokens.",
     "admit_namespaces": "uint64 [max_admissions]: namespace id of each new request; 0 = the default one.",
+    "admit_slots": "uint64 [max_admissions]: tokens after the hit that get slots, instead of the request's `slots`; 0 = those.",
     "admit_offsets": "uint64 [max_admissions + 1]: new request i has admit_tokens[admit_offsets[i] : admit_offsets[i + 1]].",
     "admit_tokens": "int32 [max_prompt_tokens]: prompts of the new requests, one after the other.",
     "rows": "int32 [max_requests + max_admissions]: row of block_tables of each item; -1 = none.",
@@ -102,8 +103,8 @@ class Step:
 
     Inputs, uint64 unless noted: frees, preempts, truncates, truncate_lengths [max_frees]; requests, committed [max_requests];
     commit_offsets, extend_offsets [max_requests + 1]; commit_tokens, extend_tokens int32 [max_tokens]; admit_requests,
-    admit_namespaces [max_admissions]; admit_offsets [max_admissions + 1]; admit_tokens int32 [max_prompt_tokens]; rows int32
-    [max_requests + max_admissions].
+    admit_namespaces, admit_slots [max_admissions]; admit_offsets [max_admissions + 1]; admit_tokens int32 [max_prompt_tokens]; rows
+    int32 [max_requests + max_admissions].
     Results: status int32 (of frees, preempts, truncates, requests, admissions in this order); admitted, cached uint64
     [max_admissions]; num_blocks uint64; block_tables int32 [groups, max_rows, row_stride], of which only changed entries are
     written; slots int64 [groups, max_tokens]; copies int32 [n, 2] (source, destination); changes int32 [n, 4] (group, row,
@@ -131,6 +132,7 @@ class Step:
     extend_tokens: numpy.ndarray
     admit_requests: numpy.ndarray
     admit_namespaces: numpy.ndarray
+    admit_slots: numpy.ndarray
     admit_offsets: numpy.ndarray
     admit_tokens: numpy.ndarray
     rows: numpy.ndarray

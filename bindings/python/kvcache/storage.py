@@ -12,6 +12,7 @@ from .constants import DType, Layout, MemoryKind, Plane, StorageFlags
 from .errors import BufferTooSmallError, KvCacheError
 from .records import AttentionInfo, QuantMetrics
 from .rope import take_table
+from .tiers import PageInfo
 
 if TYPE_CHECKING:
     import numpy
@@ -227,6 +228,11 @@ class Storage:
         memory. copies: int32 [n, 6], as Rebuilt.copies. Raises UnsupportedError for memory of a device, tiled and channel keys."""
         _native.kvc_storage_copy_tokens(source._s, self._s, as_bytes(take("copy_tokens.copies", copies)))
 
+    def move_tokens(self, moves: Array) -> None:
+        """Moves tokens inside the storage, in order, bit by bit, in host memory: accepted drafts (speculation.verdict_moves). moves: int32 [n, 6].
+        Raises UnsupportedError for memory of a device, tiled and channel keys: gather and store the tokens there."""
+        _native.kvc_storage_move_tokens(self._s, as_bytes(take("copy_tokens.copies", moves)))
+
     def swap_out(self, copies: Array, pages: Array, page_bytes: int = 0, *, stream: Optional[Stream] = None) -> None:
         """Copies blocks to pages of host memory. A page holds all layers of a block. copies: int32 [n, 2] of (block, page). Page p begins at
         byte p * page_bytes (0 = block_bytes) of `pages`, a C-contiguous array aligned to 16; for a storage on a GPU it is in pinned memory."""
@@ -237,6 +243,41 @@ class Storage:
         """Copies pages of swap_out() to any blocks of a storage of the same configuration. copies: int32 [n, 2] of (page, block)."""
         pages = take("pages", pages)
         self._do(stream, pages, _native.kvc_storage_swap_in, as_bytes(take("copies", copies)), as_bytes(pages), page_bytes)
+
+    def page_info(self, model: bytes, weights: bytes, numerics: bytes = b"", *, num_layers: int = 0, num_heads: int = 0, first_layer: int = 0,
+                  first_head: int = 0) -> PageInfo:
+        """Tells fingerprint and size of the pages of this storage. A page is a block in an order that depends on no layout, device or number of
+        ranks; processes share pages of equal fingerprints.
+
+        model: name of the model. weights: version or digest of its weights. numerics: what else changes values, such as kernels. num_layers,
+        num_heads: layers and KV heads of a whole page, over all ranks; 0 = those of the storage. first_layer, first_head: where the storage's
+        layers and heads begin in the page. Raises InvalidArgumentError, and UnsupportedError for channel keys."""
+        fingerprint = np.zeros(32, np.uint8)
+        sizes = _native.kvc_storage_page_info(self._s, model, weights, numerics, num_layers, num_heads, first_layer, first_head, fingerprint)
+        return PageInfo(fingerprint.tobytes(), *sizes)
+
+    def page_runs(self, model: bytes, weights: bytes, numerics: bytes = b"", *, num_layers: int = 0, num_heads: int = 0, first_layer: int = 0,
+                  first_head: int = 0) -> Array:
+        """Lists the storage's part of a page as runs, uint64 [n, 2] of (offset, bytes), ascending: runs of Tier.get(). Parameters as for
+        page_info()."""
+        size = 64
+        while True:
+            out = np.empty((size, 2), np.uint64)
+            try:
+                return out[: _native.kvc_storage_page_runs(self._s, model, weights, numerics, num_layers, num_heads, first_layer, first_head, out)]
+            except BufferTooSmallError:
+                size *= 4
+
+    def pack_pages(self, blocks: Array, pages: Array, stride: int = 0) -> None:
+        """Copies blocks (int32 ids) of a storage in host memory to pages: of each the storage's part. pages: a C-contiguous array [n, part_bytes],
+        or other memory in which part i begins at byte i * stride (0 = part_bytes, or the bytes of a row)."""
+        pages = take("pages", pages, written=True)
+        _native.kvc_storage_pack_pages(self._s, take("blocks", blocks).copy(), as_bytes(pages), stride or _row_bytes(pages))
+
+    def unpack_pages(self, blocks: Array, pages: Array, stride: int = 0) -> None:
+        """Copies pages to blocks: reverses pack_pages()."""
+        pages = take("pages", pages)
+        _native.kvc_storage_unpack_pages(self._s, take("blocks", blocks).copy(), as_bytes(pages), stride or _row_bytes(pages))
 
     def zero_blocks(self, blocks: Array, *, stream: Optional[Stream] = None) -> None:
         """Clears blocks (int32 ids) in all layers, scales included."""
@@ -388,6 +429,11 @@ class DLPack:
     def __dlpack_device__(self) -> tuple[int, int]:
         storage, plane, layer, _ = self._arguments
         return _native.kvc_storage_dlpack_device(storage, plane, layer)
+
+
+def _row_bytes(pages: Array) -> int:
+    """Returns the bytes of a row; 0 if there are no rows."""
+    return pages.nbytes // len(pages) if pages.ndim > 1 and len(pages) else 0
 
 
 def _counts(array: Array) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cycles.py [count]: lives of managers with a request and a step, every 64th with a storage and a stream, then closed. No object and no
+"""cycles.py [count]: lives of managers with a request and a step, every 64th with a storage, a stream and a tier, then closed. No object and no
 memory may be left: exit code 1 if so. A million takes some minutes:
 
     PYTHONPATH=build/release/python python bindings/python/tests/cycles.py 1000000
@@ -23,9 +23,16 @@ def life(tokens, number):
         with m.allocate(tokens) as r, kvcache.Step(m, 2, 4, 8):
             r.commit(len(tokens))
         if number % 64 == 0:
+            with kvcache.Manager(8, 4, max_requests=4) as other, kvcache.Scheduler(other, max_running=2, max_tokens=16) as scheduler:
+                scheduler.add(tokens[:9], 4, inputs=[(0, 2)])
+                tables = scheduler.plan().block_tables
+            del tables
             with kvcache.Storage(2, 1, 1, 8) as s, kvcache.Stream() as stream:
                 s.zero_blocks(array.array("i", [1]), stream=stream)
                 kvcache.StreamEvent().record(stream)
+            with kvcache.Tier("memory:?bytes=4096&jobs=2", 256) as tier:
+                tier.exists(bytes(64))
+                tier.submit_put(bytes(32), bytearray(256))
 
 
 def main(count):

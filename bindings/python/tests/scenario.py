@@ -3,7 +3,10 @@
 
 import sys
 
+import numpy as np
+
 import kvcache
+from kvcache import speculation
 
 
 MODES = ("none", "minimal", "balanced", "aggressive")
@@ -16,6 +19,7 @@ class Runner:
     hints = False
     fills = (0, 0, 0)
     groups = ()
+    s = None  # the scheduler
     encoder = {}
     room, reserves, partial, mode = 0, False, False, "none"
 
@@ -142,6 +146,79 @@ class Runner:
 
     def line_uncurve(self, name):
         self.m.close_curve(self.namespace(name))
+
+    def line_tier(self, bytes_, page):
+        self.tier, self.tier_page, self.tier_now = kvcache.Tier(f"memory:?bytes={bytes_}&threads=0", page), page, 1
+
+    def line_clock(self, now):
+        self.tier_now = now
+
+    def keys(self, name, first, count, group=0):
+        return kvcache.page_keys(self.m.position_digests(range(first, first + count), namespace=self.namespace(name)), group, bytes(32))
+
+    def line_page(self, name, first, count, group):
+        return [bytes(key[:2]).hex() for key in self.keys(name, first, count, group)]
+
+    def line_put(self, name, first, count, value):
+        keys = self.keys(name, first, count)
+        return self.tier.put(keys, np.full((len(keys), self.tier_page), value, np.uint8), now_ns=self.tier_now).results
+
+    def line_get(self, name, first, count):
+        keys = self.keys(name, first, count)
+        pages = np.zeros((len(keys), self.tier_page), np.uint8)
+        done = self.tier.get(keys, pages, now_ns=self.tier_now)
+        return [f"{result}:{page[0]}" if result == kvcache.PageResult.OK else result for result, page in zip(done.results, pages)]
+
+    def line_lease(self, name, first, count, lease):
+        done = self.tier.exists(self.keys(name, first, count), lease=lease / 1e9, now_ns=self.tier_now)
+        return [f"{result}:{until}" for result, until in zip(done.results, done.lease_until)]
+
+    def line_erase(self, name, first, count):
+        return self.tier.remove(self.keys(name, first, count), now_ns=self.tier_now).results
+
+    def line_pages(self):
+        stats, gets = self.tier.stats(), self.tier.counts(kvcache.TierKind.GET)
+        return [stats.pages, stats.evictions, gets.ok, gets.misses]
+
+    def line_scheduler(self, policy, admission, running, tokens, plans, drafts):
+        if self.s:
+            self.s.close()
+        self.s = None
+        self.s = kvcache.Scheduler(self.m, policy=policy, admission=admission, max_running=running, max_tokens=tokens, max_plans=plans, max_drafts=drafts)
+
+    def line_schedule(self, name, namespace, first, count, new, priority):
+        self.requests[name] = self.s.add(range(first, first + count), new, priority=priority,
+                                         options=kvcache.RequestOptions(namespace=self.namespace(namespace)))
+
+    def line_draft(self, name, count):
+        self.s.set_drafts([self.requests.get(name, 0)], [count])
+
+    def names(self, ids):
+        return [next((name for name, known in self.requests.items() if known == id), -1) for id in ids]
+
+    def line_plan(self, now):
+        self.plan = plan = self.s.plan(now)
+        counts = np.diff(plan.token_offsets.astype(np.int64))
+        items = zip(self.names(plan.requests.tolist()), plan.first_tokens, counts, plan.num_drafts, plan.samples)
+        return [plan.plan_id, *(f"{name}:{first}+{count}/{drafts}{'!' if samples else ''}" for name, first, count, drafts, samples in items),
+                *(f"-{name}" for name in self.names(plan.preempted.tolist())), *(f"x{name}" for name in self.names(e.request for e in plan.ended))]
+
+    def line_finish(self, token, failed=False):
+        plan = (self.s.plans or (self.plan,))[0]
+        tokens = [token] * int(plan.samples.sum()) if self.s.plans else []
+        offsets = np.append(0, np.cumsum(plan.samples)).astype(np.uint64) if self.s.plans and not failed else None
+        return [f"{name}:{int(e.reason)}:{e.num_new_tokens}" for e in self.s.finish(plan, tokens, offsets, failed=failed) for name in self.names([e.request])]
+
+    def line_undone(self):
+        return self.line_finish(0, True)
+
+    def line_abort(self, name):
+        self.s.abort(self.requests.get(name, 0))
+
+    def line_scheduled(self):
+        s = self.s.stats()
+        self.s.check()
+        return [s.waiting, s.running, s.preemptions, s.cached_tokens, s.recomputed_tokens, s.ended]
 
     def line_rates(self, name, *sizes):
         return [int(rate * 1e6) for rate in self.m.hit_rates(sizes, self.namespace(name))]
@@ -301,6 +378,70 @@ class Runner:
 
     def line_digest(self):
         return [self.m.digest()]
+
+    counts, index, drafts, verdict = speculation.Acceptance(), None, None, None
+
+    def line_tree(self, *pairs):
+        self.drafts = speculation.Drafts(pairs[1::2], pairs[::2])
+
+    def verified(self, verdict):
+        self.verdict = verdict
+        accepted = int(verdict.num_accepted[0])
+        return [accepted, *verdict.path[:accepted], verdict.next_tokens[0]]
+
+    def line_greedy(self, *tokens):
+        return self.verified(speculation.verify_greedy(self.drafts, tokens))
+
+    def rows(self):
+        p = np.zeros((self.drafts.num_rows, 4), np.float32)
+        for row in range(len(p)):
+            p[row, [row % 4, (row + 1) % 4, (row + 2) % 4]] = 0.5, 0.25, 0.25
+        return p
+
+    def line_sampled(self, *uniforms):
+        return self.verified(speculation.verify_sampling(self.drafts, self.rows(), np.array(uniforms) / 100))
+
+    def line_drawn(self, *uniforms):
+        q = np.full((1, 4), 0.25, np.float32)
+        return self.verified(speculation.verify_sampling(self.drafts, self.rows(), np.array(uniforms) / 100, q=q, q_rows=np.zeros(len(self.drafts.tokens), np.int64)))
+
+    def line_typical(self, epsilon, delta, *uniforms):
+        return self.verified(speculation.verify_typical(self.drafts, self.rows(), np.array(uniforms) / 100, epsilon / 100, delta / 100))
+
+    def line_moves(self, start, block_size, *blocks):
+        moves = speculation.verdict_moves(self.drafts, self.verdict, [start], [blocks], block_size).tolist()
+        return [f"{source}+{offset}>{block}+{new_offset}*{count}" for _, source, block, offset, new_offset, count in moves]
+
+    def line_states(self, start, block_size, n, *ids):
+        copies = speculation.verdict_states(self.drafts, self.verdict, [start], [ids[:n]], block_size, ids[n:])
+        return [f"{source}>{destination}" for source, destination in copies.tolist()]
+
+    def line_counted(self):
+        self.counts.add(self.drafts, self.verdict)
+        c = self.counts
+        return [c.num_drafts, c.num_nodes, c.num_accepted, c.tried[0], c.accepted[0], c.tried[1], c.accepted[1]]
+
+    def line_halved(self):
+        self.counts.halve()
+
+    def line_length(self, *costs):
+        length, tokens = self.counts.best_length(np.array(costs) / 100)
+        return [length, int(tokens * 1e6 + 0.5)]
+
+    def line_index(self, shortest, longest):
+        self.index = speculation.Draft(2, min_ngram=shortest, max_ngram=longest)
+
+    def line_learn(self, row, *tokens):
+        self.index.append(row, tokens)
+
+    def line_unlearn(self, row, keep):
+        self.index.truncate(row, keep)
+
+    def line_propose(self, row, n):
+        return self.index.propose([row], [n]).tokens
+
+    def line_lookup(self, shortest, longest, n, *tokens):
+        return speculation.draft_lookup(tokens, n, min_ngram=shortest, max_ngram=longest)
 
 
 def main(path):

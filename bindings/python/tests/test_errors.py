@@ -190,10 +190,10 @@ def test_texts_of_the_library_name_no_fields_that_python_does_not_have():
     parameters = set(re.findall(r"\b(\w+): ", package)) | {dim.strip("?*") for rule in _arrays.TABLE.values() for dim in rule.dims} - {"num_q_heads"}
     of_c = fields - parameters
     assert {"table_stride", "slot_capacity", "block_mask_stride", "change_capacity"} <= of_c
-    texts = {text for name in ("api", "manager", "models", "request", "storage") for path in (ROOT / "src" / name).rglob("*.cc")
+    texts = {text for name in ("api", "manager", "models", "plugin", "request", "storage", "tier") for path in (ROOT / "src" / name).rglob("*.cc")
              for text in re.findall(r'"((?:[^"\\\n]|\\.)* (?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*\n\s*"', "", path.read_text(encoding="utf-8")))}
     # Arrays on a device, and sizes of structs and elements that the package sets itself.
-    unreachable = re.compile(r"max_kv_len|max_queries|struct_size|event_size|element_size|num_frequencies|copy_capacity|are needed for|first_bit|entries of block_table$")
+    unreachable = re.compile(r"max_kv_len|max_queries|struct_size|event_size|element_size|num_frequencies|copy_capacity|are needed for|num_tiers|q is NULL|first_bit|entries of block_table$")
     named = {text for text in map(errors.in_python, texts) if of_c & set(re.findall(r"\w+", text)) and not unreachable.search(text)}
     assert named == set()
     for text, wanted in (("the step extends by 4 tokens; slots has room for 2 (slot_capacity)", "the step extends by 4 tokens; slots has room for 2 (max_tokens)"),

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import kvcache
-from kvcache import quant, records, rope, trace
+from kvcache import checkpoints, offload, quant, records, rope, tiers, trace
 
 NOT_TEXTS = ("attrgetter(", "Alias for field number", "The type of the None singleton")
 
@@ -17,7 +17,7 @@ NOT_TEXTS = ("attrgetter(", "Alias for field number", "The type of the None sing
 def public():
     """(path, object) of all public names, their attributes and the modules that engines import by name."""
     things = [(f"kvcache.{name}", getattr(kvcache, name)) for name in kvcache.__all__]
-    for module in (quant, records, rope, trace):
+    for module in (checkpoints, offload, quant, records, rope, tiers, trace):
         things += [(f"{module.__name__}.{name}", it) for name, it in vars(module).items()
                    if not name.startswith("_") and (inspect.isclass(it) or inspect.isfunction(it)) and it.__module__ == module.__name__]
     for path, thing in things:

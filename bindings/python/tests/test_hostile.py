@@ -314,7 +314,10 @@ def test_the_order_of_tables_names_each_group_once(m):
                 _native.Admitted(m._m, r.id, 6, 0, 4, 1, order, num_cross)
         with pytest.raises(TypeError):
             _native.Admitted(m._m, r.id, 6, 0, 4, 1, "0")
-        assert _native.Admitted(m._m, r.id, 6, 0, 4, 1, b"\0").ids() == [r.block_table().tolist()]
+        admitted = _native.Admitted(m._m, r.id, 6, 0, 4, 1, b"\0")
+        assert admitted.ids() == [r.block_table().tolist()]
+        for first, last in ((0, -(2**60)), (-(2**60), -(2**60) - 4), (2**60, 2**61), (2**60, 0)):
+            assert admitted.ids(first, last) == [[]]
 
 
 def test_the_edges_of_a_scheduler_are_pairs_of_numbers_of_tokens(m):
@@ -327,6 +330,6 @@ def test_the_edges_of_a_scheduler_are_pairs_of_numbers_of_tokens(m):
 def test_each_rule_is_that_of_an_argument():
     """The table has no rule that nothing uses, and no call uses another one."""
     text = "".join(path.read_text(encoding="utf-8") for path in pathlib.Path(kvcache.__file__).parent.glob("*.py"))
-    used = set(re.findall(r'(?:take|optional)\(\s*"([\w.]+)"', text)) | set(re.findall(r'take_table\("(\w+)", \w+, "(\w+)"', text)[0])
+    used = set(re.findall(r'(?:take|take_keys|optional)\(\s*"([\w.]+)"', text)) | set(re.findall(r'take_table\("(\w+)", \w+, "(\w+)"', text)[0])
     used |= {name for pair in re.findall(r'take_table\("(\w+)", \w+, "(\w+)"', text) for name in pair}
     assert used == set(_arrays.TABLE)

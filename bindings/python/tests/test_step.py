@@ -204,3 +204,20 @@ def test_arrays_keep_the_memory_of_step_and_manager():
     del array
     gc.collect()
     assert kvcache._native.kvc_live_objects() == live
+
+
+def test_admit_slots_are_those_of_the_first_chunk():
+    with kvcache.Manager(64, 4) as m, kvcache.Step(m, 1, 1, 16, max_admissions=2, max_prompt_tokens=40) as step:
+        assert step.admit_slots.tolist() == [0, 0]
+        waiting = m.create(np.arange(100, 120, dtype=np.int32))
+        step.admit_requests[:] = [0, waiting.id]
+        step.admit_offsets[:] = [0, 20, 20]
+        step.admit_tokens[:20] = np.arange(20)
+        step.admit_slots[:] = [6, 9]
+        step.num_admissions = 2
+        step.run()
+        assert step.num_failed == 0 and step.num_blocks[:2].tolist() == [2, 3] and step.admit_slots.tolist() == [0, 0]
+        assert [m.request(id).info.capacity for id in step.admitted.tolist()] == [6, 9]
+        step.admit_slots[0], step.num_admissions = 2**63, 1
+        with pytest.raises(kvcache.InvalidArgumentError, match=r"admit_slots\[0\] is 9223372036854775808; at most max_request_tokens"):
+            step.run()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process with vLLM's engine core, which loads vLLM's plug-ins as the one that `vllm serve` spawns. A stub stands in for the model runner.
-It runs one request to its end and prints, as JSON, what has managed its blocks."""
+It runs one request to its end and prints, as JSON, what has managed its blocks. An argument is the value of --scheduler-cls."""
 
 import json
 import sys
@@ -42,6 +42,8 @@ def main():
     configure_logging(LoggingConfig())
     with tempfile.TemporaryDirectory() as folder:
         config = engine_config(folder, max_num_seqs=16, max_num_batched_tokens=128, max_model_len=512, async_scheduling=True)
+        if len(sys.argv) > 1:
+            config.scheduler_config.scheduler_cls = sys.argv[1]
         core = EngineCore(config, NoModel, log_stats=True)
     parameters = SamplingParams(max_tokens=40, ignore_eos=True)
     request, wave = core.preprocess_add_request(EngineCoreRequest("a", list(range(100)), None, parameters, None, time.time(), None, None, None))

@@ -182,6 +182,7 @@ static void* Swig_malloc(int c) {
 
 
 #include <kvcache.h>
+#include <kvcache/index.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,6 +208,152 @@ static void* kvc_copy_error(kvc_status status) {
   memcpy(copy, &status, sizeof status);
   strcpy(copy + sizeof status, text);
   return copy;
+}
+
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct kvc_waits {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  int has_leader, wake;  // an eventfd that wakes the leader
+} kvc_waits;
+
+typedef struct kvc_wait {
+  int done;
+  uint64_t num_ok;
+} kvc_wait;
+
+
+
+/* CLOCK_MONOTONIC, in ns. */
+static uint64_t kvc_clock(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+
+// With the mutex: tells all threads whose jobs have ended.
+static void kvc_waits_take(kvc_waits *w, kvc_tier *t) {
+  kvc_tier_completion some[64];
+  size_t count = 64;
+  while (count == 64 && kvc_tier_poll(t, some, 64, &count) == KVC_OK) {
+    for (size_t i = 0; i < count; ++i) {
+      kvc_wait *wait = (kvc_wait *)(uintptr_t)some[i].user_data;
+      wait->num_ok = some[i].num_ok, wait->done = 1;
+    }
+  }
+  pthread_cond_broadcast(&w->changed);
+}
+
+// With the mutex: sleeps until something may have ended, or until `end`, which is 0 afterwards if it was reached.
+static void kvc_waits_sleep(kvc_waits *w, kvc_tier *t, uint64_t *end) {
+  const uint64_t now = kvc_clock();
+  if (w->has_leader) {
+    const struct timespec until = {(time_t)(*end / 1000000000u), (long)(*end % 1000000000u)};
+    if (!*end) {
+      pthread_cond_wait(&w->changed, &w->mutex);
+    } else if (pthread_cond_timedwait(&w->changed, &w->mutex, &until) == ETIMEDOUT) {
+      *end = 0;
+      (void)!eventfd_write(w->wake, 1);  // the leader polls, which ends what is late
+    }
+    return;
+  }
+  int32_t fd = -1;
+  kvc_tier_event_fd(t, &fd);
+  struct pollfd files[2] = {{fd, POLLIN, 0}, {w->wake, POLLIN, 0}};
+  const uint64_t left = *end > now ? (*end - now) / 1000000u + 1 : 0;
+  w->has_leader = 1;
+  pthread_mutex_unlock(&w->mutex);
+  poll(files, 2, !*end ? -1 : left > 1000000 ? 1000000 : (int)left);
+  pthread_mutex_lock(&w->mutex);
+  w->has_leader = 0;
+  eventfd_t ignored;
+  (void)!eventfd_read(w->wake, &ignored);
+  if (*end && kvc_clock() >= *end) *end = 0;
+  kvc_waits_take(w, t);
+}
+
+
+static kvc_status kvc_waits_make(kvc_waits **waits) {
+  kvc_waits *w = (kvc_waits *)calloc(1, sizeof *w);
+  if (!w) abort();
+  pthread_condattr_t clock;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(&w->changed, &clock);
+  pthread_condattr_destroy(&clock);
+  pthread_mutex_init(&w->mutex, NULL);
+  w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  *waits = w;
+  return w->wake < 0 ? KVC_ERROR_LIMIT : KVC_OK;
+}
+
+static void kvc_waits_free(kvc_waits *w) {
+  if (w->wake >= 0) close(w->wake);
+  pthread_cond_destroy(&w->changed);
+  pthread_mutex_destroy(&w->mutex);
+  free(w);
+}
+
+/* A job with a row of `data` for each key, and its results. `generations`: of a get also those that it asks for. page_bytes 0: those of a row;
+   now_ns 0: the clock. With threads=0 it does the work. */
+static kvc_status kvc_tier_do(kvc_tier *t, kvc_waits *w, uint32_t kind, uint32_t priority, const char *page_keys, size_t page_keys_size, char *data,
+                              size_t data_size, const kvc_run *runs, size_t num_runs, uint64_t page_bytes, uint64_t now_ns, uint64_t lease_ns,
+                              uint64_t timeout_ns, int32_t *results, size_t num_results, uint64_t *generations, size_t num_generations,
+                              uint64_t *leases, size_t num_leases, uint64_t *num_ok) {
+  const size_t count = page_keys_size / sizeof ((kvc_tier_item *)0)->key;
+  const size_t row = count ? data_size / count : 0;
+  kvc_tier_item *items = (kvc_tier_item *)calloc(count ? count : 1, sizeof *items);
+  if (!items) abort();
+  for (size_t i = 0; i < count; ++i) {
+    memcpy(items[i].key, page_keys + 32 * i, 32);
+    items[i].data = row ? data + row * i : NULL;
+    items[i].bytes = page_bytes ? page_bytes : row;
+    items[i].runs = runs, items[i].num_runs = num_runs;
+    items[i].generation = i < num_generations ? generations[i] : 0;
+  }
+  kvc_wait mine = {0, 0};
+  const kvc_tier_job job = {sizeof job, items, count, kind, priority, now_ns ? now_ns : kvc_clock(), lease_ns, timeout_ns, (uintptr_t)&mine};
+  uint64_t id = 0, end = timeout_ns && timeout_ns < UINT64_MAX / 2 ? kvc_clock() + timeout_ns + 1000000 : 0;
+  pthread_mutex_lock(&w->mutex);
+  const kvc_status status = kvc_tier_submit(t, &job, &id);
+  while (status == KVC_OK && !mine.done) {
+    int32_t worked = 0;
+    if (kvc_tier_run_one(t, &worked) == KVC_OK) {
+      kvc_waits_take(w, t);
+    } else {
+      kvc_waits_sleep(w, t, &end);
+    }
+  }
+  pthread_mutex_unlock(&w->mutex);
+  for (size_t i = 0; status == KVC_OK && i < count; ++i) {
+    if (i < num_results) results[i] = items[i].result;
+    if (i < num_generations) generations[i] = items[i].generation;
+    if (i < num_leases) leases[i] = items[i].lease_until_ns;
+  }
+  *num_ok = mine.num_ok;
+  free(items);
+  return status;
+}
+
+/* An empty path is none. */
+static kvc_status kvc_plugin_open_at(const char *name, const char *path) { return kvc_plugin_open(name, *path ? path : NULL); }
+
+
+#include <poll.h>
+
+
+/* Until a tier has done something, or so many milliseconds are over (-1 = never). */
+static void kvc_offload_wait(kvc_offload *o, int32_t milliseconds) {
+  struct pollfd file = {-1, POLLIN, 0};
+  if (kvc_offload_event_fd(o, &file.fd) == KVC_OK) poll(&file, 1, milliseconds);
 }
 
 
@@ -256,6 +403,43 @@ static kvc_status acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int
 static kvc_status publish_blocks(kvc_manager *m, KVC_PROMPT, uint32_t group, const int32_t *blocks, size_t num_blocks) {
   return kvc_manager_publish_blocks(m, KVC_THE_PROMPT, group, blocks, num_blocks);
 }
+
+static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
+                              kvc_index_applied *applied) {
+  return kvc_index_apply(index, worker, medium, events, sizeof *events, num_events, now_ns, applied);
+}
+static kvc_status index_root(const char *model, size_t model_size, const char *adapter, size_t adapter_size, const char *tenant, size_t tenant_size,
+                             uint8_t *root) {
+  const kvc_namespace_config config = {sizeof config, model, adapter, tenant, model_size, adapter_size, tenant_size};
+  return kvc_index_root(&config, root);
+}
+/* Of digests 32 bytes each; `matched` has capacity * (1 + num_media) entries. */
+static kvc_status index_match(kvc_index *index, const char *digests, size_t digests_size, uint64_t *workers, size_t capacity, uint32_t *matched,
+                              size_t *count) {
+  return kvc_index_match(index, (const uint8_t *)digests, digests_size / 32, workers, matched, capacity, count);
+}
+static kvc_status index_match_tokens(kvc_index *index, const uint8_t *root, const int32_t *tokens, size_t num_tokens, uint32_t block_size,
+                                     uint64_t *workers, size_t capacity, uint32_t *matched, size_t *count) {
+  return kvc_index_match_tokens(index, root, tokens, num_tokens, block_size, workers, matched, capacity, count);
+}
+static kvc_status index_digests(const uint8_t *root, const int32_t *tokens, size_t num_tokens, uint32_t block_size, char *digests,
+                                size_t digests_size, size_t *count) {
+  return kvc_index_digests(root, tokens, num_tokens, block_size, (uint8_t *)digests, digests_size / 32, count);
+}
+/* Its name, of at most 63 bytes, in `names`; last_heard_ns, then num_blocks, next_sequence and is_stale of each of KVC_INDEX_MAX_MEDIA. */
+static kvc_status index_worker_info(kvc_index *index, uint64_t worker, char *names, size_t capacity, uint64_t *worker_numbers) {
+  kvc_index_worker info = {.struct_size = sizeof info};
+  const kvc_status status = kvc_index_worker_info(index, worker, &info);
+  if (status != KVC_OK) return status;
+  memcpy(names, info.name, capacity < sizeof info.name ? capacity : sizeof info.name);
+  *worker_numbers++ = info.last_heard_ns;
+  for (int i = 0; i < KVC_INDEX_MAX_MEDIA; ++i) *worker_numbers++ = info.num_blocks[i];
+  for (int i = 0; i < KVC_INDEX_MAX_MEDIA; ++i) *worker_numbers++ = info.next_sequence[i];
+  for (int i = 0; i < KVC_INDEX_MAX_MEDIA; ++i) *worker_numbers++ = info.is_stale[i];
+  return KVC_OK;
+}
+static kvc_status index_dump(kvc_index *index, char *log, size_t capacity, size_t *count) { return kvc_index_dump(index, log, capacity, count); }
+static kvc_status index_load(kvc_index *index, const char *log, size_t size) { return kvc_index_load(index, log, size); }
 
 /* num_entries is num_requests * row_stride. */
 static kvc_status export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
@@ -433,11 +617,284 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
   return kvc_storage_create(&full, storage);
 }
 
+/* The fields of a kvc_page_config. */
+#define KVC_PAGES const char *model, size_t model_size, const char *weights, size_t weights_size, const char *numerics, size_t numerics_size, \
+                  uint32_t num_layers, uint32_t num_heads, uint32_t first_layer, uint32_t first_head
+#define KVC_THE_PAGES &(kvc_page_config){sizeof(kvc_page_config), model, weights, numerics, model_size, weights_size, numerics_size, \
+                                         num_layers, num_heads, first_layer, first_head}
+
+/* fingerprint: [32] */
+static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
+  kvc_page_info info = {sizeof info};
+  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  if (status != KVC_OK) return status;
+  memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
+  *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
+  return KVC_OK;
+}
+static kvc_status page_runs(kvc_storage *s, KVC_PAGES, kvc_run *runs, size_t capacity, size_t *count) {
+  return kvc_storage_page_runs(s, KVC_THE_PAGES, runs, capacity, count);
+}
+
+/* Digests and keys are of 32 bytes each, one behind the other. */
+static kvc_status position_digests(kvc_manager *m, KVC_PROMPT, char *digests, size_t digests_size, size_t *count) {
+  return kvc_manager_position_digests(m, KVC_THE_PROMPT, (uint8_t *)digests, digests_size / 32, count);
+}
+/* page_keys has room for as many keys as there are digests; fingerprint: [32]. */
+static kvc_status page_keys(const char *digests, size_t digests_size, uint32_t group, const uint8_t *fingerprint, char *page_keys,
+                            size_t page_keys_size) {
+  kvc_status status = KVC_OK;
+  for (size_t i = 0; i < digests_size / 32 && i < page_keys_size / 32 && status == KVC_OK; ++i)
+    status = kvc_page_key((const uint8_t *)digests + 32 * i, group, fingerprint, (uint8_t *)page_keys + 32 * i);
+  return status;
+}
+
+/* fingerprint: [32] */
+static kvc_status tier_create(const char *url, const uint8_t *fingerprint, uint64_t page_bytes, uint64_t max_store_bytes, kvc_tier **tier) {
+  kvc_tier_config config = {sizeof config, url, {0}, page_bytes, max_store_bytes, NULL};
+  if (fingerprint) memcpy(config.fingerprint, fingerprint, sizeof config.fingerprint);
+  return kvc_tier_create(&config, tier);
+}
+
+/* The items and what they point to stay where they are until the job was polled. */
+static kvc_status tier_submit(kvc_tier *t, kvc_tier_item *items, size_t num_items, uint32_t kind, uint32_t priority, uint64_t now_ns,
+                              uint64_t lease_ns, uint64_t timeout_ns, uint64_t user_data, uint64_t *job) {
+  const kvc_tier_job full = {sizeof full, items, num_items, kind, priority, now_ns, lease_ns, timeout_ns, user_data};
+  return kvc_tier_submit(t, &full, job);
+}
+
+
+/* The fields of a kvc_drafts and of a kvc_verdict. There is an offset more than there are requests. */
+#define KVC_DRAFTS const uint64_t *draft_offsets, size_t num_draft_offsets, const int32_t *draft_tokens, const int32_t *draft_parents
+#define KVC_THE_DRAFTS &(kvc_drafts){sizeof(kvc_drafts), num_draft_offsets ? num_draft_offsets - 1 : 0, draft_offsets, draft_tokens, draft_parents}
+#define KVC_VERDICT int32_t *path, uint64_t *num_accepted, int32_t *next_tokens
+#define KVC_THE_VERDICT &(kvc_verdict){sizeof(kvc_verdict), path, num_accepted, next_tokens}
+#define KVC_DISTRIBUTION uint32_t flags, uint32_t vocab, const float *p, const int32_t *p_ids, size_t p_width
+
+static kvc_status drafts_check(KVC_DRAFTS) { return kvc_drafts_check(KVC_THE_DRAFTS); }
+static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VERDICT) {
+  return kvc_verify_greedy(KVC_THE_DRAFTS, target_tokens, KVC_THE_VERDICT);
+}
+static kvc_status verify_sampling(KVC_DRAFTS, KVC_DISTRIBUTION, const float *q, const int32_t *q_ids, size_t q_width, size_t num_q_rows,
+                                  const int64_t *q_rows, const double *uniforms, KVC_VERDICT) {
+  const kvc_probabilities from = {sizeof from, flags, vocab, p, p_ids, p_width, q, q_ids, q_width, num_q_rows, q_rows, uniforms};
+  return kvc_verify_sampling(KVC_THE_DRAFTS, &from, KVC_THE_VERDICT);
+}
+static kvc_status verify_typical(KVC_DRAFTS, KVC_DISTRIBUTION, const double *uniforms, double epsilon, double delta, KVC_VERDICT) {
+  const kvc_probabilities from = {sizeof from, flags, vocab, p, p_ids, p_width, NULL, NULL, 0, 0, NULL, uniforms};
+  return kvc_verify_typical(KVC_THE_DRAFTS, &from, epsilon, delta, KVC_THE_VERDICT);
+}
+static kvc_status verdict_moves(KVC_DRAFTS, const int32_t *accepted_path, const uint64_t *accepted_counts, uint32_t group, uint32_t block_size,
+                                const uint64_t *starts, const int32_t *block_tables, size_t table_stride, kvc_token_copy *copies, size_t capacity,
+                                size_t *count) {
+  const kvc_verdict verdict = {sizeof verdict, (int32_t *)accepted_path, (uint64_t *)accepted_counts, NULL};
+  const kvc_draft_tables tables = {sizeof tables, group, block_size, starts, block_tables, table_stride};
+  return kvc_verdict_moves(KVC_THE_DRAFTS, &verdict, &tables, copies, capacity, count);
+}
+/* states: one for each row. copies: room for one for each request. */
+static kvc_status verdict_states(KVC_DRAFTS, const int32_t *accepted_path, const uint64_t *accepted_counts, uint32_t block_size,
+                                 const uint64_t *starts, const int32_t *block_tables, size_t table_stride, const int32_t *states,
+                                 kvc_block_copy *copies, size_t capacity) {
+  const kvc_verdict verdict = {sizeof verdict, (int32_t *)accepted_path, (uint64_t *)accepted_counts, NULL};
+  const kvc_draft_tables tables = {sizeof tables, 0, block_size, starts, block_tables, table_stride};
+  (void)capacity;
+  return kvc_verdict_states(KVC_THE_DRAFTS, &verdict, &tables, states, copies);
+}
+static kvc_status draft_append(kvc_draft *draft, const int32_t *draft_rows, size_t num_draft_rows, const uint64_t *draft_starts,
+                               const int32_t *draft_tokens) {
+  return kvc_draft_append(draft, draft_rows, num_draft_rows, draft_starts, draft_tokens);
+}
+static kvc_status draft_propose(kvc_draft *draft, const int32_t *draft_rows, size_t num_draft_rows, const int32_t *max_lengths, uint64_t *ends,
+                                int32_t *drafted, size_t drafted_capacity, size_t *count) {
+  return kvc_draft_propose(draft, draft_rows, num_draft_rows, (const uint32_t *)max_lengths, ends, drafted, drafted_capacity, count);
+}
+/* A kvc_acceptance as words; the first is its size. */
+static kvc_status acceptance_add(uint64_t *acceptance, KVC_DRAFTS, const int32_t *accepted_path, const uint64_t *accepted_counts) {
+  const kvc_verdict verdict = {sizeof verdict, (int32_t *)accepted_path, (uint64_t *)accepted_counts, NULL};
+  return kvc_acceptance_add((kvc_acceptance *)acceptance, KVC_THE_DRAFTS, &verdict);
+}
+static kvc_status acceptance_halve(uint64_t *acceptance) { return kvc_acceptance_halve((kvc_acceptance *)acceptance); }
+static kvc_status acceptance_length(const uint64_t *acceptance, const double *costs, size_t num_costs, int32_t *best_length, double *expected) {
+  uint32_t length;
+  const kvc_status status = kvc_acceptance_length((const kvc_acceptance *)acceptance, costs, num_costs, &length, expected);
+  if (status == KVC_OK) *best_length = (int32_t)length;
+  return status;
+}
+
+
+static kvc_status scheduler_create(const kvc_scheduler_config *config, kvc_manager *m, kvc_offload *optional_offload,
+                                   kvc_scheduler **scheduler) {
+  kvc_scheduler_config full = *config;
+  full.manager = m, full.offload = optional_offload;
+  return kvc_scheduler_create(&full, scheduler);
+}
+static kvc_status scheduler_add(kvc_scheduler *s, KVC_PROMPT, const kvc_request_config *config, uint64_t max_new_tokens,
+                                uint64_t expected_new_tokens, int32_t priority, uint32_t tenant, uint64_t adapter,
+                                const kvc_encoder_input *inputs, size_t num_inputs, uint32_t flags, uint64_t now_ns, uint64_t *request) {
+  const kvc_schedule_job job = {sizeof job, KVC_THE_PROMPT, config, max_new_tokens, expected_new_tokens, priority, tenant,
+                                adapter, inputs, num_inputs, flags, 0, now_ns};
+  return kvc_scheduler_add(s, &job, request);
+}
+/* A count below 0 is refused as one that is too large. */
+static kvc_status scheduler_set_drafts(kvc_scheduler *s, const uint64_t *requests, size_t num_requests, const int32_t *draft_counts) {
+  return kvc_scheduler_set_drafts(s, requests, (const uint32_t *)draft_counts, num_requests);
+}
+/* `count` is that of requests that have ended. No offsets: as in kvc_plan_result. */
+static kvc_status scheduler_finish(kvc_scheduler *s, uint64_t plan_id, uint64_t num_items, const uint64_t *token_offsets, const int32_t *sampled,
+                                   const uint8_t *stopped, uint32_t flags, kvc_ended_request *ended, size_t capacity, size_t *count) {
+  kvc_plan_result result = {sizeof result, plan_id, num_items, token_offsets, sampled, stopped, flags, 0,
+                            capacity < num_items ? NULL : ended, 0};
+  const kvc_status status = kvc_scheduler_finish(s, &result);
+  *count = result.num_ended;
+  return status;
+}
+
+
+
+/* storages: one for each group; a missing one is NULL. */
+#define KVC_STORAGES kvc_storage *const *storages, size_t num_storages
+
+static kvc_status checkpoint_save(kvc_manager *m, KVC_STORAGES, KVC_PAGES, const char *folder, const char *codec, int32_t level, uint32_t flags,
+                                  uint32_t keep_last, uint64_t interval_ns, uint64_t last_ns, uint64_t now_ns, kvc_checkpoint_info *info) {
+  const kvc_checkpoint_config config = {sizeof config, folder, KVC_THE_PAGES, codec, 0, level, flags, keep_last, 0, interval_ns, last_ns, now_ns};
+  return kvc_checkpoint_save(m, storages, num_storages, &config, info);
+}
+static kvc_status checkpoint_restore(kvc_manager *m, KVC_STORAGES, KVC_PAGES, const char *folder, uint64_t id, uint32_t flags,
+                                     kvc_namespace_pair *pairs, size_t pair_capacity, kvc_request_pair *request_pairs, size_t request_capacity,
+                                     kvc_checkpoint_info *info) {
+  const kvc_checkpoint_config config = {sizeof config, folder, KVC_THE_PAGES, NULL, id, 0, flags, 0, 0, 0, 0, 0};
+  return kvc_checkpoint_restore(m, storages, num_storages, &config, pairs, pair_capacity, request_pairs, request_capacity, info);
+}
+static kvc_status checkpoint_compact(const char *folder, uint64_t id, const char *codec, int32_t level, uint32_t flags, uint32_t keep_last,
+                                     kvc_checkpoint_info *info) {
+  const kvc_checkpoint_config config = {sizeof config, folder, NULL, codec, id, level, flags, keep_last, 0, 0, 0, 0};
+  return kvc_checkpoint_compact(&config, info);
+}
+/* fingerprint: [32] */
+static kvc_status content_digest(kvc_manager *m, uint8_t *fingerprint) { return kvc_manager_content_digest(m, fingerprint); }
+
+/* Without storages, page_sizes has the bytes of a page of each group. */
+static kvc_status offload_create(kvc_manager *m, KVC_STORAGES, const uint64_t *page_sizes, size_t num_page_sizes, kvc_tier *const *tiers,
+                                 size_t num_tiers, KVC_PAGES, uint32_t policy, uint32_t flags, uint32_t num_pages, uint32_t max_lookups,
+                                 uint32_t max_lookup_blocks, uint32_t clean_blocks, uint64_t timeout_ns, uint64_t hold_ns,
+                                 double compute_ns_per_token, kvc_offload **offload) {
+  const kvc_offload_config config = {sizeof config, m, num_storages ? storages : NULL, num_page_sizes ? page_sizes : NULL, tiers, num_tiers,
+                                     KVC_THE_PAGES, policy, flags, num_pages, max_lookups, max_lookup_blocks, clean_blocks, timeout_ns, hold_ns,
+                                     compute_ns_per_token, NULL};
+  return kvc_offload_create(&config, offload);
+}
+static kvc_status offload_store_request(kvc_offload *o, uint64_t request, uint64_t *num_stored) {
+  return kvc_offload_store_request(o, request, num_stored);
+}
+
+/* Texts that are NULL or empty are absent. */
+static const char *kvc_present(const char *text) { return text && *text ? text : NULL; }
+static kvc_status publisher_create(kvc_manager *m, const char *url, const char *topic, const char *medium, const char *hash_seed, uint64_t groups,
+                                   uint64_t interval_ns, uint64_t replay_bytes, uint64_t resync_interval_ns, uint32_t replay_batches,
+                                   uint32_t max_blocks, uint32_t rank, uint32_t hash, uint32_t flags, kvc_publisher **publisher) {
+  const kvc_publisher_config config = {sizeof config, m, kvc_present(url), kvc_present(topic), kvc_present(medium), kvc_present(hash_seed), groups,
+                                       interval_ns, replay_bytes, resync_interval_ns, replay_batches, max_blocks, rank, hash, flags, 0};
+  return kvc_publisher_create(&config, publisher);
+}
+/* `count` is in bytes. */
+static kvc_status publisher_read(kvc_publisher *p, uint64_t sequence, char *payload, size_t capacity, uint64_t *found, size_t *count) {
+  return kvc_publisher_read(p, sequence, found, payload, capacity, count);
+}
+static kvc_status publisher_name_namespace(kvc_publisher *p, uint64_t namespace_id, const char *lora_name, const char *lora_path,
+                                           const char *cache_salt) {
+  const kvc_publisher_namespace name = {sizeof name, namespace_id, kvc_present(lora_name), kvc_present(lora_path), kvc_present(cache_salt)};
+  return kvc_publisher_name_namespace(p, &name);
+}
+
+
+#define KVC_SOURCES kvc_manager *const *managers, size_t num_managers, kvc_storage *const *storages, size_t num_storages, kvc_tier *const *tiers, \
+                    size_t num_tiers, kvc_offload *const *offloads, size_t num_offloads, kvc_scheduler *const *schedulers, size_t num_schedulers
+#define KVC_THE_SOURCES managers, num_managers, storages, num_storages, tiers, num_tiers, offloads, num_offloads, schedulers, num_schedulers
+
+/* One source for each object, in the order of the arrays. Labels in that order: of each object so many pairs of texts that end with a 0. NULL: no
+   memory, or the texts end too early. Free it. */
+static kvc_metrics_source *kvc_gather_sources(KVC_SOURCES, const char *label_texts, size_t label_bytes, const uint64_t *label_counts,
+                                              size_t num_label_counts) {
+  const size_t count = num_managers + num_storages + num_tiers + num_offloads + num_schedulers;
+  size_t num_labels = 0;
+  for (size_t i = 0; i < num_label_counts; ++i) num_labels += (size_t)label_counts[i];
+  if (num_labels > label_bytes) return NULL;
+  kvc_metrics_source *sources = calloc(1, count * sizeof *sources + num_labels * sizeof(kvc_label) + 1);
+  if (!sources) return NULL;
+  kvc_label *label = (kvc_label *)(sources + count);
+  const char *at = label_texts, *end = label_texts + label_bytes;
+  for (size_t i = 0, n = 0; i < count; ++i) {
+    kvc_metrics_source *source = &sources[i];
+    source->struct_size = sizeof *source;
+    n = i;
+    if (n < num_managers) source->manager = managers[n];
+    else if ((n -= num_managers) < num_storages) source->storage = storages[n];
+    else if ((n -= num_storages) < num_tiers) source->tier = tiers[n];
+    else if ((n -= num_tiers) < num_offloads) source->offload = offloads[n];
+    else source->scheduler = schedulers[n - num_offloads];
+    source->labels = label;
+    source->num_labels = i < num_label_counts ? (size_t)label_counts[i] : 0;
+    for (size_t l = 0; l < source->num_labels; ++l, ++label) {
+      const char *value = memchr(at, 0, (size_t)(end - at));
+      const char *after = value ? memchr(value + 1, 0, (size_t)(end - value - 1)) : NULL;
+      if (!after) {
+        free(sources);
+        return NULL;
+      }
+      label->name = at;
+      label->value = value + 1;
+      at = after + 1;
+    }
+  }
+  return sources;
+}
+
+
+static kvc_status metrics_render(kvc_manager *const *managers, size_t num_managers, kvc_storage *const *storages, size_t num_storages,
+                                 kvc_tier *const *tiers, size_t num_tiers, kvc_offload *const *offloads, size_t num_offloads,
+                                 kvc_scheduler *const *schedulers, size_t num_schedulers, const char *label_texts, size_t label_bytes,
+                                 const uint64_t *label_counts, size_t num_label_counts, uint32_t flags, char *text, size_t capacity, size_t *count) {
+  kvc_metrics_source *sources = kvc_gather_sources(KVC_THE_SOURCES, label_texts, label_bytes, label_counts, num_label_counts);
+  if (!sources) return KVC_ERROR_OUT_OF_MEMORY;
+  const kvc_status status =
+      kvc_metrics_render(sources, num_managers + num_storages + num_tiers + num_offloads + num_schedulers, flags, text, capacity, count);
+  free(sources);
+  return status;
+}
+static kvc_status metrics_enable_latencies(kvc_manager *const *managers, size_t num_managers, kvc_storage *const *storages, size_t num_storages,
+                                           kvc_tier *const *tiers, size_t num_tiers, kvc_offload *const *offloads, size_t num_offloads,
+                                           kvc_scheduler *const *schedulers, size_t num_schedulers) {
+  kvc_metrics_source *sources = kvc_gather_sources(KVC_THE_SOURCES, NULL, 0, NULL, 0);
+  if (!sources) return KVC_ERROR_OUT_OF_MEMORY;
+  const kvc_status status = kvc_metrics_enable_latencies(sources, num_managers + num_storages + num_tiers + num_offloads + num_schedulers);
+  free(sources);
+  return status;
+}
+/* Of the only object. */
+static kvc_status metrics_read_latency(kvc_manager *const *managers, size_t num_managers, kvc_storage *const *storages, size_t num_storages,
+                                       kvc_tier *const *tiers, size_t num_tiers, kvc_offload *const *offloads, size_t num_offloads,
+                                       kvc_scheduler *const *schedulers, size_t num_schedulers, uint32_t latency, kvc_latency *info) {
+  kvc_metrics_source *sources = kvc_gather_sources(KVC_THE_SOURCES, NULL, 0, NULL, 0);
+  if (!sources) return KVC_ERROR_OUT_OF_MEMORY;
+  const kvc_status status = kvc_metrics_read_latency(sources, latency, info);
+  free(sources);
+  return status;
+}
+static kvc_status metrics_read_memory(kvc_manager *const *managers, size_t num_managers, kvc_storage *const *storages, size_t num_storages,
+                                      kvc_tier *const *tiers, size_t num_tiers, kvc_offload *const *offloads, size_t num_offloads,
+                                      kvc_scheduler *const *schedulers, size_t num_schedulers, kvc_memory_profile *profile) {
+  kvc_metrics_source *sources = kvc_gather_sources(KVC_THE_SOURCES, NULL, 0, NULL, 0);
+  if (!sources) return KVC_ERROR_OUT_OF_MEMORY;
+  const kvc_status status = kvc_metrics_read_memory(sources, num_managers + num_storages + num_tiers + num_offloads + num_schedulers, profile);
+  free(sources);
+  return status;
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_fb6953e06b5f3195(void *_swig_go_0) {
+void _wrap_Swig_free_native_b9b2a08664546622(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -447,7 +904,7 @@ void _wrap_Swig_free_native_fb6953e06b5f3195(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_fb6953e06b5f3195(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_b9b2a08664546622(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -460,7 +917,143 @@ void *_wrap_Swig_malloc_native_fb6953e06b5f3195(intgo _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+long long _wrap_kvc_clock_native_b9b2a08664546622() {
+  uint64_t result;
+  long long _swig_go_result;
+  
+  
+  result = (uint64_t)kvc_clock();
+  _swig_go_result = result;
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_waits_make_native_b9b2a08664546622(kvc_waits **_swig_go_0) {
+  kvc_waits **arg1 = (kvc_waits **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_waits **)_swig_go_0;
+  
+  result = (kvc_status)kvc_waits_make(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+void _wrap_kvc_waits_free_native_b9b2a08664546622(kvc_waits *_swig_go_0) {
+  kvc_waits *arg1 = (kvc_waits *) 0 ;
+  
+  arg1 = (kvc_waits *)_swig_go_0;
+  
+  kvc_waits_free(arg1);
+  
+}
+
+
+char *_wrap_kvc_tier_do_native_b9b2a08664546622(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  kvc_waits *arg2 = (kvc_waits *) 0 ;
+  uint32_t arg3 ;
+  uint32_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  char *arg7 = (char *) 0 ;
+  size_t arg8 ;
+  kvc_run *arg9 = (kvc_run *) 0 ;
+  size_t arg10 ;
+  uint64_t arg11 ;
+  uint64_t arg12 ;
+  uint64_t arg13 ;
+  uint64_t arg14 ;
+  int32_t *arg15 = (int32_t *) 0 ;
+  size_t arg16 ;
+  uint64_t *arg17 = (uint64_t *) 0 ;
+  size_t arg18 ;
+  uint64_t *arg19 = (uint64_t *) 0 ;
+  size_t arg20 ;
+  uint64_t *arg21 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  arg2 = (kvc_waits *)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (uint32_t)_swig_go_3;
+  
+  arg5 = (char *)_swig_go_4.array;
+  arg6 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  
+  arg7 = (char *)_swig_go_5.array;
+  arg8 = (size_t)_swig_go_5.len / sizeof(char);
+  
+  
+  arg9 = (kvc_run *)_swig_go_6.array;
+  arg10 = (size_t)_swig_go_6.len / sizeof(kvc_run);
+  
+  arg11 = (uint64_t)_swig_go_7;
+  arg12 = (uint64_t)_swig_go_8;
+  arg13 = (uint64_t)_swig_go_9;
+  arg14 = (uint64_t)_swig_go_10;
+  
+  arg15 = (int32_t *)_swig_go_11.array;
+  arg16 = (size_t)_swig_go_11.len / 1;
+  
+  
+  arg17 = (uint64_t *)_swig_go_12.array;
+  arg18 = (size_t)_swig_go_12.len / 1;
+  
+  
+  arg19 = (uint64_t *)_swig_go_13.array;
+  arg20 = (size_t)_swig_go_13.len / 1;
+  
+  arg21 = (uint64_t *)_swig_go_14;
+  
+  result = (kvc_status)kvc_tier_do(arg1,arg2,arg3,arg4,(char const *)arg5,arg6,arg7,arg8,(struct kvc_run const *)arg9,arg10,arg11,arg12,arg13,arg14,arg15,arg16,arg17,arg18,arg19,arg20,arg21);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_plugin_open_native_b9b2a08664546622(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+  char *arg1 = (char *) 0 ;
+  char *arg2 = (char *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  
+  arg2 = (char *)malloc(_swig_go_1.n + 1);
+  memcpy(arg2, _swig_go_1.p, _swig_go_1.n);
+  arg2[_swig_go_1.n] = '\0';
+  
+  
+  result = (kvc_status)kvc_plugin_open_at((char const *)arg1,(char const *)arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  free(arg2); 
+  return _swig_go_result;
+}
+
+
+void _wrap_kvc_offload_wait_native_b9b2a08664546622(kvc_offload *_swig_go_0, int _swig_go_1) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  int32_t arg2 ;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  
+  kvc_offload_wait(arg1,arg2);
+  
+}
+
+
+char *_wrap_kvc_manager_open_namespace_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -493,7 +1086,7 @@ char *_wrap_kvc_manager_open_namespace_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -524,7 +1117,7 @@ char *_wrap_kvc_manager_create_request_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -557,7 +1150,7 @@ char *_wrap_kvc_manager_allocate_request_native_fb6953e06b5f3195(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -586,7 +1179,7 @@ char *_wrap_kvc_manager_probe_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -617,7 +1210,7 @@ char *_wrap_kvc_manager_pin_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -646,7 +1239,7 @@ char *_wrap_kvc_manager_drop_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -681,7 +1274,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_fb6953e06b5f3195(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -712,7 +1305,7 @@ char *_wrap_kvc_manager_demote_prefix_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_b9b2a08664546622(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -748,7 +1341,7 @@ char *_wrap_kvc_manager_register_prompt_native_fb6953e06b5f3195(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -769,7 +1362,7 @@ char *_wrap_kvc_manager_list_prompts_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_log_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -790,7 +1383,7 @@ char *_wrap_kvc_manager_take_log_native_fb6953e06b5f3195(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_fb6953e06b5f3195(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_b9b2a08664546622(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -809,7 +1402,7 @@ char *_wrap_kvc_log_replay_native_fb6953e06b5f3195(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -846,7 +1439,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -881,7 +1474,219 @@ char *_wrap_kvc_manager_publish_blocks_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_index_apply_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  kvc_event *arg4 = (kvc_event *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_index_applied *arg7 = (kvc_index_applied *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  
+  arg4 = (kvc_event *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_event);
+  
+  arg6 = (uint64_t)_swig_go_4;
+  arg7 = (kvc_index_applied *)_swig_go_5;
+  
+  result = (kvc_status)index_apply(arg1,arg2,arg3,(struct kvc_event const *)arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_root_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  uint8_t *arg7 = (uint8_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  
+  arg3 = (char *)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg5 = (char *)_swig_go_2.array;
+  arg6 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  arg7 = (uint8_t *)_swig_go_3.array;
+  
+  result = (kvc_status)index_root((char const *)arg1,arg2,(char const *)arg3,arg4,(char const *)arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_match_native_b9b2a08664546622(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  size_t arg5 ;
+  uint32_t *arg6 = (uint32_t *) 0 ;
+  size_t *arg7 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg4 = (uint64_t *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / 1;
+  
+  arg6 = (uint32_t *)_swig_go_3.array;
+  arg7 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)index_match(arg1,(char const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_match_tokens_native_b9b2a08664546622(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint8_t *arg2 = (uint8_t *) 0 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  uint32_t arg5 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  size_t arg7 ;
+  uint32_t *arg8 = (uint32_t *) 0 ;
+  size_t *arg9 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint8_t *)_swig_go_1.array;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (uint32_t)_swig_go_3;
+  
+  arg6 = (uint64_t *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / 1;
+  
+  arg8 = (uint32_t *)_swig_go_5.array;
+  arg9 = (size_t *)_swig_go_6;
+  
+  result = (kvc_status)index_match_tokens(arg1,(unsigned char const *)arg2,(int const *)arg3,arg4,arg5,arg6,arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_digests_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  uint8_t *arg1 = (uint8_t *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  uint32_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  size_t *arg7 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (uint8_t *)_swig_go_0.array;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (uint32_t)_swig_go_2;
+  
+  arg5 = (char *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  arg7 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)index_digests((unsigned char const *)arg1,(int const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_worker_info_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  uint64_t *arg5 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (char *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  arg5 = (uint64_t *)_swig_go_3.array;
+  
+  result = (kvc_status)index_worker_info(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_dump_native_b9b2a08664546622(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)index_dump(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_load_native_b9b2a08664546622(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  result = (kvc_status)index_load(arg1,(char const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_export_tables_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -910,7 +1715,7 @@ char *_wrap_kvc_manager_export_tables_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -935,7 +1740,7 @@ char *_wrap_kvc_manager_export_slots_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -964,7 +1769,7 @@ char *_wrap_kvc_manager_take_pending_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_b9b2a08664546622(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -997,7 +1802,7 @@ char *_wrap_kvc_manager_rebuild_native_fb6953e06b5f3195(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1028,7 +1833,7 @@ char *_wrap_kvc_manager_poll_events_native_fb6953e06b5f3195(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1061,7 +1866,7 @@ char *_wrap_kvc_manager_list_prefixes_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_b9b2a08664546622(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1096,7 +1901,7 @@ char *_wrap_kvc_manager_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_fb6953e06b5f3195(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_b9b2a08664546622(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1113,7 +1918,7 @@ char *_wrap_kvc_step_use_native_fb6953e06b5f3195(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_fb6953e06b5f3195(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_b9b2a08664546622(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1126,7 +1931,7 @@ long long _wrap_kvc_step_num_failed_native_fb6953e06b5f3195(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_b9b2a08664546622(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1165,7 +1970,7 @@ char *_wrap_kvc_storage_store_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_b9b2a08664546622(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1196,7 +2001,7 @@ char *_wrap_kvc_storage_gather_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_b9b2a08664546622(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1229,7 +2034,7 @@ char *_wrap_kvc_storage_measure_native_fb6953e06b5f3195(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_b9b2a08664546622(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1286,7 +2091,7 @@ char *_wrap_kvc_storage_attend_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_b9b2a08664546622(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1343,7 +2148,7 @@ char *_wrap_kvc_storage_explain_native_fb6953e06b5f3195(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_b9b2a08664546622(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1406,7 +2211,7 @@ char *_wrap_kvc_storage_select_blocks_native_fb6953e06b5f3195(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_fb6953e06b5f3195(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1433,7 +2238,7 @@ char *_wrap_kvc_attention_merge_native_fb6953e06b5f3195(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_fb6953e06b5f3195(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_b9b2a08664546622(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1450,7 +2255,7 @@ char *_wrap_kvc_estimate_memory_native_fb6953e06b5f3195(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_b9b2a08664546622(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1475,7 +2280,7 @@ char *_wrap_kvc_rope_apply_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_b9b2a08664546622(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1496,7 +2301,1255 @@ char *_wrap_kvc_storage_adopt_native_fb6953e06b5f3195(char *_swig_go_0, _goslice
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_fb6953e06b5f3195() {
+char *_wrap_kvc_storage_page_info_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  uint32_t arg8 ;
+  uint32_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  uint8_t *arg12 = (uint8_t *) 0 ;
+  uint64_t *arg13 = (uint64_t *) 0 ;
+  uint64_t *arg14 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  arg8 = (uint32_t)_swig_go_4;
+  arg9 = (uint32_t)_swig_go_5;
+  arg10 = (uint32_t)_swig_go_6;
+  arg11 = (uint32_t)_swig_go_7;
+  arg12 = (uint8_t *)_swig_go_8.array;
+  arg13 = (uint64_t *)_swig_go_9;
+  arg14 = (uint64_t *)_swig_go_10;
+  
+  result = (kvc_status)page_info(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_page_runs_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  uint32_t arg8 ;
+  uint32_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  kvc_run *arg12 = (kvc_run *) 0 ;
+  size_t arg13 ;
+  size_t *arg14 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  arg8 = (uint32_t)_swig_go_4;
+  arg9 = (uint32_t)_swig_go_5;
+  arg10 = (uint32_t)_swig_go_6;
+  arg11 = (uint32_t)_swig_go_7;
+  
+  arg12 = (kvc_run *)_swig_go_8.array;
+  arg13 = (size_t)_swig_go_8.len / sizeof(kvc_run);
+  
+  arg14 = (size_t *)_swig_go_9;
+  
+  result = (kvc_status)page_runs(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_position_digests_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  char *arg7 = (char *) 0 ;
+  size_t arg8 ;
+  size_t *arg9 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  
+  arg7 = (char *)_swig_go_4.array;
+  arg8 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  arg9 = (size_t *)_swig_go_5;
+  
+  result = (kvc_status)position_digests(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_key_native_b9b2a08664546622(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  uint32_t arg3 ;
+  uint8_t *arg4 = (uint8_t *) 0 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (uint32_t)_swig_go_1;
+  arg4 = (uint8_t *)_swig_go_2.array;
+  
+  arg5 = (char *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  result = (kvc_status)page_keys((char const *)arg1,arg2,arg3,(unsigned char const *)arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_create_native_b9b2a08664546622(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+  char *arg1 = (char *) 0 ;
+  uint8_t *arg2 = (uint8_t *) 0 ;
+  uint64_t arg3 ;
+  uint64_t arg4 ;
+  kvc_tier **arg5 = (kvc_tier **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint8_t *)_swig_go_1.array;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  arg5 = (kvc_tier **)_swig_go_4;
+  
+  result = (kvc_status)tier_create((char const *)arg1,(unsigned char const *)arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_drafts_check_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  
+  result = (kvc_status)drafts_check((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_verify_greedy_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  int32_t *arg6 = (int32_t *) 0 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (int32_t *)_swig_go_3.array;
+  arg6 = (int32_t *)_swig_go_4.array;
+  arg7 = (uint64_t *)_swig_go_5.array;
+  arg8 = (int32_t *)_swig_go_6.array;
+  
+  result = (kvc_status)verify_greedy((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4,(int const *)arg5,arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_verify_sampling_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  uint32_t arg5 ;
+  uint32_t arg6 ;
+  float *arg7 = (float *) 0 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  size_t arg9 ;
+  float *arg10 = (float *) 0 ;
+  int32_t *arg11 = (int32_t *) 0 ;
+  size_t arg12 ;
+  size_t arg13 ;
+  int64_t *arg14 = (int64_t *) 0 ;
+  double *arg15 = (double *) 0 ;
+  int32_t *arg16 = (int32_t *) 0 ;
+  uint64_t *arg17 = (uint64_t *) 0 ;
+  int32_t *arg18 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (uint32_t)_swig_go_3;
+  arg6 = (uint32_t)_swig_go_4;
+  arg7 = (float *)_swig_go_5.array;
+  arg8 = (int32_t *)_swig_go_6.array;
+  arg9 = (size_t)_swig_go_7;
+  arg10 = (float *)_swig_go_8.array;
+  arg11 = (int32_t *)_swig_go_9.array;
+  arg12 = (size_t)_swig_go_10;
+  arg13 = (size_t)_swig_go_11;
+  arg14 = (int64_t *)_swig_go_12.array;
+  arg15 = (double *)_swig_go_13.array;
+  arg16 = (int32_t *)_swig_go_14.array;
+  arg17 = (uint64_t *)_swig_go_15.array;
+  arg18 = (int32_t *)_swig_go_16.array;
+  
+  result = (kvc_status)verify_sampling((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4,arg5,arg6,(float const *)arg7,(int const *)arg8,arg9,(float const *)arg10,(int const *)arg11,arg12,arg13,(long const *)arg14,(double const *)arg15,arg16,arg17,arg18);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_verify_typical_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  uint32_t arg5 ;
+  uint32_t arg6 ;
+  float *arg7 = (float *) 0 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  size_t arg9 ;
+  double *arg10 = (double *) 0 ;
+  double arg11 ;
+  double arg12 ;
+  int32_t *arg13 = (int32_t *) 0 ;
+  uint64_t *arg14 = (uint64_t *) 0 ;
+  int32_t *arg15 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (uint32_t)_swig_go_3;
+  arg6 = (uint32_t)_swig_go_4;
+  arg7 = (float *)_swig_go_5.array;
+  arg8 = (int32_t *)_swig_go_6.array;
+  arg9 = (size_t)_swig_go_7;
+  arg10 = (double *)_swig_go_8.array;
+  arg11 = (double)_swig_go_9; 
+  arg12 = (double)_swig_go_10; 
+  arg13 = (int32_t *)_swig_go_11.array;
+  arg14 = (uint64_t *)_swig_go_12.array;
+  arg15 = (int32_t *)_swig_go_13.array;
+  
+  result = (kvc_status)verify_typical((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4,arg5,arg6,(float const *)arg7,(int const *)arg8,arg9,(double const *)arg10,arg11,arg12,arg13,arg14,arg15);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_verdict_moves_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  uint32_t arg7 ;
+  uint32_t arg8 ;
+  uint64_t *arg9 = (uint64_t *) 0 ;
+  int32_t *arg10 = (int32_t *) 0 ;
+  size_t arg11 ;
+  kvc_token_copy *arg12 = (kvc_token_copy *) 0 ;
+  size_t arg13 ;
+  size_t *arg14 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (int32_t *)_swig_go_3.array;
+  arg6 = (uint64_t *)_swig_go_4.array;
+  arg7 = (uint32_t)_swig_go_5;
+  arg8 = (uint32_t)_swig_go_6;
+  arg9 = (uint64_t *)_swig_go_7.array;
+  arg10 = (int32_t *)_swig_go_8.array;
+  arg11 = (size_t)_swig_go_9;
+  
+  arg12 = (kvc_token_copy *)_swig_go_10.array;
+  arg13 = (size_t)_swig_go_10.len / sizeof(kvc_token_copy);
+  
+  arg14 = (size_t *)_swig_go_11;
+  
+  result = (kvc_status)verdict_moves((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4,(int const *)arg5,(unsigned long const *)arg6,arg7,arg8,(unsigned long const *)arg9,(int const *)arg10,arg11,arg12,arg13,arg14);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_verdict_states_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  uint64_t *arg6 = (uint64_t *) 0 ;
+  uint32_t arg7 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  int32_t *arg9 = (int32_t *) 0 ;
+  size_t arg10 ;
+  int32_t *arg11 = (int32_t *) 0 ;
+  kvc_block_copy *arg12 = (kvc_block_copy *) 0 ;
+  size_t arg13 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (int32_t *)_swig_go_3.array;
+  arg6 = (uint64_t *)_swig_go_4.array;
+  arg7 = (uint32_t)_swig_go_5;
+  arg8 = (uint64_t *)_swig_go_6.array;
+  arg9 = (int32_t *)_swig_go_7.array;
+  arg10 = (size_t)_swig_go_8;
+  arg11 = (int32_t *)_swig_go_9.array;
+  
+  arg12 = (kvc_block_copy *)_swig_go_10.array;
+  arg13 = (size_t)_swig_go_10.len / sizeof(kvc_block_copy);
+  
+  
+  result = (kvc_status)verdict_states((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4,(int const *)arg5,(unsigned long const *)arg6,arg7,(unsigned long const *)arg8,(int const *)arg9,arg10,(int const *)arg11,arg12,arg13);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_draft_append_native_b9b2a08664546622(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  kvc_draft *arg1 = (kvc_draft *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_draft *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (uint64_t *)_swig_go_2.array;
+  arg5 = (int32_t *)_swig_go_3.array;
+  
+  result = (kvc_status)draft_append(arg1,(int const *)arg2,arg3,(unsigned long const *)arg4,(int const *)arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_draft_propose_native_b9b2a08664546622(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+  kvc_draft *arg1 = (kvc_draft *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  uint64_t *arg5 = (uint64_t *) 0 ;
+  int32_t *arg6 = (int32_t *) 0 ;
+  size_t arg7 ;
+  size_t *arg8 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_draft *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (uint64_t *)_swig_go_3.array;
+  
+  arg6 = (int32_t *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / 1;
+  
+  arg8 = (size_t *)_swig_go_5;
+  
+  result = (kvc_status)draft_propose(arg1,(int const *)arg2,arg3,(int const *)arg4,arg5,arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_acceptance_add_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  int32_t *arg6 = (int32_t *) 0 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (int32_t *)_swig_go_3.array;
+  arg6 = (int32_t *)_swig_go_4.array;
+  arg7 = (uint64_t *)_swig_go_5.array;
+  
+  result = (kvc_status)acceptance_add(arg1,(unsigned long const *)arg2,arg3,(int const *)arg4,(int const *)arg5,(int const *)arg6,(unsigned long const *)arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_acceptance_halve_native_b9b2a08664546622(_goslice_ _swig_go_0) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  
+  result = (kvc_status)acceptance_halve(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_acceptance_length_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  double *arg2 = (double *) 0 ;
+  size_t arg3 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  double *arg5 = (double *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  
+  arg2 = (double *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(double);
+  
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (double *)_swig_go_3.array;
+  
+  result = (kvc_status)acceptance_length((unsigned long const *)arg1,(double const *)arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_create_native_b9b2a08664546622(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+  kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
+  kvc_manager *arg2 = (kvc_manager *) 0 ;
+  kvc_offload *arg3 = (kvc_offload *) 0 ;
+  kvc_scheduler **arg4 = (kvc_scheduler **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler_config *)_swig_go_0;
+  arg2 = (kvc_manager *)_swig_go_1;
+  arg3 = (kvc_offload *)_swig_go_2;
+  arg4 = (kvc_scheduler **)_swig_go_3;
+  
+  result = (kvc_status)scheduler_create((struct kvc_scheduler_config const *)arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_add_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  kvc_request_config *arg7 = (kvc_request_config *) 0 ;
+  uint64_t arg8 ;
+  uint64_t arg9 ;
+  int32_t arg10 ;
+  uint32_t arg11 ;
+  uint64_t arg12 ;
+  kvc_encoder_input *arg13 = (kvc_encoder_input *) 0 ;
+  size_t arg14 ;
+  uint32_t arg15 ;
+  uint64_t arg16 ;
+  uint64_t *arg17 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (kvc_request_config *)_swig_go_4;
+  arg8 = (uint64_t)_swig_go_5;
+  arg9 = (uint64_t)_swig_go_6;
+  arg10 = (int32_t)_swig_go_7;
+  arg11 = (uint32_t)_swig_go_8;
+  arg12 = (uint64_t)_swig_go_9;
+  
+  arg13 = (kvc_encoder_input *)_swig_go_10.array;
+  arg14 = (size_t)_swig_go_10.len / sizeof(kvc_encoder_input);
+  
+  arg15 = (uint32_t)_swig_go_11;
+  arg16 = (uint64_t)_swig_go_12;
+  arg17 = (uint64_t *)_swig_go_13;
+  
+  result = (kvc_status)scheduler_add(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,(struct kvc_request_config const *)arg7,arg8,arg9,arg10,arg11,arg12,(struct kvc_encoder_input const *)arg13,arg14,arg15,arg16,arg17);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_set_drafts_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (int32_t *)_swig_go_2.array;
+  
+  result = (kvc_status)scheduler_set_drafts(arg1,(unsigned long const *)arg2,arg3,(int const *)arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_finish_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  uint8_t *arg6 = (uint8_t *) 0 ;
+  uint32_t arg7 ;
+  kvc_ended_request *arg8 = (kvc_ended_request *) 0 ;
+  size_t arg9 ;
+  size_t *arg10 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3.array;
+  arg5 = (int32_t *)_swig_go_4.array;
+  arg6 = (uint8_t *)_swig_go_5.array;
+  arg7 = (uint32_t)_swig_go_6;
+  
+  arg8 = (kvc_ended_request *)_swig_go_7.array;
+  arg9 = (size_t)_swig_go_7.len / sizeof(kvc_ended_request);
+  
+  arg10 = (size_t *)_swig_go_8;
+  
+  result = (kvc_status)scheduler_finish(arg1,arg2,arg3,(unsigned long const *)arg4,(int const *)arg5,(unsigned char const *)arg6,arg7,arg8,arg9,arg10);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_save_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  uint32_t arg12 ;
+  uint32_t arg13 ;
+  char *arg14 = (char *) 0 ;
+  char *arg15 = (char *) 0 ;
+  int32_t arg16 ;
+  uint32_t arg17 ;
+  uint32_t arg18 ;
+  uint64_t arg19 ;
+  uint64_t arg20 ;
+  uint64_t arg21 ;
+  kvc_checkpoint_info *arg22 = (kvc_checkpoint_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (kvc_storage **)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg8 = (char *)_swig_go_4.array;
+  arg9 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  arg10 = (uint32_t)_swig_go_5;
+  arg11 = (uint32_t)_swig_go_6;
+  arg12 = (uint32_t)_swig_go_7;
+  arg13 = (uint32_t)_swig_go_8;
+  
+  arg14 = (char *)malloc(_swig_go_9.n + 1);
+  memcpy(arg14, _swig_go_9.p, _swig_go_9.n);
+  arg14[_swig_go_9.n] = '\0';
+  
+  
+  arg15 = (char *)malloc(_swig_go_10.n + 1);
+  memcpy(arg15, _swig_go_10.p, _swig_go_10.n);
+  arg15[_swig_go_10.n] = '\0';
+  
+  arg16 = (int32_t)_swig_go_11;
+  arg17 = (uint32_t)_swig_go_12;
+  arg18 = (uint32_t)_swig_go_13;
+  arg19 = (uint64_t)_swig_go_14;
+  arg20 = (uint64_t)_swig_go_15;
+  arg21 = (uint64_t)_swig_go_16;
+  arg22 = (kvc_checkpoint_info *)_swig_go_17;
+  
+  result = (kvc_status)checkpoint_save(arg1,(struct kvc_storage *const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(char const *)arg8,arg9,arg10,arg11,arg12,arg13,(char const *)arg14,(char const *)arg15,arg16,arg17,arg18,arg19,arg20,arg21,arg22);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg14); 
+  free(arg15); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_restore_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  uint32_t arg12 ;
+  uint32_t arg13 ;
+  char *arg14 = (char *) 0 ;
+  uint64_t arg15 ;
+  uint32_t arg16 ;
+  kvc_namespace_pair *arg17 = (kvc_namespace_pair *) 0 ;
+  size_t arg18 ;
+  kvc_request_pair *arg19 = (kvc_request_pair *) 0 ;
+  size_t arg20 ;
+  kvc_checkpoint_info *arg21 = (kvc_checkpoint_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (kvc_storage **)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg8 = (char *)_swig_go_4.array;
+  arg9 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  arg10 = (uint32_t)_swig_go_5;
+  arg11 = (uint32_t)_swig_go_6;
+  arg12 = (uint32_t)_swig_go_7;
+  arg13 = (uint32_t)_swig_go_8;
+  
+  arg14 = (char *)malloc(_swig_go_9.n + 1);
+  memcpy(arg14, _swig_go_9.p, _swig_go_9.n);
+  arg14[_swig_go_9.n] = '\0';
+  
+  arg15 = (uint64_t)_swig_go_10;
+  arg16 = (uint32_t)_swig_go_11;
+  
+  arg17 = (kvc_namespace_pair *)_swig_go_12.array;
+  arg18 = (size_t)_swig_go_12.len / sizeof(kvc_namespace_pair);
+  
+  
+  arg19 = (kvc_request_pair *)_swig_go_13.array;
+  arg20 = (size_t)_swig_go_13.len / sizeof(kvc_request_pair);
+  
+  arg21 = (kvc_checkpoint_info *)_swig_go_14;
+  
+  result = (kvc_status)checkpoint_restore(arg1,(struct kvc_storage *const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(char const *)arg8,arg9,arg10,arg11,arg12,arg13,(char const *)arg14,arg15,arg16,arg17,arg18,arg19,arg20,arg21);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg14); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_compact_native_b9b2a08664546622(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+  char *arg1 = (char *) 0 ;
+  uint64_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  int32_t arg4 ;
+  uint32_t arg5 ;
+  uint32_t arg6 ;
+  kvc_checkpoint_info *arg7 = (kvc_checkpoint_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (char *)malloc(_swig_go_2.n + 1);
+  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
+  arg3[_swig_go_2.n] = '\0';
+  
+  arg4 = (int32_t)_swig_go_3;
+  arg5 = (uint32_t)_swig_go_4;
+  arg6 = (uint32_t)_swig_go_5;
+  arg7 = (kvc_checkpoint_info *)_swig_go_6;
+  
+  result = (kvc_status)checkpoint_compact((char const *)arg1,arg2,(char const *)arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  free(arg3); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_content_digest_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint8_t *arg2 = (uint8_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint8_t *)_swig_go_1.array;
+  
+  result = (kvc_status)content_digest(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_create_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, kvc_offload **_swig_go_20) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  size_t arg5 ;
+  kvc_tier **arg6 = (kvc_tier **) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  char *arg10 = (char *) 0 ;
+  size_t arg11 ;
+  char *arg12 = (char *) 0 ;
+  size_t arg13 ;
+  uint32_t arg14 ;
+  uint32_t arg15 ;
+  uint32_t arg16 ;
+  uint32_t arg17 ;
+  uint32_t arg18 ;
+  uint32_t arg19 ;
+  uint32_t arg20 ;
+  uint32_t arg21 ;
+  uint32_t arg22 ;
+  uint32_t arg23 ;
+  uint64_t arg24 ;
+  uint64_t arg25 ;
+  double arg26 ;
+  kvc_offload **arg27 = (kvc_offload **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (kvc_storage **)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (uint64_t *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg6 = (kvc_tier **)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / 1;
+  
+  
+  arg8 = (char *)_swig_go_4.array;
+  arg9 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  
+  arg10 = (char *)_swig_go_5.array;
+  arg11 = (size_t)_swig_go_5.len / sizeof(char);
+  
+  
+  arg12 = (char *)_swig_go_6.array;
+  arg13 = (size_t)_swig_go_6.len / sizeof(char);
+  
+  arg14 = (uint32_t)_swig_go_7;
+  arg15 = (uint32_t)_swig_go_8;
+  arg16 = (uint32_t)_swig_go_9;
+  arg17 = (uint32_t)_swig_go_10;
+  arg18 = (uint32_t)_swig_go_11;
+  arg19 = (uint32_t)_swig_go_12;
+  arg20 = (uint32_t)_swig_go_13;
+  arg21 = (uint32_t)_swig_go_14;
+  arg22 = (uint32_t)_swig_go_15;
+  arg23 = (uint32_t)_swig_go_16;
+  arg24 = (uint64_t)_swig_go_17;
+  arg25 = (uint64_t)_swig_go_18;
+  arg26 = (double)_swig_go_19; 
+  arg27 = (kvc_offload **)_swig_go_20;
+  
+  result = (kvc_status)offload_create(arg1,(struct kvc_storage *const *)arg2,arg3,(unsigned long const *)arg4,arg5,(struct kvc_tier *const *)arg6,arg7,(char const *)arg8,arg9,(char const *)arg10,arg11,(char const *)arg12,arg13,arg14,arg15,arg16,arg17,arg18,arg19,arg20,arg21,arg22,arg23,arg24,arg25,arg26,arg27);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_store_request_native_b9b2a08664546622(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)offload_store_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_create_native_b9b2a08664546622(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  char *arg3 = (char *) 0 ;
+  char *arg4 = (char *) 0 ;
+  char *arg5 = (char *) 0 ;
+  uint64_t arg6 ;
+  uint64_t arg7 ;
+  uint64_t arg8 ;
+  uint64_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  uint32_t arg12 ;
+  uint32_t arg13 ;
+  uint32_t arg14 ;
+  kvc_publisher **arg15 = (kvc_publisher **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)malloc(_swig_go_1.n + 1);
+  memcpy(arg2, _swig_go_1.p, _swig_go_1.n);
+  arg2[_swig_go_1.n] = '\0';
+  
+  
+  arg3 = (char *)malloc(_swig_go_2.n + 1);
+  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
+  arg3[_swig_go_2.n] = '\0';
+  
+  
+  arg4 = (char *)malloc(_swig_go_3.n + 1);
+  memcpy(arg4, _swig_go_3.p, _swig_go_3.n);
+  arg4[_swig_go_3.n] = '\0';
+  
+  
+  arg5 = (char *)malloc(_swig_go_4.n + 1);
+  memcpy(arg5, _swig_go_4.p, _swig_go_4.n);
+  arg5[_swig_go_4.n] = '\0';
+  
+  arg6 = (uint64_t)_swig_go_5;
+  arg7 = (uint64_t)_swig_go_6;
+  arg8 = (uint64_t)_swig_go_7;
+  arg9 = (uint64_t)_swig_go_8;
+  arg10 = (uint32_t)_swig_go_9;
+  arg11 = (uint32_t)_swig_go_10;
+  arg12 = (uint32_t)_swig_go_11;
+  arg13 = (uint32_t)_swig_go_12;
+  arg14 = (uint32_t)_swig_go_13;
+  arg15 = (kvc_publisher **)_swig_go_14;
+  
+  result = (kvc_status)publisher_create(arg1,(char const *)arg2,(char const *)arg3,(char const *)arg4,(char const *)arg5,arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14,arg15);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg2); 
+  free(arg3); 
+  free(arg4); 
+  free(arg5); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_read_native_b9b2a08664546622(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  uint64_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  uint64_t *arg5 = (uint64_t *) 0 ;
+  size_t *arg6 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (char *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  arg5 = (uint64_t *)_swig_go_3;
+  arg6 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)publisher_read(arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_name_namespace_native_b9b2a08664546622(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  uint64_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  char *arg4 = (char *) 0 ;
+  char *arg5 = (char *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (char *)malloc(_swig_go_2.n + 1);
+  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
+  arg3[_swig_go_2.n] = '\0';
+  
+  
+  arg4 = (char *)malloc(_swig_go_3.n + 1);
+  memcpy(arg4, _swig_go_3.p, _swig_go_3.n);
+  arg4[_swig_go_3.n] = '\0';
+  
+  
+  arg5 = (char *)malloc(_swig_go_4.n + 1);
+  memcpy(arg5, _swig_go_4.p, _swig_go_4.n);
+  arg5[_swig_go_4.n] = '\0';
+  
+  
+  result = (kvc_status)publisher_name_namespace(arg1,arg2,(char const *)arg3,(char const *)arg4,(char const *)arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg3); 
+  free(arg4); 
+  free(arg5); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_metrics_render_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+  kvc_manager **arg1 = (kvc_manager **) 0 ;
+  size_t arg2 ;
+  kvc_storage **arg3 = (kvc_storage **) 0 ;
+  size_t arg4 ;
+  kvc_tier **arg5 = (kvc_tier **) 0 ;
+  size_t arg6 ;
+  kvc_offload **arg7 = (kvc_offload **) 0 ;
+  size_t arg8 ;
+  kvc_scheduler **arg9 = (kvc_scheduler **) 0 ;
+  size_t arg10 ;
+  char *arg11 = (char *) 0 ;
+  size_t arg12 ;
+  uint64_t *arg13 = (uint64_t *) 0 ;
+  size_t arg14 ;
+  uint32_t arg15 ;
+  char *arg16 = (char *) 0 ;
+  size_t arg17 ;
+  size_t *arg18 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (kvc_manager **)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  
+  arg3 = (kvc_storage **)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg5 = (kvc_tier **)_swig_go_2.array;
+  arg6 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg7 = (kvc_offload **)_swig_go_3.array;
+  arg8 = (size_t)_swig_go_3.len / 1;
+  
+  
+  arg9 = (kvc_scheduler **)_swig_go_4.array;
+  arg10 = (size_t)_swig_go_4.len / 1;
+  
+  
+  arg11 = (char *)_swig_go_5.array;
+  arg12 = (size_t)_swig_go_5.len / sizeof(char);
+  
+  
+  arg13 = (uint64_t *)_swig_go_6.array;
+  arg14 = (size_t)_swig_go_6.len / 1;
+  
+  arg15 = (uint32_t)_swig_go_7;
+  
+  arg16 = (char *)_swig_go_8.array;
+  arg17 = (size_t)_swig_go_8.len / sizeof(char);
+  
+  arg18 = (size_t *)_swig_go_9;
+  
+  result = (kvc_status)metrics_render((struct kvc_manager *const *)arg1,arg2,(struct kvc_storage *const *)arg3,arg4,(struct kvc_tier *const *)arg5,arg6,(struct kvc_offload *const *)arg7,arg8,(struct kvc_scheduler *const *)arg9,arg10,(char const *)arg11,arg12,(unsigned long const *)arg13,arg14,arg15,arg16,arg17,arg18);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_metrics_enable_latencies_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+  kvc_manager **arg1 = (kvc_manager **) 0 ;
+  size_t arg2 ;
+  kvc_storage **arg3 = (kvc_storage **) 0 ;
+  size_t arg4 ;
+  kvc_tier **arg5 = (kvc_tier **) 0 ;
+  size_t arg6 ;
+  kvc_offload **arg7 = (kvc_offload **) 0 ;
+  size_t arg8 ;
+  kvc_scheduler **arg9 = (kvc_scheduler **) 0 ;
+  size_t arg10 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (kvc_manager **)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  
+  arg3 = (kvc_storage **)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg5 = (kvc_tier **)_swig_go_2.array;
+  arg6 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg7 = (kvc_offload **)_swig_go_3.array;
+  arg8 = (size_t)_swig_go_3.len / 1;
+  
+  
+  arg9 = (kvc_scheduler **)_swig_go_4.array;
+  arg10 = (size_t)_swig_go_4.len / 1;
+  
+  
+  result = (kvc_status)metrics_enable_latencies((struct kvc_manager *const *)arg1,arg2,(struct kvc_storage *const *)arg3,arg4,(struct kvc_tier *const *)arg5,arg6,(struct kvc_offload *const *)arg7,arg8,(struct kvc_scheduler *const *)arg9,arg10);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_metrics_read_latency_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+  kvc_manager **arg1 = (kvc_manager **) 0 ;
+  size_t arg2 ;
+  kvc_storage **arg3 = (kvc_storage **) 0 ;
+  size_t arg4 ;
+  kvc_tier **arg5 = (kvc_tier **) 0 ;
+  size_t arg6 ;
+  kvc_offload **arg7 = (kvc_offload **) 0 ;
+  size_t arg8 ;
+  kvc_scheduler **arg9 = (kvc_scheduler **) 0 ;
+  size_t arg10 ;
+  uint32_t arg11 ;
+  kvc_latency *arg12 = (kvc_latency *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (kvc_manager **)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  
+  arg3 = (kvc_storage **)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg5 = (kvc_tier **)_swig_go_2.array;
+  arg6 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg7 = (kvc_offload **)_swig_go_3.array;
+  arg8 = (size_t)_swig_go_3.len / 1;
+  
+  
+  arg9 = (kvc_scheduler **)_swig_go_4.array;
+  arg10 = (size_t)_swig_go_4.len / 1;
+  
+  arg11 = (uint32_t)_swig_go_5;
+  arg12 = (kvc_latency *)_swig_go_6;
+  
+  result = (kvc_status)metrics_read_latency((struct kvc_manager *const *)arg1,arg2,(struct kvc_storage *const *)arg3,arg4,(struct kvc_tier *const *)arg5,arg6,(struct kvc_offload *const *)arg7,arg8,(struct kvc_scheduler *const *)arg9,arg10,arg11,arg12);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_metrics_read_memory_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+  kvc_manager **arg1 = (kvc_manager **) 0 ;
+  size_t arg2 ;
+  kvc_storage **arg3 = (kvc_storage **) 0 ;
+  size_t arg4 ;
+  kvc_tier **arg5 = (kvc_tier **) 0 ;
+  size_t arg6 ;
+  kvc_offload **arg7 = (kvc_offload **) 0 ;
+  size_t arg8 ;
+  kvc_scheduler **arg9 = (kvc_scheduler **) 0 ;
+  size_t arg10 ;
+  kvc_memory_profile *arg11 = (kvc_memory_profile *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (kvc_manager **)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  
+  arg3 = (kvc_storage **)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg5 = (kvc_tier **)_swig_go_2.array;
+  arg6 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg7 = (kvc_offload **)_swig_go_3.array;
+  arg8 = (size_t)_swig_go_3.len / 1;
+  
+  
+  arg9 = (kvc_scheduler **)_swig_go_4.array;
+  arg10 = (size_t)_swig_go_4.len / 1;
+  
+  arg11 = (kvc_memory_profile *)_swig_go_5;
+  
+  result = (kvc_status)metrics_read_memory((struct kvc_manager *const *)arg1,arg2,(struct kvc_storage *const *)arg3,arg4,(struct kvc_tier *const *)arg5,arg6,(struct kvc_offload *const *)arg7,arg8,(struct kvc_scheduler *const *)arg9,arg10,arg11);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+_gostring_ _wrap_kvc_last_error_native_b9b2a08664546622() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -1507,7 +3560,7 @@ _gostring_ _wrap_kvc_last_error_native_fb6953e06b5f3195() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_fb6953e06b5f3195(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_b9b2a08664546622(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -1522,7 +3575,97 @@ char *_wrap_kvc_dtype_bits_native_fb6953e06b5f3195(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_backend_open_native_fb6953e06b5f3195(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_checkpoint_list_native_b9b2a08664546622(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_checkpoint_list((char const *)arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_read_info_native_b9b2a08664546622(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  uint64_t arg2 ;
+  kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_checkpoint_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_checkpoint_read_info((char const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_validate_native_b9b2a08664546622(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  uint64_t arg2 ;
+  kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_checkpoint_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_checkpoint_validate((char const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_remove_native_b9b2a08664546622(_gostring_ _swig_go_0, long long _swig_go_1) {
+  char *arg1 = (char *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_checkpoint_remove((char const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_backend_open_native_b9b2a08664546622(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1547,7 +3690,7 @@ char *_wrap_kvc_backend_open_native_fb6953e06b5f3195(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_fb6953e06b5f3195(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_b9b2a08664546622(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -1567,7 +3710,7 @@ char *_wrap_kvc_backend_properties_native_fb6953e06b5f3195(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_fb6953e06b5f3195(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_b9b2a08664546622(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -1587,7 +3730,7 @@ char *_wrap_kvc_device_properties_native_fb6953e06b5f3195(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_b9b2a08664546622(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -1602,7 +3745,7 @@ char *_wrap_kvc_storage_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_b9b2a08664546622(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -1617,7 +3760,7 @@ char *_wrap_kvc_storage_properties_native_fb6953e06b5f3195(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_fb6953e06b5f3195(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_b9b2a08664546622(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1634,7 +3777,7 @@ char *_wrap_kvc_storage_size_native_fb6953e06b5f3195(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_b9b2a08664546622(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1651,7 +3794,7 @@ char *_wrap_kvc_storage_trim_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_b9b2a08664546622(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -1670,7 +3813,7 @@ char *_wrap_kvc_storage_view_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_b9b2a08664546622(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -1695,7 +3838,7 @@ char *_wrap_kvc_storage_runs_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1716,7 +3859,7 @@ char *_wrap_kvc_storage_copy_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1737,7 +3880,7 @@ char *_wrap_kvc_storage_zero_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1766,7 +3909,7 @@ char *_wrap_kvc_storage_swap_out_native_fb6953e06b5f3195(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1795,7 +3938,7 @@ char *_wrap_kvc_storage_swap_in_native_fb6953e06b5f3195(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1816,7 +3959,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_fb6953e06b5f3195(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_b9b2a08664546622(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1839,7 +3982,7 @@ char *_wrap_kvc_quantize_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_b9b2a08664546622(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -1862,7 +4005,7 @@ char *_wrap_kvc_dequantize_native_fb6953e06b5f3195(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_b9b2a08664546622(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1887,7 +4030,7 @@ char *_wrap_kvc_storage_key_bounds_native_fb6953e06b5f3195(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_fb6953e06b5f3195(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_b9b2a08664546622(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -1910,7 +4053,7 @@ char *_wrap_kvc_tree_mask_native_fb6953e06b5f3195(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_fb6953e06b5f3195() {
+long long _wrap_kvc_model_count_native_b9b2a08664546622() {
   size_t result;
   long long _swig_go_result;
   
@@ -1921,7 +4064,7 @@ long long _wrap_kvc_model_count_native_fb6953e06b5f3195() {
 }
 
 
-char *_wrap_kvc_model_get_native_fb6953e06b5f3195(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_b9b2a08664546622(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1936,7 +4079,7 @@ char *_wrap_kvc_model_get_native_fb6953e06b5f3195(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_fb6953e06b5f3195(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_b9b2a08664546622(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -1956,7 +4099,7 @@ char *_wrap_kvc_model_find_native_fb6953e06b5f3195(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_fb6953e06b5f3195(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_b9b2a08664546622(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -1969,7 +4112,7 @@ char *_wrap_kvc_model_register_native_fb6953e06b5f3195(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_fb6953e06b5f3195(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_b9b2a08664546622(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -1988,7 +4131,7 @@ char *_wrap_kvc_model_from_config_native_fb6953e06b5f3195(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_fb6953e06b5f3195(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_b9b2a08664546622(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -2015,7 +4158,7 @@ char *_wrap_kvc_model_rope_native_fb6953e06b5f3195(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_fb6953e06b5f3195(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_b9b2a08664546622(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -2042,7 +4185,7 @@ char *_wrap_kvc_rope_table_native_fb6953e06b5f3195(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -2059,7 +4202,7 @@ char *_wrap_kvc_manager_open_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2074,7 +4217,7 @@ char *_wrap_kvc_manager_close_curve_native_fb6953e06b5f3195(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2097,7 +4240,7 @@ char *_wrap_kvc_manager_read_curve_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -2114,7 +4257,7 @@ char *_wrap_kvc_manager_curve_info_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_b9b2a08664546622(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -2129,7 +4272,7 @@ char *_wrap_kvc_workload_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_fb6953e06b5f3195(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_b9b2a08664546622(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -2146,7 +4289,7 @@ char *_wrap_kvc_workload_record_native_fb6953e06b5f3195(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_fb6953e06b5f3195(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_native_b9b2a08664546622(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -2161,7 +4304,7 @@ char *_wrap_kvc_workload_read_native_fb6953e06b5f3195(kvc_workload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_workload_predict_native_fb6953e06b5f3195(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_b9b2a08664546622(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -2178,7 +4321,7 @@ char *_wrap_kvc_workload_predict_native_fb6953e06b5f3195(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_b9b2a08664546622(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -2193,7 +4336,7 @@ char *_wrap_kvc_sizer_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_fb6953e06b5f3195(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_b9b2a08664546622(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -2212,7 +4355,7 @@ char *_wrap_kvc_sizer_decide_native_fb6953e06b5f3195(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_fb6953e06b5f3195(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_b9b2a08664546622(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -2229,7 +4372,7 @@ char *_wrap_kvc_sizer_read_log_native_fb6953e06b5f3195(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2250,7 +4393,7 @@ char *_wrap_kvc_manager_set_quota_native_fb6953e06b5f3195(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -2269,7 +4412,7 @@ char *_wrap_kvc_manager_quota_info_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-int _wrap_kvc_version_native_fb6953e06b5f3195() {
+int _wrap_kvc_version_native_b9b2a08664546622() {
   uint32_t result;
   int _swig_go_result;
   
@@ -2280,7 +4423,7 @@ int _wrap_kvc_version_native_fb6953e06b5f3195() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_fb6953e06b5f3195() {
+_gostring_ _wrap_kvc_build_info_native_b9b2a08664546622() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -2291,7 +4434,7 @@ _gostring_ _wrap_kvc_build_info_native_fb6953e06b5f3195() {
 }
 
 
-char *_wrap_kvc_supports_native_fb6953e06b5f3195(int _swig_go_0) {
+char *_wrap_kvc_supports_native_b9b2a08664546622(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2304,7 +4447,7 @@ char *_wrap_kvc_supports_native_fb6953e06b5f3195(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_fb6953e06b5f3195(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_b9b2a08664546622(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -2329,7 +4472,7 @@ char *_wrap_kvc_config_from_shortfin_native_fb6953e06b5f3195(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_b9b2a08664546622(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -2344,7 +4487,7 @@ char *_wrap_kvc_manager_create_native_fb6953e06b5f3195(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_b9b2a08664546622(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -2359,7 +4502,7 @@ char *_wrap_kvc_manager_properties_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2374,7 +4517,7 @@ char *_wrap_kvc_manager_close_namespace_native_fb6953e06b5f3195(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2395,7 +4538,7 @@ char *_wrap_kvc_manager_list_namespaces_native_fb6953e06b5f3195(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2410,7 +4553,7 @@ char *_wrap_kvc_manager_reset_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_b9b2a08664546622(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -2425,7 +4568,7 @@ char *_wrap_kvc_manager_stats_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -2442,7 +4585,7 @@ char *_wrap_kvc_manager_pool_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -2459,7 +4602,7 @@ char *_wrap_kvc_manager_block_info_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2476,7 +4619,7 @@ char *_wrap_kvc_manager_admit_request_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2493,7 +4636,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2514,7 +4657,7 @@ char *_wrap_kvc_manager_append_tokens_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2531,7 +4674,7 @@ char *_wrap_kvc_manager_commit_tokens_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2548,7 +4691,7 @@ char *_wrap_kvc_manager_truncate_request_native_fb6953e06b5f3195(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2565,7 +4708,7 @@ char *_wrap_kvc_manager_fork_request_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2580,7 +4723,7 @@ char *_wrap_kvc_manager_preempt_request_native_fb6953e06b5f3195(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2595,7 +4738,7 @@ char *_wrap_kvc_manager_free_request_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -2612,7 +4755,7 @@ char *_wrap_kvc_manager_request_info_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2633,7 +4776,7 @@ char *_wrap_kvc_manager_list_requests_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -2656,7 +4799,7 @@ char *_wrap_kvc_manager_compact_native_fb6953e06b5f3195(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_step_create_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_b9b2a08664546622(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -2673,7 +4816,7 @@ char *_wrap_kvc_step_create_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_fb6953e06b5f3195(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_b9b2a08664546622(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -2690,7 +4833,7 @@ char *_wrap_kvc_step_view_native_fb6953e06b5f3195(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2705,7 +4848,7 @@ char *_wrap_kvc_manager_retire_step_native_fb6953e06b5f3195(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_check_native_fb6953e06b5f3195(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_b9b2a08664546622(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2718,7 +4861,7 @@ char *_wrap_kvc_manager_check_native_fb6953e06b5f3195(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -2733,7 +4876,7 @@ char *_wrap_kvc_manager_digest_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -2750,7 +4893,7 @@ char *_wrap_kvc_manager_probe_request_native_fb6953e06b5f3195(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_lost_reuse_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_lost_reuse_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
@@ -2767,7 +4910,7 @@ char *_wrap_kvc_manager_lost_reuse_native_fb6953e06b5f3195(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -2782,7 +4925,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2803,7 +4946,7 @@ char *_wrap_kvc_manager_list_pins_native_fb6953e06b5f3195(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -2822,7 +4965,7 @@ char *_wrap_kvc_manager_evict_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2843,7 +4986,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2862,7 +5005,7 @@ char *_wrap_kvc_manager_release_blocks_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_b9b2a08664546622(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2883,7 +5026,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_fb6953e06b5f3195(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2906,7 +5049,330 @@ char *_wrap_kvc_manager_fail_step_native_fb6953e06b5f3195(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_index_create_native_b9b2a08664546622(char *_swig_go_0, kvc_index **_swig_go_1) {
+  kvc_index_config *arg1 = (kvc_index_config *) 0 ;
+  kvc_index **arg2 = (kvc_index **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index_config *)_swig_go_0;
+  arg2 = (kvc_index **)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_create((struct kvc_index_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_add_worker_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  uint64_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (char *)malloc(_swig_go_2.n + 1);
+  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
+  arg3[_swig_go_2.n] = '\0';
+  
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_index_add_worker(arg1,arg2,(char const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg3); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_remove_worker_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_remove_worker(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_touch_worker_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_touch_worker(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_expire_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_expire(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_begin_resync_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_begin_resync(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_end_resync_native_b9b2a08664546622(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  uint64_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_index_end_resync(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_list_workers_native_b9b2a08664546622(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_list_workers(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_read_stats_native_b9b2a08664546622(kvc_index *_swig_go_0, char *_swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (kvc_index_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_read_info_native_b9b2a08664546622(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  int32_t arg2 ;
+  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_page_file_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_page_file_read_info((char const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_poll_native_b9b2a08664546622(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  uint64_t arg2 ;
+  kvc_stream *arg3 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_offload_poll(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_lookup_native_b9b2a08664546622(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_offload_lookup(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_query_native_b9b2a08664546622(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  uint64_t arg2 ;
+  kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_offload_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_offload_query(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_cancel_native_b9b2a08664546622(kvc_offload *_swig_go_0, long long _swig_go_1) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_offload_cancel(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_read_stats_native_b9b2a08664546622(kvc_offload *_swig_go_0, char *_swig_go_1) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (kvc_offload_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_offload_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_offload_read_tier_stats_native_b9b2a08664546622(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  uint32_t arg2 ;
+  kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_offload_tier_stats *)_swig_go_2;
+  
+  result = (kvc_status)kvc_offload_read_tier_stats(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_poll_native_b9b2a08664546622(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  
+  result = (kvc_status)kvc_publisher_poll(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_resync_native_b9b2a08664546622(kvc_publisher *_swig_go_0) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  
+  result = (kvc_status)kvc_publisher_resync(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_read_stats_native_b9b2a08664546622(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (kvc_publisher_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_publisher_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_copy_tokens_native_b9b2a08664546622(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -2927,7 +5393,7 @@ char *_wrap_kvc_storage_copy_tokens_native_fb6953e06b5f3195(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_log_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_b9b2a08664546622(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -2942,7 +5408,7 @@ char *_wrap_kvc_manager_log_info_native_fb6953e06b5f3195(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_resize_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -2967,7 +5433,7 @@ char *_wrap_kvc_manager_resize_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_b9b2a08664546622(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -2986,7 +5452,7 @@ char *_wrap_kvc_manager_expected_tokens_native_fb6953e06b5f3195(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_fb6953e06b5f3195(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_b9b2a08664546622(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -3005,7 +5471,106 @@ char *_wrap_kvc_storage_discard_blocks_native_fb6953e06b5f3195(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_manager_set_time_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_storage_pack_pages_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_storage_pack_pages(arg1,(int const *)arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_unpack_pages_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_storage_unpack_pages(arg1,(int const *)arg2,arg3,(void const *)arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_drain_native_b9b2a08664546622(kvc_tier *_swig_go_0) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  
+  result = (kvc_status)kvc_tier_drain(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_read_stats_native_b9b2a08664546622(kvc_tier *_swig_go_0, char *_swig_go_1) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  arg2 = (kvc_tier_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_tier_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_read_counts_native_b9b2a08664546622(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  uint32_t arg2 ;
+  kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_tier_counts *)_swig_go_2;
+  
+  result = (kvc_status)kvc_tier_read_counts(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_time_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3020,7 +5585,7 @@ char *_wrap_kvc_manager_set_time_native_fb6953e06b5f3195(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -3043,7 +5608,7 @@ char *_wrap_kvc_manager_set_priority_native_fb6953e06b5f3195(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_b9b2a08664546622(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -3060,7 +5625,7 @@ char *_wrap_kvc_manager_end_session_native_fb6953e06b5f3195(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_b9b2a08664546622(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3092,7 +5657,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_fb6953e06b5f3195(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_fb6953e06b5f3195(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_b9b2a08664546622(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3108,6 +5673,212 @@ char *_wrap_kvc_manager_unregister_prompt_native_fb6953e06b5f3195(kvc_manager *_
   result = (kvc_status)kvc_manager_unregister_prompt(arg1,(char const *)arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg2); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_abort_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_scheduler_abort(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_set_ready_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_scheduler_set_ready(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_set_priority_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t arg2 ;
+  int32_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (int32_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_scheduler_set_priority(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_set_weight_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint32_t arg2 ;
+  double arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (double)_swig_go_2; 
+  
+  result = (kvc_status)kvc_scheduler_set_weight(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_plan_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t arg2 ;
+  kvc_plan *arg3 = (kvc_plan *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_plan *)_swig_go_2;
+  
+  result = (kvc_status)kvc_scheduler_plan(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_request_info_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  uint64_t arg2 ;
+  kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_scheduled_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_scheduler_request_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_read_stats_native_b9b2a08664546622(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  arg2 = (kvc_scheduler_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_scheduler_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_check_native_b9b2a08664546622(kvc_scheduler *_swig_go_0) {
+  kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_scheduler *)_swig_go_0;
+  
+  result = (kvc_status)kvc_scheduler_check(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_move_tokens_native_b9b2a08664546622(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
+  size_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_token_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_token_copy);
+  
+  
+  result = (kvc_status)kvc_storage_move_tokens(arg1,(struct kvc_token_copy const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_draft_lookup_native_b9b2a08664546622(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  int32_t *arg1 = (int32_t *) 0 ;
+  size_t arg2 ;
+  uint32_t arg3 ;
+  uint32_t arg4 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  size_t arg6 ;
+  size_t *arg7 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (int32_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (uint32_t)_swig_go_1;
+  arg4 = (uint32_t)_swig_go_2;
+  
+  arg5 = (int32_t *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / 1;
+  
+  arg7 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_draft_lookup((int const *)arg1,arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_draft_create_native_b9b2a08664546622(char *_swig_go_0, kvc_draft **_swig_go_1) {
+  kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
+  kvc_draft **arg2 = (kvc_draft **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_draft_config *)_swig_go_0;
+  arg2 = (kvc_draft **)_swig_go_1;
+  
+  result = (kvc_status)kvc_draft_create((struct kvc_draft_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_draft_truncate_native_b9b2a08664546622(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+  kvc_draft *arg1 = (kvc_draft *) 0 ;
+  int32_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_draft *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_draft_truncate(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 

@@ -32,6 +32,9 @@ type runner struct {
 	groups                     []kvcache.Group
 	workload                   *kvcache.Workload
 	sizer                      *kvcache.Sizer
+	tiers                      tiers
+	speculation                speculation
+	scheduler                  scheduler
 }
 
 func sequence(first, count int) []int32 {
@@ -332,6 +335,12 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = r.m.CloseCurve(r.namespace(a[0]))
 	case "rates":
 		return r.rates(a)
+	case "scheduler", "schedule", "draft", "plan", "finish", "undone", "abort", "scheduled":
+		return r.schedulerLine(word, a)
+	case "tier", "clock", "page", "put", "get", "lease", "erase", "pages":
+		return r.tierLine(word, a)
+	case "tree", "greedy", "sampled", "drawn", "typical", "moves", "states", "counted", "halved", "length", "index", "learn", "unlearn", "propose", "lookup":
+		return r.speculation.line(word, a)
 	case "sizer":
 		r.sizer, err = kvcache.NewSizer(kvcache.SizerConfig{Mode: kvcache.SizingMode(a[0]), NumBlocks: uint64(a[1]), MaxBlocks: uint64(a[2]),
 			Hysteresis: float64(a[3]) / 100, CooldownNs: uint64(a[4])})

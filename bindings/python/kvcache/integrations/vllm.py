@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacements of vLLM's block managers: KVCacheManager for v1 (the interface of vLLM 0.33), BlockSpaceManager for v0.
+"""Replacements of vLLM's block managers: KVCacheManager for v1 (the interface of vLLM 0.33), BlockSpaceManager for v0. Scheduler is that of
+kvcache.integrations.vllm_scheduler, which plans with kvcache.Scheduler.
 
     import vllm.v1.core.sched.scheduler as scheduler
     from kvcache.integrations.vllm import KVCacheManager
@@ -71,6 +72,8 @@ class _Prompt:
 
 class KVCacheManager(_native.SlotAllocator):
     """Takes the parameters of vLLM's KVCacheManager. `manager` is the underlying Manager; its block 0 is the null block."""
+
+    reads_hashes = False  # request.block_hashes
 
     def __init__(self, kv_cache_config: Any, max_model_len: int, scheduler_block_size: int, hash_block_size: int,
                  max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True, use_eagle: bool = False,
@@ -521,6 +524,14 @@ def _new_stats() -> Any:
     from vllm.v1.metrics.stats import PrefixCacheStats
 
     return PrefixCacheStats()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Scheduler":  # it needs vLLM, and this module does not
+        from .vllm_scheduler import Scheduler
+
+        return Scheduler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = ["AllocStatus", "BlockSpaceManager", "KVCacheBlock", "KVCacheBlocks", "KVCacheManager"]

@@ -54,11 +54,9 @@ def differences(theirs: type, ours: type) -> list[str]:
 
 def reads_hashes(scheduler: Any) -> bool:
     """Whether a part of the scheduler reads request.block_hashes: a KV connector, routed experts, or vLLM's own manager."""
-    from .vllm import KVCacheManager
-
     manager = getattr(scheduler, "kv_cache_manager", None)
     connectors = [getattr(scheduler, name, None) for name in ("connector", "aux_output_connector")]
-    return not isinstance(manager, KVCacheManager) or any(connector is not None for connector in connectors)
+    return getattr(manager, "reads_hashes", True) or any(connector is not None for connector in connectors)
 
 
 def _without_hashes(preprocess_add_request: Any) -> Any:

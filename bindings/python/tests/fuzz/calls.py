@@ -5,12 +5,17 @@ import dataclasses
 import enum
 import inspect
 
+import calls_checkpoints  # noqa: F401
 import calls_functions  # noqa: F401
+import calls_index  # noqa: F401
 import calls_manager  # noqa: F401
+import calls_scheduler  # noqa: F401
+import calls_speculation  # noqa: F401
 import calls_step  # noqa: F401
 import calls_storage  # noqa: F401
+import calls_tiers  # noqa: F401
 import kvcache
-from kvcache import errors
+from kvcache import errors, speculation
 from kvcache.storage import DLPack
 from world import CALLS, World, Wrong
 
@@ -20,8 +25,7 @@ __all__ = ["CALLS", "EXPECTED", "World", "Wrong", "public"]
 def public():
     """Names of all callables and properties of the package that could go wrong: not of enumerations, tuples, exceptions and results."""
     names, more = [], [DLPack]
-    for name in kvcache.__all__:
-        value = getattr(kvcache, name)
+    for name, value in [(name, getattr(module, name)) for module in (kvcache, speculation) for name in module.__all__]:
         if not callable(value):
             continue
         if not inspect.isclass(value):
@@ -29,7 +33,7 @@ def public():
         elif not issubclass(value, (enum.Enum, tuple, BaseException)) and not dataclasses.is_dataclass(value):
             more.append(value)
     for cls in more:
-        if cls not in (kvcache.Request, kvcache.Pin, kvcache.Namespace, kvcache.Event, kvcache.Prefixes, kvcache.Memory, DLPack):  # which a Manager, a Storage or a Model makes
+        if cls not in (kvcache.Request, kvcache.Pin, kvcache.Namespace, kvcache.Event, kvcache.Prefixes, kvcache.Memory, kvcache.Plan, DLPack):  # which a Manager, a Storage or a Model makes
             names.append(cls.__name__)
         for base in cls.__mro__[:-1]:
             for member, value in vars(base).items():

@@ -253,7 +253,7 @@ def rope(w):
 
 @call("native.pack_tokens")
 def pack_tokens(w):
-    _native.kvc_pack_tokens(w.sequence(w.ids(9)))
+    _native.kvc_pack_tokens(w.array(w.ids(9)))
 
 
 def admitted_of(w):
@@ -275,7 +275,7 @@ def admitted_commit(w):
     r, live = admitted_of(w)
     tokens = [1] * (r.info.num_tokens + 6)
     changing = w.h.as_changing_list(np.array(tokens)) if w.rng.random() < 0.5 else tokens
-    live.commit(w.rng.choice((changing, w.sequence(np.array(tokens)))), w.number(r.info.num_tokens + w.rng.randrange(3)))
+    live.commit(w.rng.choice((changing, w.array(np.array(tokens)))), w.number(r.info.num_tokens + w.rng.randrange(3)))
 
 
 class Scheduled(_native.SlotAllocator):
@@ -330,3 +330,18 @@ def cache_blocks(w):
         allocator.cache_blocks(num_computed_tokens=w.number(4), request=request)
     else:
         allocator.cache_blocks(request, w.number(4))
+
+
+@call("render_metrics")
+@call("read_memory")
+@call("enable_latencies")
+@call("read_latency")
+def metrics(w):
+    with kvcache.Manager(8, 4) as m:
+        kvcache.enable_latencies(w.rng.choice((m, m, m, m, [m, m], (), (m, m.stats), None)))
+        kvcache.read_latency(w.rng.choice((m, m, m, m, m, m, w.m, w.tier, None, 3)), w.rng.choice((*[kvcache.Latency.ADMIT, kvcache.Latency.STEP] * 3, kvcache.Latency.TIER_PUT, w.number(1))))
+    some = w.rng.sample([w.m, *w.storages, w.tier, m, 3, None], w.rng.choice((1, 1, 1, 2, 3, w.rng.randrange(8))))
+    name, value = w.rng.choice((*["a"] * 12, "state", "", "__a", "\0", "a b", 3)), w.rng.choice((*["x"] * 8, "\u00e9\"\\\n", "\udcff", "\0", b"x", "y" * 70000))
+    need(kvcache.read_memory(some).slab_bytes >= 0, "a number")
+    text = kvcache.render_metrics([(one, {name: value, "i": str(i)}) for i, one in enumerate(some)], vllm_names=w.number(1))
+    need(text.endswith("# EOF\n"), "an end")

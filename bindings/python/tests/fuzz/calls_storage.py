@@ -316,3 +316,9 @@ def close_stream(w):
     del k, pages
     w.junk += [np.zeros(4096, np.uint8)]
     s.close(), s.close()
+
+
+@call("Storage.move_tokens")
+def move_tokens(w):
+    moves = [[0, w.rng.randrange(3), w.rng.randrange(3), w.rng.randrange(3), w.rng.randrange(3), w.rng.randrange(4)] for _ in range(w.rng.randrange(3))]
+    w.storage().move_tokens(w.array(np.array(moves, np.int32).reshape(-1, 6)))

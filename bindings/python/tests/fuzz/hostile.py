@@ -220,7 +220,10 @@ class Hostile:
         return memoryview(a.copy())
 
     def as_released(self, a):
-        view = memoryview(a.copy())
+        """Released, of a format that Python itself owns: iter() reads the format even then, and NumPy's own is freed with the array (CPython 3.11)."""
+        view = memoryview(bytearray(a.tobytes()))
+        if a.nbytes and a.dtype.char in "bBhHiIlLqQfd?":
+            view = view.cast(a.dtype.char)
         view.release()
         return view
 

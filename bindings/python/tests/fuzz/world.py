@@ -2,12 +2,14 @@
 """The objects that calls work on, and their arguments: right ones, of which hostile.py spoils some."""
 
 import gc
+import tempfile
 
 import numpy as np
 
 import kvcache
 
 BLOCKS, BLOCK, HEADS, DIM, TOKENS = 48, 4, 2, 8, 24
+TIER_PAGE = 256
 CALLS = {}  # name: function(world)
 
 
@@ -46,6 +48,9 @@ class World:
                          kvcache.Storage(BLOCKS, 2, HEADS, DIM, dtype="int8", scale_group=4, **options),
                          kvcache.Storage(BLOCKS, 2, HEADS, DIM, dtype="int4", flags=kvcache.StorageFlags.CHANNEL_KEYS, **options)]
         self.stream, self.event = kvcache.Stream(), kvcache.StreamEvent()
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = self.temporary.name
+        self.tier = kvcache.Tier("memory:?bytes=16KiB&jobs=64", TIER_PAGE)
         for _ in range(4):
             self.requests.append(self.m.allocate(self.ids(rng.randrange(1, 24))))
 
@@ -63,10 +68,14 @@ class World:
         for s in self.storages:
             s.close()
         self.stream.close()
+        self.tier.close()
+        self.temporary.cleanup()
 
     def settle(self):
         """What was enqueued is done. Nobody has written into arrays that were made after those of the calls."""
         self.stream.synchronize()
+        self.tier.drain()
+        self.tier.poll()
         need(not any(array.any() for array in self.junk), "an array of somebody else was written")
         self.junk.clear()
 
@@ -88,11 +97,6 @@ class World:
 
     def ids(self, count, below=4):
         return np.array([self.rng.randrange(below) for _ in range(count)], np.int32)
-
-    def sequence(self, good):
-        """For what iterates over its argument: Python itself reads freed memory if that is a released memoryview."""
-        value = self.array(good)
-        return good.tolist() if isinstance(value, memoryview) else value
 
     def tokens(self, most=40):
         good = self.ids(self.rng.randrange(1, most))

@@ -22,6 +22,15 @@ public record Event(long sequence, long timeNs, long epoch, long namespace, long
    */
   public record Batch(List<Event> events, long next) {}
 
+  /** Writes a kvc_event. */
+  void write(ByteBuffer to) {
+    for (long number : new long[] {sequence, timeNs, epoch, namespace, node, parentNode, tokenOffset}) {
+      to.putLong(number);
+    }
+    to.putInt(kind).putInt(group).putInt(tokens.length).putInt(block);
+    to.put(digest).put(parentDigest).put(extraDigest);
+  }
+
   static Event read(ByteBuffer from, java.nio.IntBuffer tokens) {
     long[] numbers = new long[7];
     for (int i = 0; i < numbers.length; ++i) {

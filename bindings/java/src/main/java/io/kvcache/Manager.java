@@ -229,6 +229,18 @@ public final class Manager implements AutoCloseable {
     }
   }
 
+  /**
+   * Returns a digest, 32 bytes, of what the manager has cached and in which order it would be evicted. It is equal in all processes, whatever the ids of
+   * blocks.
+   */
+  public byte[] contentDigest() throws KvCacheException {
+    byte[] digest = new byte[32];
+    ByteBuffer room = Buffers.bytes(digest.length);
+    call(m -> Native.kvc_manager_content_digest(m, room));
+    room.get(digest);
+    return digest;
+  }
+
   // ---- prefixes
 
   /** Opens the namespace with this identity. A part that is null is absent; an empty one is present, which is different. */
@@ -345,6 +357,24 @@ public final class Manager implements AutoCloseable {
           i.getFilling_request());
     } finally {
       i.delete();
+    }
+  }
+
+  /**
+   * Returns the digests of the prefix positions of a prompt, 32 bytes for each full block, as {@link Event#digest}: for {@link Tier#pageKeys}. Changes
+   * nothing.
+   */
+  public ByteBuffer positionDigests(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
+    for (int size = 64;; size *= 4) {
+      ByteBuffer room = Buffers.bytes(32 * size);
+      try {
+        long count = ask((m, out) -> Native.kvc_manager_position_digests(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), room, out));
+        return room.limit(32 * (int) count);
+      } catch (KvCacheException error) {
+        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
+          throw error;
+        }
+      }
     }
   }
 
@@ -495,6 +525,16 @@ public final class Manager implements AutoCloseable {
     try {
       call(m -> Native.kvc_manager_properties(m, properties));
       return group >= properties.getNum_groups() - properties.getNum_cross_groups();
+    } finally {
+      properties.delete();
+    }
+  }
+
+  int numGroups() throws KvCacheException {
+    kvc_properties properties = new kvc_properties();
+    try {
+      call(m -> Native.kvc_manager_properties(m, properties));
+      return properties.getNum_groups();
     } finally {
       properties.delete();
     }

@@ -91,7 +91,8 @@ final class Sizes {
     if (tokenStride == 0 && headStride == 0 || tokens <= 0 || heads <= 0) {
       return bytes(name, buffer, unit, tokens, heads, dim);
     }
-    long head = headStride == 0 ? dim : headStride, token = tokenStride == 0 ? product(heads, head) : tokenStride;
+    // As C does, the stride of a dimension with one entry is ignored: it does not say how far tokens are apart.
+    long head = headStride == 0 || heads == 1 ? dim : headStride, token = tokenStride == 0 || tokens == 1 ? product(heads, head) : tokenStride;
     long elements = sum(product(tokens - 1, token), product(heads - 1, head), dim), size = product(unit, elements);
     there(name, buffer);
     ByteBuffer all = Buffers.readable(buffer).order(ByteOrder.nativeOrder());
@@ -233,6 +234,35 @@ final class Sizes {
           quantize ? result("codes", codes, 1, format.codeBytes(rows, dim)) : bytes("codes", codes, 1, format.codeBytes(rows, dim)),
           format.scaleBytes(rows, dim) == 0 ? none("scales", scales)
               : quantize ? result("scales", scales, 4, format.scaleBytes(rows, dim) / 4) : bytes("scales", scales, 4, format.scaleBytes(rows, dim) / 4));
+    }
+  }
+
+  /** For verifySampling and verifyTypical. */
+  record Distributions(ByteBuffer p, IntBuffer pIds, long pWidth, ByteBuffer q, IntBuffer qIds, long qWidth, LongBuffer qRows, ByteBuffer uniforms) {
+    Distributions(Probabilities from, long rows, long nodes) {
+      this(from, rows, nodes, width("p", from.p, from.pIds, rows, from.vocab), width("q", from.q, from.qIds, from.numQRows, from.vocab));
+    }
+
+    private Distributions(Probabilities from, long rows, long nodes, long pWidth, long qWidth) {
+      this(bytes("p", from.p, 4, rows, pWidth), from.pIds == null ? null : ints("pIds", from.pIds, rows, pWidth), pWidth,
+          from.q == null && from.numQRows == 0 ? null : bytes("q", from.q, 4, count("numQRows", from.numQRows), qWidth),
+          from.qIds == null ? null : ints("qIds", from.qIds, from.numQRows, qWidth), qWidth,
+          from.qRows == null ? null : longs("qRows", from.qRows, nodes), bytes("uniforms", from.uniforms, 8, rows));
+    }
+
+    /** Entries of a row. */
+    private static long width(String name, ByteBuffer values, IntBuffer ids, long rows, int vocab) {
+      if (vocab < 1) {
+        throw invalid("vocab is %d; it must be at least 1", vocab);
+      }
+      if (ids == null || rows == 0 || values == null) {
+        return vocab;
+      }
+      long width = values.remaining() / product(4, rows);
+      if (width == 0) {
+        throw invalid("%s has %d bytes for %d rows; a row has at least one entry", name, values.remaining(), rows);
+      }
+      return width;
     }
   }
 }

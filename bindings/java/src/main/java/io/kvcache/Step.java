@@ -54,7 +54,7 @@ public final class Step implements AutoCloseable {
   private int off; // one bit for each array that is switched off
 
   private final LongBuffer frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
-      admitOffsets, admitNamespaces, admitted, cached, numBlocks, slots;
+      admitOffsets, admitNamespaces, admitSlots, admitted, cached, numBlocks, slots;
   private final IntBuffer commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes;
 
   /** Creates a step with all its arrays. */
@@ -100,6 +100,7 @@ public final class Step implements AutoCloseable {
     admitOffsets = longs(Native.KVC_STEP_ADMIT_OFFSETS);
     admitTokens = ints(Native.KVC_STEP_ADMIT_TOKENS);
     admitNamespaces = longs(Native.KVC_STEP_ADMIT_NAMESPACES);
+    admitSlots = longs(Native.KVC_STEP_ADMIT_SLOTS);
     rows = ints(Native.KVC_STEP_ROWS);
     status = ints(Native.KVC_STEP_STATUS);
     admitted = longs(Native.KVC_STEP_ADMITTED);
@@ -131,7 +132,7 @@ public final class Step implements AutoCloseable {
   @Override
   public void close() {
     for (Buffer array : new Buffer[] {frees, preempts, truncates, truncateLengths, requests, committed, commitOffsets, extendOffsets, admitRequests,
-        admitOffsets, admitNamespaces, admitted, cached, numBlocks, slots, commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes}) {
+        admitOffsets, admitNamespaces, admitSlots, admitted, cached, numBlocks, slots, commitTokens, extendTokens, admitTokens, rows, status, blockTables, copies, changes}) {
       array.position(0).limit(0);
     }
     handle.close();
@@ -223,6 +224,11 @@ public final class Step implements AutoCloseable {
   /** Namespaces of the new requests, for {@link #run} without options [maxAdmissions]. */
   public LongBuffer admitNamespaces() {
     return open(admitNamespaces);
+  }
+
+  /** Tokens after the hit that get slots, instead of the slots of the request; 0 = those [maxAdmissions]. */
+  public LongBuffer admitSlots() {
+    return open(admitSlots);
   }
 
   /**

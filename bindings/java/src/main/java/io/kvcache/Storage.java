@@ -15,7 +15,7 @@ import java.util.List;
  * work is done on return.
  */
 public final class Storage implements AutoCloseable {
-  private final Handle handle;
+  final Handle handle;
   private final Shape shape;
 
   /** What the lengths of buffers follow from, and toString. */
@@ -158,12 +158,25 @@ public final class Storage implements AutoCloseable {
    * Not for memory of a device, tiled keys and channel keys.
    */
   public void copyTokens(Storage from, List<Manager.TokenCopy> copies) throws KvCacheException {
+    ByteBuffer records = records(copies);
+    from.run(null, (source, unused) -> run(null, (s, q) -> Native.kvc_storage_copy_tokens(source, s, records)));
+  }
+
+  /**
+   * Moves tokens inside the storage, in order, bit by bit, in memory of the host: accepted drafts ({@link Drafts#moves}). Not for memory of a device, tiled
+   * keys and channel keys.
+   */
+  public void moveTokens(List<Manager.TokenCopy> moves) throws KvCacheException {
+    ByteBuffer records = records(moves);
+    run(null, (s, q) -> Native.kvc_storage_move_tokens(s, records));
+  }
+
+  private static ByteBuffer records(List<Manager.TokenCopy> copies) {
     ByteBuffer records = Buffers.bytes(Math.multiplyExact(24, copies.size()));
     for (Manager.TokenCopy c : copies) {
       records.putInt(c.group()).putInt(c.source()).putInt(c.destination()).putInt(c.offset()).putInt(c.newOffset()).putInt(c.numTokens());
     }
-    records.flip();
-    from.run(null, (source, unused) -> run(null, (s, q) -> Native.kvc_storage_copy_tokens(source, s, records)));
+    return records.flip();
   }
 
   /** Copies blocks in all layers, in order: (source, destination) pairs, as in {@link Step#copies}. */
@@ -319,13 +332,55 @@ public final class Storage implements AutoCloseable {
     }
   }
 
+  /** Properties of the pages of a storage. fingerprint: 32 bytes. Bytes of a whole page, and of the storage's part. */
+  public record PageInfo(byte[] fingerprint, long pageBytes, long partBytes) {}
+
+  /** Tells fingerprint and size of the pages of the storage: its blocks in an order that depends on no layout, device or number of ranks. */
+  public PageInfo pageInfo(PageConfig c) throws KvCacheException {
+    ByteBuffer fingerprint = Buffers.bytes(32);
+    long[] page = new long[1], part = new long[1];
+    run(null, (s, q) -> Native.kvc_storage_page_info(s, c.model, c.weights, c.numerics, c.numLayers, c.numHeads, c.firstLayer, c.firstHead, fingerprint,
+        page, part));
+    byte[] bytes = new byte[32];
+    fingerprint.get(bytes);
+    return new PageInfo(bytes, page[0], part[0]);
+  }
+
+  /** Lists the storage's part of a page: (offset, bytes) pairs, ascending, for {@link JobOptions#runs}. */
+  public LongBuffer pageRuns(PageConfig c) throws KvCacheException {
+    return listed((s, room, count) -> Native.kvc_storage_page_runs(s, c.model, c.weights, c.numerics, c.numLayers, c.numHeads, c.firstLayer, c.firstHead,
+        room, count));
+  }
+
+  /** Copies blocks in host memory to pages: of each the storage's part. Part i begins at byte i * stride (0 = partBytes). */
+  public void packPages(IntBuffer blocks, ByteBuffer pages, long stride) throws KvCacheException {
+    Sizes.count("stride", stride);
+    Sizes.apart(new Buffer[] {Buffers.writable(pages)}, Buffers.readable(blocks));
+    run(null, (s, q) -> Native.kvc_storage_pack_pages(s, blocks, pages, stride));
+  }
+
+  /** Copies pages to blocks: reverses packPages. */
+  public void unpackPages(IntBuffer blocks, ByteBuffer pages, long stride) throws KvCacheException {
+    Sizes.count("stride", stride);
+    shape.apart(Buffers.readable(blocks));
+    run(null, (s, q) -> Native.kvc_storage_unpack_pages(s, blocks, pages, stride));
+  }
+
   /** Lists the bytes of a block in the slab: (offset, bytes) pairs, ascending. */
   public LongBuffer runs(int block) throws KvCacheException {
+    return listed((s, room, count) -> Native.kvc_storage_runs(s, block, null, room, count));
+  }
+
+  private interface Listing {
+    void list(long storage, ByteBuffer room, long[] count) throws KvCacheException;
+  }
+
+  private LongBuffer listed(Listing listing) throws KvCacheException {
     for (int size = 64;; size *= 4) {
       ByteBuffer room = Buffers.bytes(16 * size);
       long[] count = new long[1];
       try {
-        run(null, (s, q) -> Native.kvc_storage_runs(s, block, null, room, count));
+        run(null, (s, q) -> listing.list(s, room, count));
         return room.asLongBuffer().limit(2 * (int) count[0]);
       } catch (KvCacheException error) {
         if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {

@@ -13,7 +13,7 @@ class CyclesTest {
     return 4096 * Long.parseLong(Files.readString(Path.of("/proc/self/statm")).split(" ")[1]);
   }
 
-  /** Closes managers with a request and a step, every 64th with a storage and a stream: KVC_CYCLES of them, some thousands by default. */
+  /** Closes managers with a request and a step, every 64th with a storage, a stream and a tier: KVC_CYCLES of them, some thousands by default. */
   @Test
   void manyLivesLeaveNothing() throws Exception {
     int count = Integer.parseInt(System.getenv().getOrDefault("KVC_CYCLES", "5000"));
@@ -30,9 +30,17 @@ class CyclesTest {
         r.commit(40);
       }
       if (number % 64 == 0) {
+        try (Manager m = new Manager(new Config().numBlocks(8).maxRequests(4)); Scheduler s = new Scheduler(m, new Scheduler.Config().limits(2, 16, 0))) {
+          s.add(tokens, 4, new Scheduler.Job().inputs(0, 2));
+          s.plan(0).blockTables();
+        }
         try (Storage s = new Storage(new StorageConfig(2, 1, 1, 8)); Stream stream = new Stream(); StreamEvent event = new StreamEvent()) {
           s.zeroBlocks(ManagerTest.direct(1), stream);
           event.record(stream);
+        }
+        try (Tier tier = new Tier("memory:?bytes=4096&jobs=4", 256, new byte[32])) {
+          tier.submitExists(Buffers.bytes(64), null);
+          tier.exists(Buffers.bytes(32), null);
         }
       }
     }

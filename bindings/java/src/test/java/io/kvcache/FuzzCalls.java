@@ -6,9 +6,14 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.nio.Buffer;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -34,21 +39,29 @@ final class FuzzCalls {
   private Stream stream, closedStream;
   private StreamEvent event, closedEvent;
   private Step step, closedStep;
+  private Tier tier, closedTier, offloadTier;
+  private Offload offload, closedOffload; // closed, if the manager has no events
+  private final Path folder; // of checkpoints
   private boolean latent;
   private int vDim;
   private final List<Request> requests = new ArrayList<>();
   private final List<Long> pins = new ArrayList<>(), namespaces = new ArrayList<>();
 
-  FuzzCalls(Hostile hostile) throws Exception {
+  FuzzCalls(Hostile hostile, Path folder) throws Exception {
     h = hostile;
-    renew();
+    this.folder = folder;
+    while (offload == null) {
+      renew();
+    }
+    closedOffload = offload;
     closedManager = manager;
     closedStorage = storage;
     closedStream = stream;
     closedEvent = event;
     closedStep = step;
+    closedTier = tier;
     manager = null;
-    closeAll(closedStep, closedManager, closedStorage, closedStream, closedEvent);
+    closeAll(offload, offloadTier, closedTier, closedStep, closedManager, closedStorage, closedStream, closedEvent);
     renew();
     addManager();
     addRequest();
@@ -57,6 +70,13 @@ final class FuzzCalls {
     addStreams();
     addFunctions();
     addSizing();
+    addIndex();
+    addPublisher();
+    addTiers();
+    addOffload();
+    addCheckpoints();
+    addSpeculation();
+    addScheduler();
     addBuilders();
   }
 
@@ -67,7 +87,10 @@ final class FuzzCalls {
   }
 
   void close() throws Exception {
-    closeAll(stream, step, storage, event, manager);
+    closeAll(tier, stream, step, storage, event, manager, offloadTier); // the offload keeps what it uses
+    if (offload != null) {
+      offload.close();
+    }
   }
 
   /** Makes the objects that calls go to, in some shape. */
@@ -107,6 +130,116 @@ final class FuzzCalls {
     storage = new Storage(latent ? shape.flags(StorageConfig.LATENT) : shape.dtype(h.rarely(2) ? DType.FLOAT32 : DType.INT8));
     stream = new Stream();
     event = new StreamEvent();
+    tier = new Tier("memory:?bytes=64KiB", 64, new byte[32]);
+    Storage.PageInfo info = storage.pageInfo(PAGES);
+    offloadTier = new Tier("memory:?bytes=64KiB", info.pageBytes(), info.fingerprint());
+    try {
+      offload = new Offload(manager, groups(), List.of(offloadTier), PAGES, new OffloadOptions().policy(h.random.nextInt(8)).numPages(4));
+    } catch (KvCacheException noEvents) {
+      offload = closedOffload;
+    }
+  }
+
+  private static final PageConfig PAGES = new PageConfig(new byte[] {'m'}, new byte[] {'w'});
+
+  private List<Storage> groups() throws KvCacheException {
+    return Collections.nCopies(manager.numGroups(), storage);
+  }
+
+  private Offload o() {
+    return h.rarely(50) ? closedOffload : offload;
+  }
+
+  private OffloadOptions offloadOptions() {
+    OffloadOptions options = new OffloadOptions().policy((int) h.oneOf(0, 7, h.number())).numPages((int) h.oneOf(0, 4, 8, h.number() & 0xffff));
+    options.cleanBlocks((int) h.oneOf(0, 3, h.number())).timeoutNs(h.oneOf(0, h.number())).holdNs(h.oneOf(0, h.number())).promote(h.rarely(2));
+    options.lookups((int) h.oneOf(0, 3), (int) h.oneOf(0, 3)).computeNsPerToken(h.rarely(9) ? Double.NaN : h.small(3));
+    return h.rarely(4) ? options.pageSizes(h.number(), 64) : options;
+  }
+
+  private void addOffload() {
+    for (String name : List.of("new", "policy", "promote", "pageSizes", "numPages", "lookups", "cleanBlocks", "timeoutNs", "holdNs", "computeNsPerToken")) {
+      table.put("OffloadOptions." + name, this::offloadOptions);
+    }
+    table.put("Offload.new", () -> {
+      Storage.PageInfo info = storage.pageInfo(PAGES);
+      try (Tier own = new Tier("memory:?bytes=64KiB", info.pageBytes(), info.fingerprint())) {
+        List<Storage> storages = h.rarely(6) ? List.of(s(), s()) : h.rarely(9) ? null : groups();
+        List<Tier> tiers = h.rarely(9) ? List.of(own, own) : h.rarely(9) ? List.of() : h.rarely(9) ? List.of(own, offloadTier) : List.of(own);
+        PageConfig pages = h.rarely(6) ? pageConfig() : PAGES;
+        OffloadOptions options = h.rarely(3) ? null : offloadOptions();
+        new Offload(manager, storages, tiers, pages, options).close();
+      }
+    });
+    table.put("Offload.close", () -> closedOffload.close());
+    table.put("Offload.await", () -> o().await((int) h.oneOf(0, 0, 1, -1, Integer.MIN_VALUE)));
+    table.put("Offload.poll", () -> {
+      if (h.rarely(2)) {
+        o().poll();
+      } else {
+        o().poll(h.number(), stream());
+      }
+    });
+    table.put("Offload.lookup", () -> {
+      if (h.rarely(2)) {
+        o().lookup(request());
+      } else {
+        o().lookup(request(), h.number());
+      }
+    });
+    table.put("Offload.query", () -> o().query(request()));
+    table.put("Offload.cancel", () -> o().cancel(request()));
+    table.put("Offload.storeRequest", () -> o().storeRequest(request()));
+    table.put("Offload.stats", () -> o().stats());
+    table.put("Offload.tierStats", () -> o().tierStats((int) h.oneOf(0, 0, 1, h.number())));
+  }
+
+  private CheckpointOptions checkpointOptions() {
+    CheckpointOptions options = new CheckpointOptions().sync(false).keepLast((int) h.oneOf(1, 1, 2, 3, h.number()));
+    options.requests(h.rarely(2)).full(h.rarely(6)).increment(h.rarely(6)).bytesElsewhere(h.rarely(6)).id(h.rarely(9) ? h.number() : 0);
+    options.every(h.rarely(9) ? h.number() : 0, h.rarely(9) ? h.number() : 0, h.rarely(9) ? h.number() : 0);
+    return h.rarely(9) ? options.codec(new String[] {"none", "absent", "a b", "", null}[h.random.nextInt(5)], h.integer()) : options;
+  }
+
+  private Path folder() {
+    return h.rarely(9) ? Path.of(new String[] {"", "/nowhere/at/all", "/proc/self/mem"}[h.random.nextInt(3)]) : folder;
+  }
+
+  private void addCheckpoints() {
+    for (String name : List.of("new", "codec", "id", "keepLast", "full", "increment", "requests", "sync", "bytesElsewhere", "every")) {
+      table.put("CheckpointOptions." + name, this::checkpointOptions);
+    }
+    table.put("Checkpoint.save", () -> {
+      List<Storage> storages = h.rarely(4) ? Arrays.asList(s(), null) : groups();
+      Checkpoint.save(m(), storages, folder(), h.rarely(9) ? pageConfig() : PAGES, h.rarely(9) ? null : checkpointOptions());
+    });
+    table.put("Checkpoint.restore", () -> {
+      Config config = new Config().numBlocks(12).blockSize(4).maxRequestTokens(64).hints();
+      List<Storage> none = Arrays.asList((Storage) null);
+      try (Manager saved = new Manager(config); Manager fresh = new Manager(config)) {
+        Path from = h.rarely(2) ? folder() : folder.resolveSibling("restored");
+        if (!Files.exists(from)) {
+          Checkpoint.save(saved, none, from, PAGES, new CheckpointOptions().sync(false).bytesElsewhere(true));
+        }
+        Checkpoint.restore(fresh, none, from, PAGES, checkpointOptions().bytesElsewhere(true));
+      }
+    });
+    table.put("Checkpoint.list", () -> Checkpoint.list(folder()));
+    table.put("Checkpoint.info", () -> Checkpoint.info(folder(), h.oneOf(0, 0, h.number())));
+    table.put("Checkpoint.validate", () -> Checkpoint.validate(folder(), h.oneOf(0, 0, h.number())));
+    table.put("Checkpoint.remove", () -> {
+      long[] ids = Checkpoint.list(folder());
+      Checkpoint.remove(folder, ids.length == 0 ? h.number() : h.oneOf(ids[0], ids[0], h.number()));
+    });
+    table.put("Checkpoint.compact", () -> Checkpoint.compact(folder(), h.rarely(9) ? null : checkpointOptions()));
+    table.put("Manager.contentDigest", () -> m().contentDigest());
+    table.put("Tier.fileInfo", () -> {
+      Path slab = folder.resolveSibling("slab");
+      if (!Files.exists(slab)) {
+        new Tier("slab:" + slab + "?bytes=64KiB", 64, new byte[32]).close();
+      }
+      Tier.fileInfo(h.rarely(2) ? slab : folder(), h.rarely(2));
+    });
   }
 
   private Manager m() {
@@ -200,7 +333,17 @@ final class FuzzCalls {
     table.put("Manager.namespaces", () -> m().namespaces());
     table.put("Manager.prefixes", () -> m().prefixes(h.number(), new long[1]));
     table.put("Manager.pin", () -> pins.add(m().pin(namespace(), prompt(), keys())));
-    table.put("Manager.unpin", () -> m().unpin(pins.isEmpty() ? h.number() : pins.get(h.random.nextInt(pins.size()))));
+    table.put("Manager.unpin", () -> {
+      if (!pins.isEmpty() || h.rarely(2)) {
+        m().unpin(pins.isEmpty() ? h.number() : pins.get(h.random.nextInt(pins.size())));
+        return;
+      }
+      IntBuffer eight = ByteBuffer.allocateDirect(32).order(ByteOrder.nativeOrder()).asIntBuffer();
+      try (Manager own = new Manager(new Config().numBlocks(4).blockSize(4).maxRequestTokens(8)); Request r = own.allocate(eight, null)) {
+        r.commit(8);
+        own.unpin(own.pin(0, eight));
+      }
+    });
     table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));
     table.put("Manager.setTime", () -> m().setTime(h.small(40)));
     table.put("Manager.setPrefixPriority", () -> m().setPrefixPriority(namespace(), prompt(), h.small(20), (int) h.oneOf(0, 35, 100, 101, -1), h.oneOf(0, h.number()), keys()));
@@ -697,6 +840,83 @@ final class FuzzCalls {
     }
   }
 
+  private void index(Using<Index> using) throws Exception {
+    try (Index made = new Index(new Index.Options(h.oneOf(9, 100, -1), (int) h.oneOf(3, 1, 2000), (int) h.oneOf(2, 1, 9), 0, 0, h.number(), h.rarely(5)))) {
+      made.addWorker(1, null, 0);
+      using.use(made);
+    }
+  }
+
+  private String words() {
+    return switch (h.random.nextInt(5)) {
+      case 0 -> null;
+      case 1 -> "";
+      case 2 -> "x".repeat(300);
+      default -> "kv@pod";
+    };
+  }
+
+  private void publisher(Using<Publisher> using) throws Exception {
+    Publisher.Config config = new Publisher.Config().url(h.rarely(8) ? words() : null).topic(words()).medium(words())
+        .hash(Publisher.Hash.values()[h.random.nextInt(3)], words()).rank((int) h.oneOf(-1, 0, 1)).groups(h.oneOf(0, 1, 0, 0, 1L << 40), h.random.nextBoolean())
+        .batches((int) h.oneOf(0, 1, 5, -1), (int) h.oneOf(0, 1, 3), h.oneOf(0, 1 << 20, 1)).resyncInterval(h.number());
+    if (h.rarely(4)) {
+      config.thread(h.oneOf(0, 1, 1L << 40)).arrays().bytesHashes();
+    }
+    try (Manager own = new Manager(new Config().numBlocks(16).blockSize(4).eventCapacity(h.rarely(8) ? 0 : 64)); Publisher made = new Publisher(own, config)) {
+      using.use(made);
+    }
+  }
+
+  private void addIndex() {
+    byte[] digest = new byte[32];
+    Event event = new Event(0, 1, 0, 0, 1, 0, 0, Event.STORED, 0, 0, digest, digest, digest, new int[] {1});
+    table.put("Index.new", () -> index(i -> {}));
+    table.put("Index.close", () -> index(Index::close));
+    table.put("Index.addWorker", () -> index(i -> i.addWorker(h.small(4), "name", h.number())));
+    table.put("Index.removeWorker", () -> index(i -> i.removeWorker(h.small(3))));
+    table.put("Index.touchWorker", () -> index(i -> i.touchWorker(h.small(3), h.number())));
+    table.put("Index.expire", () -> index(i -> i.expire(h.number())));
+    table.put("Index.apply", () -> index(i -> i.apply(h.small(3), few(3), List.of(event, event), h.number())));
+    table.put("Index.beginResync", () -> index(i -> i.beginResync(h.small(3), few(3) - 1)));
+    table.put("Index.endResync", () -> index(i -> {
+      i.beginResync(1, Index.ALL_MEDIA);
+      i.endResync(1, few(3) - 1, h.number());
+    }));
+    table.put("Index.namespaceRoot", () -> Index.namespaceRoot(null, new byte[0], new byte[h.random.nextInt(9)]));
+    table.put("Index.prefixDigests", () -> Index.prefixDigests(new byte[h.rarely(5) ? 31 : 32], Buffers.of(1, 2, 3, 4), (int) h.oneOf(2, 2, 0, 2000)));
+    table.put("Index.match", () -> index(i -> i.match(Buffers.bytes(32 * h.random.nextInt(5)))));
+    table.put("Index.matchTokens", () -> index(i -> i.matchTokens(null, Buffers.of(1, 2, 3, 4), (int) h.oneOf(2, 2, 0, 2000))));
+    table.put("Index.workers", () -> index(Index::workers));
+    table.put("Index.worker", () -> index(i -> i.worker(h.small(3))));
+    table.put("Index.stats", () -> index(Index::stats));
+    table.put("Index.dump", () -> index(Index::dump));
+    table.put("Index.load", () -> index(i -> {
+      byte[] dump = i.dump();
+      i.removeWorker(1);
+      i.load(h.rarely(5) ? new byte[h.random.nextInt(60)] : dump);
+    }));
+  }
+
+  private void addPublisher() {
+    table.put("Publisher.new", () -> publisher(p -> {}));
+    table.put("Publisher.close", () -> publisher(Publisher::close));
+    for (String name : new String[] {"new", "url", "topic", "medium", "hash", "thread", "arrays", "bytesHashes", "rank", "groups", "batches", "resyncInterval"}) {
+      table.put("Publisher$Config." + name, () -> publisher(p -> {}));
+    }
+    table.put("Publisher.poll", () -> publisher(Publisher::poll));
+    table.put("Publisher.resync", () -> publisher(p -> {
+      p.resync();
+      p.poll();
+    }));
+    table.put("Publisher.read", () -> publisher(p -> {
+      p.poll();
+      p.read(h.number());
+    }));
+    table.put("Publisher.nameNamespace", () -> publisher(p -> p.nameNamespace(h.number(), words(), words(), words())));
+    table.put("Publisher.stats", () -> publisher(Publisher::stats));
+  }
+
   private double amount() {
     return h.rarely(5) ? Double.NaN : h.rarely(5) ? 1e300 : h.small(9);
   }
@@ -719,7 +939,327 @@ final class FuzzCalls {
     }));
   }
 
+  private int few(int n) {
+    return (int) h.small(n);
+  }
+
+  /** A tree of two requests, or what is none. */
+  private Drafts drafts() throws Exception {
+    int n = h.random.nextInt(4), m = h.random.nextInt(3);
+    int[] tokens = new int[n + m], parents = new int[n + m];
+    for (int i = 0; i < n + m; ++i) {
+      tokens[i] = few(3);
+      parents[i] = h.random.nextInt(i < n ? i + 1 : i - n + 1) - 1;
+    }
+    return new Drafts(tokens, h.rarely(3) ? null : parents, h.rarely(20) ? new long[] {0, h.number(), n + m} : new long[] {0, n, n + m});
+  }
+
+  private Verdict verdict(Drafts drafts) throws Exception {
+    Verdict good = drafts.verifyGreedy(Buffers.ints(drafts.numRows()));
+    return h.rarely(4) ? new Verdict(h.ints(drafts.numNodes(), () -> few(3) - 1), Buffers.longs(2).put(0, h.small(2)), null) : good;
+  }
+
+  private Probabilities probabilities(Drafts drafts) {
+    int rows = drafts.numRows();
+    ByteBuffer p = Buffers.bytes(16 * rows), uniforms = Buffers.bytes(8 * rows);
+    for (int i = 0; i < rows; ++i) {
+      p.putFloat(16 * i + 4 * h.random.nextInt(4), h.rarely(20) ? Float.NaN : 1);
+      uniforms.putDouble(8 * i, h.rarely(20) ? 1 : h.random.nextDouble());
+    }
+    Probabilities made = new Probabilities(h.rarely(10) ? h.integer() : 4, h.rarely(10) ? h.floats(4 * rows) : p, uniforms);
+    made.trusted = h.rarely(4);
+    made.numQRows = h.rarely(10) ? h.integer() : 0;
+    if (h.rarely(10)) {
+      made.pIds = h.ints(4 * rows, () -> few(5) - 1);
+    }
+    if (h.rarely(6)) {
+      made.q = Buffers.bytes(16).putFloat(few(4) % 4 * 4 & 12, 1);
+      made.numQRows = 1;
+      made.qRows = Buffers.longs(drafts.numNodes());
+    }
+    return made;
+  }
+
+  private void draft(Using<Draft> using) throws Exception {
+    try (Draft made = new Draft((int) h.oneOf(3, 3, 3, 0, 65537), (int) h.oneOf(0, 1, 2, 40), (int) h.oneOf(0, 3, 32, 33), (int) h.oneOf(0, 0, 20))) {
+      made.append(new int[] {0, 2}, new int[][] {{1, 2, 1, 2}, {1}});
+      using.use(made);
+    }
+  }
+
+  private Scheduler.Config schedulerConfig() {
+    Scheduler.Config config = new Scheduler.Config().limits(4, 16, (int) h.oneOf(0, 0, 4)).plans(2, 3);
+    if (h.rarely(3)) {
+      config.policy(Scheduler.Policy.values()[h.random.nextInt(5)], Scheduler.Admission.values()[h.random.nextInt(4)]).cacheAware().kinds((int) h.small(3), (int) h.small(3));
+    }
+    if (h.rarely(6)) {
+      config.limits((int) h.small(8), h.integer(), h.integer()).plans((int) h.small(3), (int) h.small(3)).tokens(h.number(), h.oneOf(0, 64, h.number()));
+    }
+    return h.rarely(6) ? config.maxWaitNs(h.number()).watermarks(h.oneOf(0, 1, 3) / 2.0, h.oneOf(0, 1) / 2.0).adaptivePlans(h.integer()) : config;
+  }
+
+  private Scheduler.Job job() {
+    Scheduler.Job job = new Scheduler.Job().priority(h.integer()).adapter(h.number());
+    if (h.rarely(4)) {
+      job.expectedNewTokens(h.number()).tenant((int) h.small(1)).nowNs(h.number()).options(options()).notReady();
+    }
+    return h.rarely(4) ? job.inputs(h.small(4), h.small(3), h.small(9)) : h.rarely(4) ? job.inputs(h.small(3), h.small(3)) : job;
+  }
+
+  /** Plans of which a few results are spoilt; buffers are read after all was closed. */
+  private void schedule() throws Exception {
+    Manager own = new Manager(new Config().numBlocks(16).blockSize(4).maxRequests(8).maxRequestTokens(64));
+    try (own; Scheduler s = new Scheduler(h.rarely(20) ? closedManager : own, schedulerConfig())) {
+      long id = 0;
+      for (int i = 0; i < 3; ++i) {
+        id = s.add(prompt(), 6, h.rarely(4) ? job() : null);
+      }
+      long one = h.rarely(6) ? h.number() : id;
+      switch (h.random.nextInt(8)) {
+        case 0 -> s.abort(one);
+        case 1 -> s.setReady(one);
+        case 2 -> s.setPriority(one, h.integer());
+        case 3 -> s.setWeight((int) h.small(1), h.random.nextInt(3));
+        case 4 -> s.info(one);
+        default -> s.stats();
+      }
+      List<Scheduler.Plan> plans = new ArrayList<>();
+      for (int i = h.random.nextInt(6); i >= 0; --i) {
+        Scheduler.Plan plan = s.plan(h.oneOf(0, 0, h.number()));
+        if (plan.numItems() == 0) {
+          continue;
+        }
+        plans.add(plan);
+        Scheduler.Plan result = plans.get(h.random.nextInt(plans.size()));
+        int samples = 0;
+        for (int item = 0; item < plan.numItems(); ++item) {
+          samples += plan.samples().get(item);
+        }
+        for (Method get : Scheduler.Plan.class.getDeclaredMethods()) {
+          if (Modifier.isPublic(get.getModifiers()) && get.getParameterCount() == 0) {
+            invoke(get, plan);
+          }
+        }
+        plan.row((int) h.small(1), (int) h.small(4));
+        if (h.rarely(20)) {
+          s.fail(result);
+        } else if (h.rarely(2)) {
+          s.finish(plan, new int[samples]);
+        } else {
+          s.finish(result, h.ints(samples, () -> few(3)), h.rarely(3) ? h.longs(plan.numItems() + 1, () -> h.small(2)) : null,
+              h.rarely(3) ? h.data(plan.numItems(), 1) : null);
+        }
+        s.setDrafts(h.longs(1, () -> one), h.ints(1, () -> few(4)));
+      }
+      s.check();
+    }
+  }
+
+  private void addScheduler() {
+    for (Class<?> type : new Class<?>[] {Scheduler.class, Scheduler.Plan.class, Scheduler.Config.class, Scheduler.Job.class}) {
+      String name = type.getName().substring("io.kvcache.".length());
+      for (Method method : type.getDeclaredMethods()) {
+        if (Modifier.isPublic(method.getModifiers()) && !method.getName().equals("toString")) {
+          table.put(name + "." + method.getName(), this::schedule);
+        }
+      }
+      if (type != Scheduler.Plan.class) {
+        table.put(name + ".new", this::schedule);
+      }
+    }
+    table.put("Scheduler$Job.inputs", this::job);
+  }
+
+  private void addSpeculation() {
+    for (String name : new String[] {"new", "numRequests", "numNodes", "numRows", "first", "token"}) {
+      table.put("Drafts." + name, () -> {
+        Drafts d = drafts();
+        if (d.numRows() != d.numNodes() + d.numRequests() || d.numNodes() != 0 && d.token(d.first(0)) < 0) {
+          throw new AssertionError(d);
+        }
+      });
+    }
+    table.put("Drafts.verifyGreedy", () -> {
+      Drafts d = drafts();
+      d.verifyGreedy(h.ints(d.numRows(), () -> few(3)));
+    });
+    table.put("Drafts.verifySampling", () -> {
+      Drafts d = drafts();
+      d.verifySampling(probabilities(d));
+    });
+    table.put("Drafts.verifyTypical", () -> {
+      Drafts d = drafts();
+      d.verifyTypical(probabilities(d), h.oneOf(1, 1, 2) / 2.0, amount());
+    });
+    table.put("Probabilities.new", () -> probabilities(drafts()));
+    table.put("Verdict.tokens", () -> {
+      Drafts d = drafts();
+      d.verifyGreedy(Buffers.ints(d.numRows())).tokens(d, h.random.nextInt(2));
+    });
+    table.put("Drafts.moves", () -> {
+      Drafts d = drafts();
+      d.moves(verdict(d), h.longs(2, () -> h.small(9)), h.ints(8, () -> few(9) - 1), (int) h.oneOf(4, 4, 0, -1, 1 << 21), h.integer());
+    });
+    table.put("Drafts.states", () -> {
+      Drafts d = drafts();
+      IntBuffer states = h.ints(d.numRows(), () -> few(9) - 1);
+      d.states(verdict(d), h.longs(2, () -> h.small(9)), h.ints(8, () -> few(9) - 1), (int) h.oneOf(4, 4, 0, -1, 1 << 21), states);
+    });
+    table.put("Storage.moveTokens", () -> {
+      try (Storage to = new Storage(new StorageConfig(4, 1, 1, 8).blockSize(4))) {
+        to.moveTokens(List.of(new Manager.TokenCopy(h.integer(), few(4), few(4), few(4), few(2), (int) h.oneOf(0, 1, 2, -1))));
+      }
+    });
+    table.put("Draft.new", () -> draft(d -> {}));
+    table.put("Draft.close", () -> draft(Draft::close));
+    table.put("Draft.append", () -> draft(d -> d.append(few(4) - 1, few(3) - 1, 2)));
+    table.put("Draft.truncate", () -> draft(d -> d.truncate(few(4) - 1, h.small(5))));
+    table.put("Draft.propose", () -> draft(d -> d.propose(new int[] {few(4) - 1, 0}, new int[] {few(9) - 1, 5})));
+    table.put("Draft.lookup", () -> Draft.lookup(h.ints(h.random.nextInt(20), () -> few(2)), few(3), (int) h.oneOf(3, 33, -1), few(9) - 1));
+    for (String name : new String[] {"new", "add", "numDrafts", "numNodes", "numAccepted", "tried", "accepted", "halve"}) {
+      table.put("Acceptance." + name, () -> {
+        Acceptance a = new Acceptance();
+        Drafts d = drafts();
+        a.add(d, verdict(d));
+        if (a.numNodes() != d.numNodes() || a.numDrafts() > 2 || a.numAccepted() > a.numNodes() || a.tried(0) < a.accepted(0)) {
+          throw new AssertionError(a);
+        }
+        a.halve();
+      });
+    }
+    table.put("Acceptance.bestLength", () -> new Acceptance().bestLength(1, amount()));
+  }
+
   /** The setters of configs and options, by their parameters' types. Numbers in between would take much memory. */
+  private Tier t() {
+    return h.rarely(200) ? closedTier : tier;
+  }
+
+  /** Keys of some pages of 64 bytes. */
+  private ByteBuffer pageKeys() {
+    ByteBuffer keys = h.data(32 * h.random.nextInt(5), 1);
+    for (int i = 0; keys != null && !keys.isReadOnly() && i < keys.remaining(); ++i) {
+      keys.put(keys.position() + i, (byte) (i % 32 == 0 ? h.random.nextInt(6) : 0));
+    }
+    return keys;
+  }
+
+  private ByteBuffer pages(ByteBuffer keys) {
+    return h.data(2 * keys.remaining(), 1);
+  }
+
+  private List<ByteBuffer> pageList(ByteBuffer keys) {
+    List<ByteBuffer> pages = new ArrayList<>();
+    for (int i = 0; i < keys.remaining() / 32; ++i) {
+      pages.add(h.data(64, 1));
+    }
+    return pages;
+  }
+
+  private JobOptions jobOptions() {
+    if (h.rarely(2)) {
+      return null;
+    }
+    JobOptions options = new JobOptions().priority(h.rarely(2) ? null : JobOptions.Priority.values()[h.random.nextInt(3)]);
+    options.timeoutNs(h.oneOf(0, 0, 1L << 33, h.number())).leaseNs(h.oneOf(0, h.number())).nowNs(h.small(30));
+    if (h.rarely(4)) {
+      options.generations(new long[h.random.nextInt(5)]);
+    }
+    if (h.rarely(4)) {
+      LongBuffer runs = h.longs(2 * h.random.nextInt(3), () -> h.small(20));
+      options.runs(runs, h.oneOf(0, 64, h.number()));
+    }
+    return options;
+  }
+
+  private PageConfig pageConfig() {
+    PageConfig config = new PageConfig(h.rarely(8) ? null : new byte[h.random.nextInt(9)], new byte[1 + h.random.nextInt(3)]);
+    return config.numerics(h.rarely(2) ? null : new byte[3]).whole((int) h.oneOf(0, 0, 4, h.number()), (int) h.oneOf(0, 0, 4, h.number()))
+        .first((int) h.oneOf(0, 0, 1, h.number()), (int) h.oneOf(0, 0, 1, h.number()));
+  }
+
+  private void addTiers() {
+    table.put("Tier.new", () -> {
+      String url = new String[] {"memory:?bytes=64KiB", "memory:?bytes=64KiB&threads=0", "memory:", "", "x", "dir:", null}[h.random.nextInt(7)];
+      byte[] print = new byte[h.rarely(9) ? 31 : 32];
+      try (Tier made = h.rarely(2) ? new Tier(url, h.oneOf(64, h.number()), print) : new Tier(url, 64, print, h.number())) {
+        made.submitExists(pageKeys(), null);
+      }
+    });
+    table.put("Tier.openPlugin", () -> {
+      try {
+        Tier.openPlugin(new String[] {"absent", "absent", "A B", "", null}[h.random.nextInt(5)], h.rarely(2) ? null : "/nowhere");
+      } catch (KvCacheException error) {
+        if (error.status() != Native.KVC_ERROR_NOT_FOUND) {
+          throw error;
+        }
+      }
+    });
+    table.put("Tier.close", () -> closedTier.close());
+    table.put("Tier.pageKeys", () -> Tier.pageKeys(pageKeys(), h.integer(), new byte[h.rarely(9) ? 31 : 32]));
+    table.put("Tier.submitExists", () -> t().submitExists(pageKeys(), jobOptions()));
+    table.put("Tier.submitRemove", () -> t().submitRemove(pageKeys(), jobOptions()));
+    table.put("Tier.submitGet", () -> {
+      ByteBuffer keys = pageKeys();
+      Tier.Job job = h.rarely(2) ? t().submitGet(keys, pages(keys), jobOptions()) : t().submitGet(keys, pageList(keys), jobOptions());
+      job.join();
+    });
+    table.put("Tier.submitPut", () -> {
+      ByteBuffer keys = pageKeys();
+      Tier.Job job = h.rarely(2) ? t().submitPut(keys, pages(keys), jobOptions()) : t().submitPut(keys, pageList(keys), jobOptions());
+      job.join();
+    });
+    table.put("Tier.cancel", () -> t().cancel(tier.submitExists(pageKeys(), jobOptions())));
+    table.put("Tier.await", () -> t().await(tier.submitExists(pageKeys(), jobOptions())));
+    table.put("Tier$Done.result", () -> t().exists(pageKeys(), jobOptions()).result(h.integer()));
+    table.put("Tier.exists", () -> t().exists(pageKeys(), jobOptions()));
+    table.put("Tier.remove", () -> t().remove(pageKeys(), jobOptions()));
+    table.put("Tier.get", () -> {
+      ByteBuffer keys = pageKeys();
+      t().get(keys, pages(keys), jobOptions());
+    });
+    table.put("Tier.put", () -> {
+      ByteBuffer keys = pageKeys();
+      t().put(keys, pages(keys), jobOptions());
+    });
+    table.put("Tier.drain", () -> t().drain());
+    table.put("Tier.runOne", () -> {
+      try (Tier alone = new Tier("memory:?bytes=64KiB&threads=0", 64, new byte[32])) {
+        alone.submitExists(pageKeys(), null);
+        (h.rarely(4) ? t() : alone).runOne();
+      }
+    });
+    table.put("Metrics.render", () -> {
+      String name = List.of("a", "a", "a", "state", "", "__a", "a b", "\0").get(h.random.nextInt(8)), value = List.of("x", "x", "\u00e9\"\\\n", "\ud800", "\0").get(h.random.nextInt(5));
+      List<Metrics.Source> sources = new ArrayList<>();
+      for (int i = h.random.nextInt(4); i > 0; --i) {
+        sources.add(new Metrics.Source(List.of(m(), s(), t()).get(h.random.nextInt(3)), Map.of(name, value, "i", "" + i)));
+      }
+      Metrics.render(h.rarely(20) ? null : sources, h.random.nextBoolean());
+    });
+    table.put("Metrics.enableLatencies", () -> {
+      try (Manager alone = new Manager(new Config().numBlocks(8))) {
+        Metrics.enableLatencies(alone, h.rarely(4) ? closedManager : alone);
+        Metrics.readLatency(alone, Metrics.Latency.ADMIT).count();
+      }
+    });
+    table.put("Metrics.readLatency", () -> {
+      Metrics.Latency latency = h.rarely(9) ? null : Metrics.Latency.values()[h.random.nextInt(12)];
+      try (Manager measured = new Manager(new Config().numBlocks(8))) {
+        Metrics.enableLatencies(measured);
+        Metrics.readLatency(h.rarely(4) ? m() : h.rarely(4) ? t() : measured, latency);
+      }
+    });
+    table.put("Metrics.readMemory", () -> Metrics.readMemory(m(), s(), h.rarely(9) ? null : t()).slabBytes());
+    table.put("Tier.stats", () -> t().stats().pages());
+    table.put("Tier.counts", () -> t().counts(h.rarely(9) ? null : Tier.Kind.values()[h.random.nextInt(4)]).ok());
+    table.put("Manager.positionDigests", () -> m().positionDigests(namespace(), prompt(), keys()));
+    table.put("Storage.pageInfo", () -> s().pageInfo(pageConfig()));
+    table.put("Storage.pageRuns", () -> s().pageRuns(pageConfig()));
+    table.put("Storage.packPages", () -> s().packPages(blocks(), h.data(1 << 13, 1), h.oneOf(0, 0, h.number())));
+    table.put("Storage.unpackPages", () -> s().unpackPages(blocks(), h.data(1 << 13, 1), h.oneOf(0, 0, h.number())));
+  }
+
   private void addBuilders() {
     for (Class<?> type : new Class<?>[] {Config.class, RequestOptions.class, StorageConfig.class}) {
       for (Method setter : type.getDeclaredMethods()) {
@@ -739,6 +1279,16 @@ final class FuzzCalls {
         }
       }
     }
+    for (Method setter : JobOptions.class.getDeclaredMethods()) {
+      if (Modifier.isPublic(setter.getModifiers())) {
+        table.put("JobOptions." + setter.getName(), this::jobOptions);
+      }
+    }
+    for (String name : new String[] {"numerics", "whole", "first"}) {
+      table.put("PageConfig." + name, () -> storage.pageInfo(pageConfig()));
+    }
+    table.put("JobOptions.new", JobOptions::new);
+    table.put("PageConfig.new", this::pageConfig);
     table.put("Config.new", Config::new);
     table.put("RequestOptions.new", RequestOptions::new);
   }
@@ -759,6 +1309,8 @@ final class FuzzCalls {
       long number = h.oneOf(0, 1, 2, 4, 16, -1, Long.MIN_VALUE, Long.MAX_VALUE);
       if (type == int.class) {
         arguments[i] = (int) number;
+      } else if (type == byte[].class) {
+        arguments[i] = h.rarely(4) ? null : new byte[h.rarely(4) ? 31 : 32];
       } else if (type == long.class) {
         arguments[i] = number;
       } else if (type == float.class) {

@@ -2,6 +2,7 @@
 package io.kvcache;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.nio.file.Files;
@@ -64,6 +65,120 @@ final class Scenario {
   private String rates(long[] a) throws KvCacheException {
     double[] rates = m.hitRates(namespace((int) a[0]), Arrays.copyOfRange(a, 1, a.length));
     return list(Arrays.stream(rates).mapToLong(rate -> (long) (rate * 1e6)).toArray());
+  }
+
+  private final SpeculationScenario speculation = new SpeculationScenario();
+  private Scheduler scheduler;
+  private final java.util.ArrayDeque<Scheduler.Plan> plans = new java.util.ArrayDeque<>(); // in flight, the oldest first
+  private Scheduler.Plan last;
+
+  /** Name of a request; -1 = it has none. */
+  private int name(long id) {
+    return requests.entrySet().stream().filter(one -> one.getValue() == id).map(Map.Entry::getKey).findFirst().orElse(-1);
+  }
+
+  private String plan(long now) throws KvCacheException {
+    last = scheduler.plan(now);
+    if (last.numItems() != 0) {
+      plans.add(last);
+    }
+    StringBuilder text = new StringBuilder(" " + last.id());
+    for (int i = 0; i < last.numItems(); ++i) {
+      text.append(' ').append(name(last.requests().get(i))).append(':').append(last.firstTokens().get(i)).append('+')
+          .append(last.tokenOffsets().get(i + 1) - last.tokenOffsets().get(i)).append('/').append(last.numDrafts().get(i))
+          .append(last.samples().get(i) != 0 ? "!" : "");
+    }
+    for (int i = 0; i < last.preempted().capacity(); ++i) {
+      text.append(" -").append(name(last.preempted().get(i)));
+    }
+    last.ended().forEach(end -> text.append(" x").append(name(end.request())));
+    return text.toString();
+  }
+
+  private String finish(int token, boolean failed) throws KvCacheException {
+    Scheduler.Plan plan = plans.isEmpty() ? last : plans.getFirst();
+    if (failed) {
+      scheduler.fail(plan);
+      plans.clear();
+      return "";
+    }
+    int samples = 0, items = plans.isEmpty() ? 0 : plan.numItems();
+    LongBuffer offsets = Buffers.longs(items + 1); // each item that samples brings one token: no draft is accepted
+    for (int i = 0; i < items; ++i) {
+      samples += plan.samples().get(i);
+      offsets.put(i + 1, samples);
+    }
+    IntBuffer tokens = Buffers.ints(samples);
+    for (int i = 0; i < samples; ++i) {
+      tokens.put(i, token);
+    }
+    String text = scheduler.finish(plan, tokens, plans.isEmpty() ? null : offsets, null).stream()
+        .map(end -> " " + name(end.request()) + ":" + (end.reason().ordinal() + 1) + ":" + end.numNewTokens()).collect(Collectors.joining());
+    plans.removeFirst();
+    return text;
+  }
+
+  private String scheduled() throws KvCacheException {
+    Scheduler.Stats s = scheduler.stats();
+    scheduler.check();
+    return " " + s.waiting() + " " + s.running() + " " + s.preemptions() + " " + s.cachedTokens() + " " + s.recomputedTokens() + " " + s.ended();
+  }
+
+  private Tier tier;
+  private int tierPage;
+  private long tierNow;
+
+  private ByteBuffer pageKeys(int[] a, int group) throws KvCacheException {
+    return Tier.pageKeys(m.positionDigests(namespace(a[0]), sequence(a[1], a[2])), group, new byte[32]);
+  }
+
+  private String openTier(int[] a) throws KvCacheException {
+    tierPage = a[1];
+    tierNow = 1;
+    tier = new Tier("memory:?bytes=" + a[0] + "&threads=0", tierPage, new byte[32]);
+    return "";
+  }
+
+  /** A job for the pages of group 0 of a prompt. */
+  private String job(String word, int[] a) throws KvCacheException {
+    ByteBuffer keys = pageKeys(a, 0), pages = Buffers.bytes(keys.remaining() / 32 * tierPage);
+    for (int i = 0; word.equals("put") && i < pages.limit(); ++i) {
+      pages.put(i, (byte) a[3]);
+    }
+    JobOptions options = new JobOptions().nowNs(tierNow);
+    try {
+      Tier.Done done = switch (word) {
+        case "put" -> tier.put(keys, pages, options);
+        case "get" -> tier.get(keys, pages, options);
+        case "lease" -> tier.exists(keys, options.leaseNs(a[3]));
+        default -> tier.remove(keys, options);
+      };
+      StringBuilder text = new StringBuilder();
+      for (int i = 0; i < done.results().length; ++i) {
+        text.append(' ').append(done.results()[i]);
+        if (word.equals("get") && done.result(i) == PageResult.OK) {
+          text.append(':').append(pages.get(i * tierPage) & 255);
+        } else if (word.equals("lease")) {
+          text.append(':').append(done.leaseUntilNs()[i]);
+        }
+      }
+      return text.toString();
+    } catch (InterruptedException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+  }
+
+  private String page(int[] a) throws KvCacheException {
+    ByteBuffer keys = pageKeys(a, a[3]);
+    return IntStream.range(0, keys.remaining() / 32)
+        .mapToObj(i -> " " + HexFormat.of().toHexDigits(keys.get(32 * i)) + HexFormat.of().toHexDigits(keys.get(32 * i + 1)))
+        .collect(Collectors.joining());
+  }
+
+  private String pages() throws KvCacheException {
+    Tier.Stats stats = tier.stats();
+    Tier.Counts gets = tier.counts(Tier.Kind.GET);
+    return list(stats.pages(), stats.evictions(), gets.ok(), gets.misses());
   }
 
   private static String decision(Sizer.Decision d) {
@@ -284,6 +399,23 @@ final class Scenario {
           default -> forecast(numbers[0]);
         };
       }
+      case "tree", "greedy", "sampled", "drawn", "typical", "moves", "states", "counted", "halved", "length", "index", "learn", "unlearn", "propose",
+          "lookup" -> {
+        return speculation.line(word, a);
+      }
+      case "clock" -> tierNow = numbers[0];
+      case "scheduler" -> {
+        if (scheduler != null) {
+          scheduler.close();
+        }
+        plans.clear();
+        scheduler = new Scheduler(m, new Scheduler.Config().policy(Scheduler.Policy.values()[a[0]], Scheduler.Admission.values()[a[1]]).limits(a[2], a[3], 0)
+            .plans(a[4], a[5]));
+      }
+      case "schedule" -> requests.put(a[0], scheduler.add(sequence(a[2], a[3]), a[4],
+          new Scheduler.Job().priority(a[5]).options(new RequestOptions().namespace(namespace(a[1])))));
+      case "draft" -> scheduler.setDrafts(Buffers.longs(1).put(0, requests.getOrDefault(a[0], 0L)), Buffers.of(a[1]));
+      case "abort" -> scheduler.abort(requests.getOrDefault(a[0], 0L));
       case "quotas" -> quotas = a[0];
       case "record" -> recordBytes = numbers[0];
       case "quota" -> m.setQuota(namespace(a[0]), a[1], a[2], a[3]);
@@ -322,6 +454,14 @@ final class Scenario {
       case "copies" -> pairs(m.takePending().copies());
       case "resize" -> pairs(m.resize(a[0], a[1]));
       case "expect" -> " " + m.expectedTokens(RequestOptions.Reserve.values()[a[0]], a[1]);
+      case "tier" -> openTier(a);
+      case "page" -> page(a);
+      case "put", "get", "lease", "erase" -> job(word, a);
+      case "pages" -> pages();
+      case "plan" -> plan(a[0]);
+      case "finish" -> finish(a[0], false);
+      case "undone" -> finish(0, true);
+      case "scheduled" -> scheduled();
       case "heard" -> " " + request(a[0]).info().numCrossCached();
       case "table" -> list(request(a[0]).blockTable(a[1]));
       case "lost" -> lost(a[0]);

@@ -72,6 +72,24 @@ class SizesTest {
     }
   }
 
+  /** C ignores it, so two queries are 16 elements apart, not 8. */
+  @Test
+  void theHeadStrideOfOneHeadSaysNothing() throws Exception {
+    try (Storage s = new Storage(new StorageConfig(1, 1, 1, 16).dtype(DType.FLOAT32))) {
+      Attention a = new Attention();
+      a.numQHeads = 1;
+      a.q = Buffers.bytes(2 * 16 * 4);
+      a.qOffsets = StorageTest.longs(0, 2);
+      a.kvLens = StorageTest.longs(2);
+      a.blockTables = Buffers.of(0);
+      a.outHeadStride = 8;
+      a.out = Buffers.bytes((8 + 16) * 4);
+      refused(() -> s.attend(a, null));
+      a.out = Buffers.bytes(2 * 16 * 4);
+      s.attend(a, null);
+    }
+  }
+
   /** 2^40 queries of 2^20 elements have 2^65 bits, in 64 bits none. */
   @Test
   void sizesOfQueriesDoNotOverflow() throws Exception {

@@ -6,6 +6,7 @@ import static io.kvcache.ManagerTest.small;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.kvcache.RequestOptions.ExtraKey;
 import java.nio.IntBuffer;
@@ -269,6 +270,22 @@ class StepTest {
       s.admitRequests().put(0, 0);
       admit(s, id, new int[][] {sequence(100, 5)});
       assertEquals(5, m.request(s.admitted().get(0)).info().capacity());
+    }
+  }
+
+  @Test
+  void admitSlotsAreThoseOfTheFirstChunk() throws Exception {
+    try (Manager m = small(64); Step s = new Step(m, new Step.Limits(1, 1, 0, 16, 0, 2, 40)); Request waiting = m.create(sequence(100, 20), null)) {
+      s.admitRequests().put(0, 0).put(1, waiting.id());
+      s.admitOffsets().put(0, 0).put(1, 20).put(2, 20);
+      s.admitTokens().put(0, sequence(0, 20));
+      s.admitSlots().put(0, 6).put(1, 9);
+      s.counts(0, 0, 2).run(0);
+      assertEquals(List.of(0, 0, 2L, 3L, 0L), List.of(s.status().get(0), s.status().get(1), s.numBlocks().get(0), s.numBlocks().get(1), s.admitSlots().get(0)));
+      assertEquals(6, m.request(s.admitted().get(0)).info().capacity());
+      assertEquals(9, waiting.info().capacity());
+      s.admitSlots().put(0, -1);
+      assertTrue(assertThrows(KvCacheException.class, () -> s.counts(0, 0, 1).run(0)).getMessage().contains("admit_slots[0]"));
     }
   }
 }

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.kvcache;
+
+import java.lang.ref.Reference;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Copies cached blocks of a manager to tiers, and brings them back before a request that needs them is admitted: kvc_offload.
+ *
+ * <pre>{@code
+ * offload.lookup(request);                    // of a new or preempted request
+ * // in the engine's loop:
+ * offload.poll();
+ * Offload.Info info = offload.query(request);
+ * if (info.state() == Offload.State.READY || info.state() == Offload.State.NONE) request.admit();
+ * }</pre>
+ *
+ * <p>No call but await waits. Any thread may call it; one call is made at a time. A page that fails, is missing or does not check shortens the prefix that
+ * is loaded; the rest is computed as ever. nowNs is the caller's time, which never goes back; without it, System.nanoTime().
+ *
+ * <p>Until it is closed, jobs of the tiers' own fail with BUSY. It keeps manager, storages and tiers alive, whichever of them is closed first.
+ */
+public final class Offload implements AutoCloseable {
+  /** How far a lookup is, in the order of the numbers: nothing is under way, the tiers are asked, pages are read, admit it now. */
+  public enum State { NONE, LOOKING, LOADING, READY }
+
+  /**
+   * Why a lookup is READY, in the order of the numbers. NOTHING: the tiers have nothing that the manager lacks. SLOWER: computing is expected to be faster.
+   * NO_ROOM: the pools had no blocks. FAILED: a page failed, less was loaded than was found. LOADED: all that was found is loaded.
+   */
+  public enum Reason { NONE, NOTHING, SLOWER, NO_ROOM, FAILED, LOADED, CANCELLED }
+
+  /**
+   * How far the lookup of a request is.
+   *
+   * @param numCached tokens that the manager had cached
+   * @param numFound tokens beyond them that the tiers have
+   * @param numLoaded tokens that are cached now because they were loaded
+   */
+  public record Info(State state, Reason reason, long numCached, long numFound, long numLoaded) {}
+
+  /** State of an offload (the first three), and counters since it was made: kvc_offload_stats. */
+  public record Stats(long waitingBlocks, long busyPages, long busyLookups, long publishedBlocks, long droppedEvents, long droppedBlocks, long goneBlocks,
+      long lookups, long slowerLoads, long refusedLoads, long loads, long shortLoads, long loadedTokens, long failedPublications) {}
+
+  /** Counters of one tier: kvc_offload_tier_stats. */
+  public record TierStats(long hits, long misses, long loadedPages, long loadedBytes, long failedLoads, long storedPages, long storedBytes,
+      long refusedStores, long failedStores, long waits, double loadNsPerByte) {}
+
+  final Handle handle;
+  final Object one = new Object(); // held by every call but await: they must not overlap
+  private final Object[] used; // alive until after this
+
+  /**
+   * Makes an offload. storages: one for each group; null or empty = sizes alone count ({@link OffloadOptions#pageSizes}). tiers: 1 to 8, fastest first.
+   * Options may be null. Statuses: INVALID_ARGUMENT, UNSUPPORTED (groups, no events, storages with parts of pages), BUSY (a tier has jobs, or an Offload
+   * has it), LIMIT, OUT_OF_MEMORY.
+   */
+  public Offload(Manager manager, List<Storage> storages, List<Tier> tiers, PageConfig pages, OffloadOptions options) throws KvCacheException {
+    OffloadOptions o = options == null ? new OffloadOptions() : options;
+    List<Storage> groups = storages == null ? List.of() : List.copyOf(storages);
+    List<Tier> chain = List.copyOf(tiers);
+    long sizes = groups.isEmpty() ? o.pageSizes == null ? 0 : o.pageSizes.limit() : groups.size();
+    int wanted = manager.numGroups();
+    if (sizes != wanted) {
+      throw Sizes.invalid("%s has %d entries; it needs one for each of the %d groups", groups.isEmpty() ? "pageSizes" : "storages", sizes, wanted);
+    }
+    List<Runnable> ends = new ArrayList<>(); // what is given back
+    long[] out = new long[1];
+    try {
+      long m = manager.handle.enter();
+      ends.add(manager.handle::exit);
+      long[] s = enter(groups, ends), t = new long[chain.size()];
+      for (int i = 0; i < t.length; ++i) {
+        TierJobs jobs = chain.get(i).jobs;
+        t[i] = jobs.lend();
+        ends.add(jobs::giveBack);
+      }
+      Native.kvc_offload_create(m, s, o.pageSizes, t, pages.model, pages.weights, pages.numerics, pages.numLayers, pages.numHeads, pages.firstLayer,
+          pages.firstHead, o.policy, o.flags, o.numPages, o.maxLookups, o.maxLookupBlocks, o.cleanBlocks, o.timeoutNs, o.holdNs, o.computeNsPerToken, out);
+    } catch (KvCacheException | RuntimeException error) {
+      ends.forEach(Runnable::run);
+      throw error;
+    }
+    used = new Object[] {manager, groups, chain};
+    handle = new Handle("offload", out[0], address -> {
+      Native.kvc_offload_destroy(address); // waits for what the tiers do
+      ends.forEach(Runnable::run);
+    });
+    handle.ownedBy(this);
+    Reference.reachabilityFence(this);
+  }
+
+  /** The addresses of storages, which stay valid until `ends` are run; 0 for null. */
+  static long[] enter(List<Storage> storages, List<Runnable> ends) {
+    long[] addresses = new long[storages.size()];
+    for (int i = 0; i < addresses.length; ++i) {
+      if (storages.get(i) != null) {
+        Handle storage = storages.get(i).handle;
+        addresses[i] = storage.enter();
+        ends.add(storage::exit);
+      }
+    }
+    return addresses;
+  }
+
+  /**
+   * Ends all work, waits for jobs that tiers have begun, and gives the tiers back, after the calls in other threads. Blocks that wait to be stored are not;
+   * call {@link #poll} until {@link #stats} has no waitingBlocks and busyPages before.
+   */
+  @Override
+  public void close() {
+    handle.close();
+  }
+
+  private void call(Manager.Call call) throws KvCacheException {
+    long address = handle.enter();
+    try {
+      synchronized (one) {
+        call.run(address);
+      }
+    } finally {
+      handle.exit();
+      Reference.reachabilityFence(this);
+    }
+  }
+
+  /** Returns when a tier has done something, or so many milliseconds are over: then poll. */
+  public void await(int milliseconds) {
+    Sizes.count("milliseconds", milliseconds);
+    long address = handle.enter();
+    try {
+      Native.kvc_offload_wait(address, milliseconds);
+    } finally {
+      handle.exit();
+      Reference.reachabilityFence(this);
+    }
+  }
+
+  /**
+   * Moves everything on: takes what tiers have done, stores blocks, loads pages. Your work on the storages is done when you call it; before it, execute the
+   * copies and moves that the manager has asked for.
+   */
+  public void poll() throws KvCacheException {
+    poll(System.nanoTime(), null);
+  }
+
+  /** The same with the caller's time, and with the stream of the kernels that read and write blocks: copies to and from blocks are enqueued there. */
+  public void poll(long nowNs, Stream stream) throws KvCacheException {
+    call(o -> {
+      if (stream == null) {
+        Native.kvc_offload_poll(o, nowNs, 0);
+      } else {
+        stream.enqueue(it -> Native.kvc_offload_poll(o, nowNs, it), this);
+      }
+    });
+  }
+
+  /**
+   * Begins to look for the tokens of a waiting request beyond its hit, and to load them. Does nothing if that is under way, and ends by itself when the
+   * request is admitted or freed. Statuses: NOT_FOUND, BUSY (it is admitted), LIMIT, OUT_OF_MEMORY: then admit the request as ever.
+   */
+  public void lookup(Request request) throws KvCacheException {
+    lookup(request, System.nanoTime());
+  }
+
+  /** The same with the caller's time. */
+  public void lookup(Request request, long nowNs) throws KvCacheException {
+    call(o -> Native.kvc_offload_lookup(o, request.id(), nowNs));
+  }
+
+  /** Tells how far the lookup of a request is. */
+  public Info query(Request request) throws KvCacheException {
+    kvc_offload_info i = new kvc_offload_info();
+    try {
+      call(o -> Native.kvc_offload_query(o, request.id(), i));
+      return new Info(State.values()[i.getState()], Reason.values()[i.getReason()], i.getNum_cached(), i.getNum_found(), i.getNum_loaded());
+    } finally {
+      i.delete();
+    }
+  }
+
+  /** Ends a lookup, if there is one, and gives back its blocks. */
+  public void cancel(Request request) throws KvCacheException {
+    call(o -> Native.kvc_offload_cancel(o, request.id()));
+  }
+
+  /**
+   * Stores the published blocks of an admitted request, whatever the policy says, and returns how many it has. Call it before you preempt the request: a
+   * lookup brings them back.
+   */
+  public long storeRequest(Request request) throws KvCacheException {
+    long[] blocks = new long[1];
+    call(o -> Native.kvc_offload_store_request(o, request.id(), blocks));
+    return blocks[0];
+  }
+
+  /** Returns the state, and counters since it was made. */
+  public Stats stats() throws KvCacheException {
+    kvc_offload_stats s = new kvc_offload_stats();
+    try {
+      call(o -> Native.kvc_offload_read_stats(o, s));
+      return new Stats(s.getWaiting_blocks(), s.getBusy_pages(), s.getBusy_lookups(), s.getPublished_blocks(), s.getDropped_events(), s.getDropped_blocks(),
+          s.getGone_blocks(), s.getLookups(), s.getSlower_loads(), s.getRefused_loads(), s.getLoads(), s.getShort_loads(), s.getLoaded_tokens(),
+          s.getFailed_publications());
+    } finally {
+      s.delete();
+    }
+  }
+
+  /** Returns counters of one tier. tier: its index. */
+  public TierStats tierStats(int tier) throws KvCacheException {
+    kvc_offload_tier_stats s = new kvc_offload_tier_stats();
+    try {
+      call(o -> Native.kvc_offload_read_tier_stats(o, Sizes.count("tier", tier), s));
+      return new TierStats(s.getHits(), s.getMisses(), s.getLoaded_pages(), s.getLoaded_bytes(), s.getFailed_loads(), s.getStored_pages(),
+          s.getStored_bytes(), s.getRefused_stores(), s.getFailed_stores(), s.getWaits(), s.getLoad_ns_per_byte());
+    } finally {
+      s.delete();
+    }
+  }
+
+  @Override
+  public String toString() {
+    try {
+      handle.check();
+    } catch (IllegalStateException closed) {
+      return "Offload[closed]";
+    }
+    return "Offload[to " + used[2] + "]";
+  }
+}

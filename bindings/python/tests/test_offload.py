@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offload: what was computed comes back from tiers, to the manager that evicted it and to one in another life."""
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import kvcache
+from kvcache import OffloadPolicy, OffloadReason, OffloadState, _native
+
+BLOCKS, BLOCK, LAYERS, HEADS, DIM = 16, 4, 2, 2, 8
+PROMPT = np.arange(100, 121, dtype=np.int32)
+NAMES = (b"a model", b"of May")
+
+
+class Life:
+    """A manager, its storage, and an offload to a tier."""
+
+    def __init__(self, url, policy=OffloadPolicy.WRITE_THROUGH, **options):
+        self.m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
+        self.s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+        info = self.s.page_info(*NAMES)
+        self.tier = kvcache.Tier(url, info.page_bytes, info.fingerprint)
+        self.offload = kvcache.Offload(self.m, self.s, self.tier, *NAMES, policy=policy, **options)
+
+    def compute(self, tokens=PROMPT):
+        with self.m.allocate(tokens) as request:
+            rows = np.random.default_rng(7).standard_normal((LAYERS, len(tokens), HEADS, DIM), dtype=np.float32)
+            self.s.store(rows, rows, request.slots(0, len(tokens)))
+            request.commit(len(tokens))
+            self.settle()
+            return rows
+
+    def until(self, done):
+        end = time.monotonic() + 60
+        while not done():
+            assert time.monotonic() < end
+            self.offload.poll()
+            time.sleep(0.001)
+
+    def settle(self):
+        self.offload.poll()
+        self.until(lambda: not self.offload.stats().waiting_blocks and not self.offload.stats().busy_pages)
+
+    def admitted(self, tokens=PROMPT):
+        request = self.m.create(tokens)
+        self.offload.lookup(request)
+        self.until(lambda: self.offload.query(request).state == OffloadState.READY)
+        info = self.offload.query(request)
+        request.admit()
+        return request, info
+
+    def close(self):
+        self.offload.close()
+        self.tier.close()
+        self.s.close()
+        self.m.close()
+
+
+def test_what_was_evicted_comes_back():
+    life = Life("memory:?bytes=1MiB")
+    rows = life.compute()
+    assert life.offload.tier_stats().stored_pages == 5 and life.offload.stats().published_blocks == 5
+    life.m.reset()
+    life.s.zero_blocks(np.arange(BLOCKS, dtype=np.int32))
+    request, info = life.admitted()
+    assert info.reason is OffloadReason.LOADED and (info.num_cached, info.num_found, info.num_loaded) == (0, 20, 20)
+    assert request.num_cached == 20 and np.array_equal(life.s.gather(request.slots(0, 20))[0], rows[:, :20])
+    assert life.offload.stats().loaded_tokens == 20 and life.tier.stats().pages == 5
+    request.close()
+    life.close()
+
+
+def test_a_second_process_has_what_the_first_one_computed(tmp_path):
+    url = f"slab:{tmp_path / 'slab'}?bytes=1MiB"
+    program = textwrap.dedent("""\
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        import test_offload
+        life = test_offload.Life(sys.argv[2])
+        life.compute()
+        life.close()
+        """)
+    subprocess.run([sys.executable, "-c", program, os.path.dirname(__file__), url], check=True)
+    life = Life(url)
+    request, info = life.admitted()
+    assert info.num_loaded == 20 == request.num_cached
+    assert np.array_equal(life.s.gather(request.slots(0, 20))[0], np.random.default_rng(7).standard_normal((LAYERS, 21, HEADS, DIM), dtype=np.float32)[:, :20])
+    request.close()
+    life.close()
+
+
+def test_a_preempted_request_is_stored_and_comes_back():
+    life = Life("memory:?bytes=1MiB", 0)
+    request = life.m.allocate(PROMPT)
+    request.commit(21)
+    assert life.offload.store_request(request) == 5
+    life.settle()
+    request.preempt()
+    life.m.reset()
+    life.offload.lookup(request.id)
+    life.until(lambda: life.offload.query(request.id).state == OffloadState.READY)
+    assert request.admit() == 20
+    request.close()
+    life.close()
+
+
+def test_a_stream_does_the_copies():
+    life = Life("memory:?bytes=1MiB")
+    rows = life.compute()
+    life.m.reset()
+    life.s.zero_blocks(np.arange(BLOCKS, dtype=np.int32))
+    with kvcache.Stream() as stream:
+        request = life.m.create(PROMPT)
+        life.offload.lookup(request)
+        end = time.monotonic() + 60
+        while life.offload.query(request).state != OffloadState.READY:
+            assert time.monotonic() < end
+            life.offload.poll(stream=stream)
+            time.sleep(0.001)
+        assert request.admit() == 20
+        stream.synchronize()
+    assert np.array_equal(life.s.gather(request.slots(0, 20))[0], rows[:, :20])
+    request.close()
+    life.close()
+
+
+def test_nothing_is_found_in_an_empty_tier_and_a_lookup_is_cancelled():
+    life = Life("memory:?bytes=1MiB")
+    request, info = life.admitted()
+    assert info.reason is OffloadReason.NOTHING and request.num_cached == 0
+    waiting = life.m.create(PROMPT + 5)
+    life.offload.lookup(waiting)
+    life.offload.cancel(waiting)
+    life.offload.cancel(waiting)
+    life.until(lambda: not life.offload.stats().busy_lookups)
+    assert life.offload.query(waiting).state is OffloadState.NONE
+    with pytest.raises(kvcache.BusyError):
+        life.offload.lookup(request)
+    request.close(), waiting.close()
+    life.close()
+
+
+def test_two_tiers_and_sizes_alone():
+    m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=64)
+    first, second = kvcache.Tier("memory:?bytes=4KiB", 1024), kvcache.Tier("memory:?bytes=64KiB", 1024)
+    with pytest.raises(ValueError, match="page_bytes has 0 entries; without storages it must have one for each of the 1 groups"):
+        kvcache.Offload(m, None, [first, second], *NAMES)
+    with pytest.raises(kvcache.KvCacheError):
+        kvcache.Offload(m, None, [first, second], *NAMES, page_bytes=1 << 40)
+    assert first.put([bytes(32)], np.zeros((1, 8), np.uint8)).num_ok == 1  # given back
+    first.close(), second.close()
+
+
+def test_the_tier_is_the_offloads_until_it_is_closed():
+    life = Life("memory:?bytes=1MiB")
+    for call in (life.tier.poll, life.tier.drain, life.tier.fileno, lambda: life.tier.exists(bytes(32)), life.tier.run_one):
+        with pytest.raises(kvcache.BusyError, match="the tier is an Offload's"):
+            call()
+    with pytest.raises(kvcache.BusyError):
+        kvcache.Offload(life.m, life.s, life.tier, *NAMES)
+    assert life.tier.stats().capacity_pages > 0
+    life.offload.close()
+    assert life.tier.exists(bytes(32)).num_ok == 0
+    job = life.tier.submit_exists(bytes(32))
+    with pytest.raises(kvcache.BusyError, match="jobs of its own"):
+        kvcache.Offload(life.m, life.s, life.tier, *NAMES)
+    life.tier.wait(job)
+    kvcache.Offload(life.m, life.s, life.tier, *NAMES).close()
+    life.close()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2), (2, 3, 0, 1)])
+def test_any_order_of_closing_is_safe(order):
+    gc.collect()
+    before = _native.kvc_live_objects()
+    for work in (False, True):
+        life = Life("memory:?bytes=1MiB")
+        with life.m.allocate(PROMPT) as request:
+            request.commit(21)
+        if work:
+            life.offload.poll()  # stores are on the way
+        for i in order:
+            (life.m, life.s, life.tier, life.offload)[i].close()
+        assert repr(life.offload) == "<kvcache.Offload, closed>"
+        with pytest.raises(ValueError, match="the offload is closed"):
+            life.offload.poll()
+    del life, request
+    gc.collect()
+    assert _native.kvc_live_objects() == before
+
+
+def test_an_error_that_is_kept_does_not_keep_the_offload():
+    gc.collect()
+    before = _native.kvc_live_objects()
+    life = Life("memory:?bytes=1MiB")
+    with life.m.allocate(PROMPT) as request:
+        request.commit(21)
+    with kvcache.Stream() as stream:
+        for call in (lambda: life.offload.poll("now"), lambda: life.offload.poll("now", stream=stream), lambda: life.offload.lookup("x"), lambda: life.offload.tier_stats(9)):
+            with pytest.raises((TypeError, ValueError)) as kept:
+                call()
+    life.offload.poll()
+    life.close()
+    del stream
+    assert _native.kvc_live_objects() == before and kept is not None
+
+
+def test_an_offload_that_is_dropped_closes_itself():
+    gc.collect()
+    before = _native.kvc_live_objects()
+    life = Life("memory:?bytes=1MiB")
+    with life.m.allocate(PROMPT) as request:
+        request.commit(21)
+    life.offload.poll()
+    tier = life.tier
+    del life, request
+    gc.collect()
+    assert tier.exists(bytes(32)).num_ok == 0
+    tier.close()
+    del tier
+    gc.collect()
+    assert _native.kvc_live_objects() == before
+
+
+def test_any_thread_may_call_it_also_while_another_one_closes_it():
+    for _ in range(10):
+        life = Life("memory:?bytes=1MiB")
+        faults = []
+
+        def work():
+            try:
+                while True:
+                    life.offload.poll()
+                    life.offload.stats()
+            except ValueError as error:
+                faults.append(str(error))
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        life.compute()
+        life.close()
+        for thread in threads:
+            thread.join(60)
+        assert faults == ["the offload is closed"] * 3
+
+
+def test_a_fork_leaves_it_alone():
+    life = Life("memory:?bytes=1MiB")
+    child = os.fork()
+    if child == 0:
+        try:
+            life.offload.poll()
+        except ValueError:
+            life.offload.close()
+            life.tier.close()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    life.compute()
+    life.close()
+
+
+@pytest.mark.parametrize("change, error, text", [
+    (dict(manager=3), TypeError, "manager is int; it must be a kvcache.Manager"),
+    (dict(storages=[]), ValueError, "storages has 0 storages; it must have one for each of the 1 groups"),
+    (dict(storages=[None]), ValueError, "storages has 0 storages"),
+    (dict(storages=7), TypeError, "storages is 7; it must be a kvcache.Storage"),
+    (dict(tiers=()), ValueError, "tiers has 0 entries; it must have 1 to 8"),
+    (dict(tiers=[3]), TypeError, r"tiers\[0\] is int; it must be a kvcache.Tier"),
+    (dict(policy=64), ValueError, r"policy is 64; it is a sum of OffloadPolicy.WRITE_THROUGH"),
+    (dict(num_pages=1), ValueError, "num_pages is 1; it is 4 to 65536, or 0 for 64"),
+    (dict(num_pages=-1), OverflowError, "num_pages is -1; it must be at least 0"),
+    (dict(model="x"), TypeError, "model is str; it must be bytes"),
+    (dict(compute_ns_per_token=-1.0), ValueError, "compute_ns_per_token is -1"),
+    (dict(manager=kvcache.Manager(BLOCKS, BLOCK)), kvcache.UnsupportedError, "event_capacity"),
+    (dict(manager=kvcache.Manager(BLOCKS, BLOCK, event_capacity=8, prefix_cache=False)), kvcache.KvCacheError, "prefix_cache=False"),
+])
+def test_errors_name_the_argument_and_give_the_tier_back(change, error, text):
+    s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+    info = s.page_info(*NAMES)
+    tier = kvcache.Tier("memory:?bytes=1MiB", info.page_bytes, info.fingerprint)
+    arguments = {"manager": kvcache.Manager(BLOCKS, BLOCK, event_capacity=64), "storages": s, "tiers": tier, "model": NAMES[0], "weights": NAMES[1], **change}
+    with pytest.raises(error, match=text):
+        kvcache.Offload(**arguments)
+    assert tier.exists(bytes(32)).num_ok == 0
+    tier.close()

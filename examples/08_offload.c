@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Offload: the blocks of a prompt are written through to two tiers, memory and a file. A second manager, as
+ * after a restart, has nothing cached; it loads the same prompt from the tiers, and its blocks have the same
+ * bytes.
+ *
+ *   08_offload [FILE]     the slab file of the second tier; by default a temporary one */
+#define _POSIX_C_SOURCE 200809L /* mkstemp */
+#include <kvcache.h>
+#include <kvcache/offload.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { kBlocks = 64, kB = 16, kPromptBlocks = 6, kTokens = kPromptBlocks * kB + 1 };
+
+static void check(kvc_status status) {
+  if (status == KVC_OK) return;
+  fprintf(stderr, "%s: %s\n", kvc_status_name(status), kvc_last_error());
+  exit(1);
+}
+
+/* What an engine has: a manager, the memory of its blocks, and an offload below. */
+typedef struct {
+  kvc_manager* manager;
+  kvc_storage* storage;
+  kvc_offload* offload;
+  kvc_tier* tiers[2];
+  kvc_page_info page;
+  uint64_t now;
+} Engine;
+
+static kvc_tier* open_tier(const char* url, const kvc_page_info* page) {
+  kvc_tier_config config = {.struct_size = sizeof config, .url = url, .page_bytes = page->page_bytes};
+  memcpy(config.fingerprint, page->fingerprint, sizeof config.fingerprint);
+  kvc_tier* tier;
+  check(kvc_tier_create(&config, &tier));
+  return tier;
+}
+
+static void start(Engine* e, const char* file) {
+  memset(e, 0, sizeof *e);
+  kvc_manager_config manager = {.struct_size = sizeof manager, .num_blocks = kBlocks, .block_size = kB};
+  manager.max_requests = 8, manager.max_request_tokens = kBlocks * kB;
+  manager.event_capacity = 1024; /* write-through reads them */
+  check(kvc_manager_create(&manager, &e->manager));
+  kvc_storage_config storage = {.struct_size = sizeof storage, .num_blocks = kBlocks, .num_layers = 2};
+  storage.num_heads = 2, storage.head_dim = 32, storage.block_size = kB, storage.dtype = KVC_BFLOAT16;
+  check(kvc_storage_create(&storage, &e->storage));
+
+  /* Whoever has the same model and weights uses the same pages. */
+  kvc_page_config names = {.struct_size = sizeof names, .model = "example", .weights = "1"};
+  names.model_size = strlen(names.model), names.weights_size = strlen(names.weights);
+  e->page.struct_size = sizeof e->page;
+  check(kvc_storage_page_info(e->storage, &names, &e->page));
+  char url[512];
+  snprintf(url, sizeof url, "slab:%s?bytes=1MiB", file);
+  e->tiers[0] = open_tier("memory:?bytes=256KiB", &e->page);
+  e->tiers[1] = open_tier(url, &e->page);
+
+  kvc_offload_config config = {.struct_size = sizeof config, .manager = e->manager, .storages = &e->storage};
+  config.tiers = e->tiers, config.num_tiers = 2, config.pages = &names;
+  config.policy = KVC_OFFLOAD_WRITE_THROUGH;
+  check(kvc_offload_create(&config, &e->offload));
+}
+
+static void stop(Engine* e) {
+  kvc_offload_destroy(e->offload);
+  kvc_tier_destroy(e->tiers[0]);
+  kvc_tier_destroy(e->tiers[1]);
+  kvc_storage_destroy(e->storage);
+  kvc_manager_destroy(e->manager);
+}
+
+/* Stands for the model: the bytes of a block follow from its tokens. */
+static void fill(char* page, const Engine* e, const int32_t* tokens) {
+  for (uint64_t i = 0; i < e->page.page_bytes; ++i)
+    page[i] = (char)(((uint32_t)tokens[i % kB] * 2654435761u + i * 40503u) >> 13);
+}
+
+/* Admits the prompt, computes what is not cached, and compares what is. Returns the cached tokens. */
+static uint64_t serve(Engine* e, const int32_t* tokens) {
+  kvc_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .num_tokens = kTokens};
+  uint64_t request, cached;
+  check(kvc_manager_create_request(e->manager, &prompt, NULL, &request));
+  check(kvc_offload_lookup(e->offload, request, ++e->now));
+  kvc_offload_info info = {.struct_size = sizeof info};
+  for (;;) { /* an engine runs its other requests meanwhile */
+    check(kvc_offload_poll(e->offload, ++e->now, NULL));
+    check(kvc_offload_query(e->offload, request, &info));
+    if (info.state == KVC_OFFLOAD_NONE || info.state == KVC_OFFLOAD_READY) break;
+  }
+  check(kvc_manager_admit_request(e->manager, request, &cached));
+  int32_t table[kPromptBlocks + 1];
+  check(kvc_manager_export_tables(e->manager, &request, 1, 0, -1, table, kPromptBlocks + 1));
+  char* page = malloc(e->page.page_bytes);
+  char* expected = malloc(e->page.page_bytes);
+  if (page == NULL || expected == NULL) exit(1);
+  for (int b = 0; b < kPromptBlocks; ++b) {
+    fill(expected, e, tokens + b * kB);
+    if ((uint64_t)b < cached / kB) {
+      check(kvc_storage_pack_pages(e->storage, &table[b], 1, page, e->page.page_bytes, 0));
+      if (memcmp(page, expected, e->page.page_bytes) != 0) {
+        fprintf(stderr, "block %d has other bytes than were stored\n", b);
+        exit(1);
+      }
+    } else {
+      check(kvc_storage_unpack_pages(e->storage, &table[b], 1, expected, e->page.page_bytes, 0));
+    }
+  }
+  free(page);
+  free(expected);
+  check(kvc_manager_commit_tokens(e->manager, request, kTokens)); /* publishes the full blocks */
+  check(kvc_manager_free_request(e->manager, request));
+  return cached;
+}
+
+/* Polls until all blocks that were published are stored. */
+static void store_all(Engine* e) {
+  kvc_offload_stats stats = {.struct_size = sizeof stats};
+  do {
+    check(kvc_offload_poll(e->offload, ++e->now, NULL));
+    check(kvc_offload_read_stats(e->offload, &stats));
+  } while (stats.waiting_blocks != 0 || stats.busy_pages != 0);
+}
+
+int main(int argc, char** argv) {
+  char temporary[] = "/tmp/kvcache-08_offload-XXXXXX";
+  if (argc < 2) {
+    const int fd = mkstemp(temporary);
+    if (fd < 0) return perror("mkstemp"), 1;
+    close(fd);
+    unlink(temporary); /* the tier makes it */
+  }
+  const char* file = argc > 1 ? argv[1] : temporary;
+  int32_t tokens[kTokens];
+  for (int i = 0; i < kTokens; ++i) tokens[i] = 1000 + 7 * i;
+
+  Engine engine;
+  start(&engine, file);
+  printf("first:           %3d tokens cached\n", (int)serve(&engine, tokens));
+  store_all(&engine);
+  check(kvc_manager_reset(engine.manager, 0)); /* nothing is cached any more */
+  const uint64_t after_reset = serve(&engine, tokens);
+  printf("after a reset:   %3d tokens, from memory\n", (int)after_reset);
+  store_all(&engine);
+  stop(&engine);
+
+  start(&engine, file); /* as another process */
+  const uint64_t after_restart = serve(&engine, tokens);
+  kvc_offload_tier_stats slab = {.struct_size = sizeof slab};
+  check(kvc_offload_read_tier_stats(engine.offload, 1, &slab));
+  printf("after a restart: %3d tokens, %d pages from the file\n", (int)after_restart, (int)slab.loaded_pages);
+  stop(&engine);
+  if (argc < 2) unlink(temporary);
+  return after_reset == kPromptBlocks * kB && after_restart == kPromptBlocks * kB ? 0 : 1;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of pages in data files, moved in large pieces by threads of their own, past the page cache where
+// the system allows it. The caller packs or unpacks one piece while the threads move the next ones.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "checkpoint/folder.h"
+
+namespace kvc {
+
+inline constexpr uint64_t kPieceBytes = uint64_t{2} << 20;  // all pieces stay in the caches of a CPU
+inline constexpr size_t kPieces = 4, kMovers = 2;
+constexpr uint64_t round_to_block(uint64_t bytes) {
+  return (bytes + kDataHeaderBytes - 1) / kDataHeaderBytes * kDataHeaderBytes;
+}
+
+// Memory for one piece, aligned for direct I/O.
+class DataPiece {
+ public:
+  explicit DataPiece(uint64_t capacity);  // throws std::bad_alloc
+  char* data() const { return data_.get(); }
+  uint64_t capacity() const { return capacity_; }
+
+ private:
+  struct Free {
+    void operator()(char* data) const;
+  };
+  std::unique_ptr<char, Free> data_;
+  uint64_t capacity_;
+};
+
+// Threads that do jobs, two at a time, so that a disk always has one: at most kPieces - 1 behind their
+// caller. Without a thread to be had it does them at once.
+class Mover {
+ public:
+  explicit Mover(std::function<int(size_t piece)> job);
+  ~Mover();
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+  void start(size_t piece);
+  // Waits for the job of a piece; the first error of any, or 0.
+  int wait(size_t piece);
+
+ private:
+  void run();
+  const std::function<int(size_t)> job_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<size_t> waiting_;
+  bool busy_[kPieces] = {};
+  int error_ = 0;
+  bool ends_ = false;
+  std::thread threads_[kMovers];
+};
+
+// Writes <id>.kvcd.part; nothing is made before the first page comes.
+class DataWriter {
+ public:
+  DataWriter(CheckpointFolder& folder, uint64_t id, uint64_t largest_page, bool sync);
+
+  // Room for a page of at most `bytes`, good until the next call; then how many bytes it has.
+  kvc_status begin_page(uint64_t bytes, char** room);
+  void end_page(uint64_t bytes, Manifest::Page* page);
+  // Whether begin_page(bytes) would begin another piece.
+  bool is_full(uint64_t bytes) const { return used_ + bytes > pieces_[at_].capacity(); }
+  // Writes what is left, waits for the disk and gives the file its name. Nothing if there was no page.
+  kvc_status finish(Manifest::DataFile* file);
+  bool any() const { return made_; }
+
+ private:
+  kvc_status make();
+  kvc_status flush();
+  int write(size_t piece);
+  int write_at(const char* data, uint64_t bytes, uint64_t offset);
+
+  CheckpointFolder& folder_;
+  const uint64_t id_;
+  const bool sync_;
+  const std::string part_;
+  bool made_ = false;
+  OpenFile direct_, plain_;
+  std::atomic<bool> is_direct_{true};  // false: the system has no direct I/O for it
+  std::vector<DataPiece> pieces_;
+  size_t at_ = 0;
+  uint64_t used_ = 0;               // of the piece at hand
+  uint64_t offset_ = 0;             // where it begins
+  uint64_t offsets_[kPieces] = {};  // of pieces that are on their way
+  uint64_t sizes_[kPieces] = {};
+  uint32_t crc_ = 0;              // of the pieces before
+  std::unique_ptr<Mover> mover_;  // ends before what it uses
+};
+
+// Reads data files that a manifest names.
+class DataReader {
+ public:
+  DataReader(const CheckpointFolder& folder, const Manifest& manifest);
+
+  // Opens the files and checks their sizes and headers.
+  kvc_status open();
+  // visit(page index, stored bytes): all pages with these indices, in the order of the files, each after its
+  // checksum matched.
+  kvc_status read(std::vector<uint32_t> pages, const std::function<kvc_status(uint32_t, const char*)>& visit);
+  // Whether every byte of the files is as it was written.
+  kvc_status check_files();
+
+ private:
+  struct Extent {
+    uint32_t file;
+    uint64_t offset, bytes;  // both in whole blocks
+    size_t first, end;       // in the order of pages
+  };
+  int read_extent(const Extent& extent, char* out);
+  int read_at(uint32_t file, char* out, uint64_t bytes, uint64_t offset);
+  kvc_status damaged(uint32_t file, uint64_t offset) const;
+
+  const CheckpointFolder& folder_;
+  const Manifest& manifest_;
+  std::vector<std::unique_ptr<OpenFile>> plain_, direct_;
+  std::atomic<bool> is_direct_{true};
+};
+
+}  // namespace kvc

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/crc32c.h"
+#include "base/status.h"
+#include "checkpoint/data_file.h"
+
+namespace kvc {
+
+DataReader::DataReader(const CheckpointFolder& folder, const Manifest& manifest)
+    : folder_(folder), manifest_(manifest) {}
+
+kvc_status DataReader::damaged(uint32_t file, uint64_t offset) const {
+  const std::string name = folder_.file(CheckpointFolder::data_name(manifest_.files[file].id));
+  return fail(KVC_ERROR_CORRUPT, "%s: a checksum does not match at byte %llu; the file is damaged",
+              name.c_str(), ull(offset));
+}
+
+kvc_status DataReader::open() {
+  Files& files = folder_.files();
+  const DataPiece block(kDataHeaderBytes);
+  for (uint32_t i = 0; i < manifest_.files.size(); ++i) {
+    const Manifest::DataFile& wanted = manifest_.files[i];
+    const std::string name = CheckpointFolder::data_name(wanted.id);
+    plain_.push_back(std::make_unique<OpenFile>(files));
+    direct_.push_back(std::make_unique<OpenFile>(files));
+    int error = plain_[i]->open(folder_.fd(), name.c_str(), O_RDONLY);
+    if (error != 0) return folder_.failure(name, "open the file", error);
+    struct stat status = {};
+    do {
+      error = files.status(plain_[i]->fd(), &status);
+    } while (error == -EINTR);
+    if (error != 0) return folder_.failure(name, "tell the size of the file", error);
+    if (static_cast<uint64_t>(status.st_size) != wanted.bytes)
+      return fail(KVC_ERROR_CORRUPT, "%s has %llu bytes; it should have %llu", folder_.file(name).c_str(),
+                  ull(static_cast<uint64_t>(status.st_size)), ull(wanted.bytes));
+    error = read_fully(files, plain_[i]->fd(), block.data(), kDataHeaderBytes, 0);
+    if (error != 0) return folder_.failure(name, "read the file", error);
+    if (!is_data_header(block.data(), wanted.id)) return damaged(i, 0);
+    static_cast<void>(direct_[i]->open(folder_.fd(), name.c_str(), O_RDONLY | O_DIRECT));
+  }
+  return KVC_OK;
+}
+
+int DataReader::read_at(uint32_t file, char* out, uint64_t bytes, uint64_t offset) {
+  Files& files = folder_.files();
+  while (direct_[file]->fd() >= 0 && is_direct_ && bytes != 0) {
+    const int64_t part = files.read(direct_[file]->fd(), out, bytes, offset);
+    if (part == -EINTR) continue;
+    if (part == -EINVAL) is_direct_ = false;
+    if (part < 0 && part != -EINVAL) return static_cast<int>(part);
+    const uint64_t done = part <= 0 ? 0 : static_cast<uint64_t>(part) / kDataHeaderBytes * kDataHeaderBytes;
+    out += done, bytes -= done, offset += done;
+    if (done == 0) break;
+  }
+  return bytes == 0 ? 0 : read_fully(files, plain_[file]->fd(), out, bytes, offset);
+}
+
+int DataReader::read_extent(const Extent& extent, char* out) {
+  return read_at(extent.file, out, extent.bytes, extent.offset);
+}
+
+kvc_status DataReader::read(std::vector<uint32_t> order,
+                            const std::function<kvc_status(uint32_t, const char*)>& visit) {
+  const std::vector<Manifest::Page>& pages = manifest_.pages;
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return pages[a].file != pages[b].file ? pages[a].file < pages[b].file : pages[a].offset < pages[b].offset;
+  });
+  constexpr uint64_t kBlock = kDataHeaderBytes;
+  std::vector<Extent> extents;
+  uint64_t largest = kPieceBytes;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Manifest::Page& page = pages[order[i]];
+    const uint64_t begin = page.offset / kBlock * kBlock,
+                   end = round_to_block(page.offset + page.stored_bytes);
+    Extent* last = extents.empty() ? nullptr : &extents.back();
+    if (last != nullptr && last->file == page.file && begin <= last->offset + last->bytes + 16 * kBlock &&
+        end - last->offset <= kPieceBytes) {
+      last->bytes = std::max(last->bytes, end - last->offset);
+      last->end = i + 1;
+      continue;
+    }
+    extents.push_back({page.file, begin, end - begin, i, i + 1});
+    largest = std::max(largest, end - begin);
+  }
+  std::vector<DataPiece> pieces;
+  pieces.reserve(kPieces);
+  for (size_t i = 0; i < std::min(kPieces, extents.size()); ++i) pieces.emplace_back(largest);
+  size_t of_piece[kPieces] = {};
+  Mover mover([&](size_t piece) { return read_extent(extents[of_piece[piece]], pieces[piece].data()); });
+  for (size_t e = 0; e < pieces.size(); ++e) {
+    of_piece[e] = e;
+    mover.start(e);
+  }
+  for (size_t e = 0; e < extents.size(); ++e) {
+    const Extent& extent = extents[e];
+    const size_t piece = e % kPieces;
+    if (const int error = mover.wait(piece); error != 0)
+      return folder_.failure(CheckpointFolder::data_name(manifest_.files[extent.file].id), "read the file",
+                             error);
+    for (size_t i = extent.first; i < extent.end; ++i) {
+      const Manifest::Page& page = pages[order[i]];
+      const char* const bytes = pieces[piece].data() + (page.offset - extent.offset);
+      if (crc32c(bytes, page.stored_bytes) != page.crc) return damaged(page.file, page.offset);
+      KVC_TRY(visit(order[i], bytes));
+    }
+    if (e + kPieces < extents.size()) {
+      of_piece[piece] = e + kPieces;
+      mover.start(piece);
+    }
+  }
+  return KVC_OK;
+}
+
+kvc_status DataReader::check_files() {
+  const DataPiece piece(kPieceBytes);
+  for (uint32_t i = 0; i < manifest_.files.size(); ++i) {
+    uint32_t crc = 0;
+    for (uint64_t at = 0; at < manifest_.files[i].bytes;) {
+      const uint64_t bytes = std::min(kPieceBytes, manifest_.files[i].bytes - at);
+      if (const int error = read_at(i, piece.data(), bytes, at); error != 0)
+        return folder_.failure(CheckpointFolder::data_name(manifest_.files[i].id), "read the file", error);
+      crc = crc32c(piece.data(), bytes, crc);
+      at += bytes;
+    }
+    if (crc != manifest_.files[i].crc) return damaged(i, 0);
+  }
+  return KVC_OK;
+}
+
+}  // namespace kvc

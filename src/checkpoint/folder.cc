@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/folder.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/status.h"
+
+namespace kvc {
+namespace {
+
+constexpr size_t kDigits = 20;
+
+std::string name_of(uint64_t id, const char* ending) {
+  char name[64];
+  std::snprintf(name, sizeof name, "%020llu%s", ull(id), ending);
+  return name;
+}
+
+// The id of a name with this ending; 0 = it is none.
+uint64_t id_of(const char* name, const char* ending) {
+  uint64_t id = 0;
+  for (size_t i = 0; i < kDigits; ++i) {
+    if (name[i] < '0' || name[i] > '9') return 0;
+    id = id * 10 + static_cast<uint64_t>(name[i] - '0');
+  }
+  return std::strcmp(name + kDigits, ending) == 0 && name_of(id, ending) == name ? id : 0;
+}
+
+int retry(auto&& call) {
+  int result;
+  do {
+    result = call();
+  } while (result == -EINTR);
+  return result;
+}
+
+}  // namespace
+
+std::string CheckpointFolder::manifest_name(uint64_t id) { return name_of(id, ".kvcm"); }
+std::string CheckpointFolder::data_name(uint64_t id) { return name_of(id, ".kvcd"); }
+
+kvc_status CheckpointFolder::failure(const std::string& name, const char* what, int error) const {
+  const kvc_status status = error == -ENOSPC || error == -EDQUOT || error == -EMFILE || error == -ENFILE
+                                ? KVC_ERROR_LIMIT
+                            : error == -ENOENT || error == -ENOTDIR ? KVC_ERROR_NOT_FOUND
+                            : error == -EWOULDBLOCK                 ? KVC_ERROR_BUSY
+                                                                    : KVC_ERROR_DEVICE;
+  const std::string whole = name.empty() ? path_ : file(name);
+  return fail(status, "%s: cannot %s: %s (errno %d)", whole.c_str(), what, std::strerror(-error), -error);
+}
+
+kvc_status CheckpointFolder::open(bool write) {
+  if (write) {
+    const int made = retry([&] { return files_.make_folder(AT_FDCWD, path_.c_str(), 0777); });
+    if (made != 0 && made != -EEXIST) return failure("", "make the folder", made);
+  }
+  const int error = folder_.open(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY);
+  if (error != 0) return failure("", "open the folder", error);
+  if (!write) return KVC_OK;
+  if (const int lock_error = lock_.open(fd(), "lock", O_RDWR | O_CREAT, 0666); lock_error != 0)
+    return failure("lock", "open the file", lock_error);
+  const int locked = retry([&] { return files_.lock(lock_.fd(), false); });
+  if (locked == -EWOULDBLOCK)
+    return fail(KVC_ERROR_BUSY, "%s: another process, or another call, writes to it; try again later",
+                path_.c_str());
+  return locked == 0 ? KVC_OK : failure("lock", "lock the file", locked);
+}
+
+kvc_status CheckpointFolder::list() {
+  manifests_.clear(), data_.clear(), parts_.clear();
+  const int error = retry([&] {
+    return files_.list(fd(), this, [](void* self, const char* name) {
+      auto& folder = *static_cast<CheckpointFolder*>(self);
+      if (std::strlen(name) < kDigits) return;
+      if (const uint64_t id = id_of(name, ".kvcm"); id != 0) folder.manifests_.push_back(id);
+      if (const uint64_t id = id_of(name, ".kvcd"); id != 0) folder.data_.push_back(id);
+      if (id_of(name, ".kvcm.part") != 0 || id_of(name, ".kvcd.part") != 0) folder.parts_.emplace_back(name);
+    });
+  });
+  if (error != 0) return failure("", "list the folder", error);
+  for (std::vector<uint64_t>* ids : {&manifests_, &data_}) {
+    std::sort(ids->begin(), ids->end());
+    ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+  }
+  return KVC_OK;
+}
+
+uint64_t CheckpointFolder::next_id() const {
+  uint64_t last = 0;
+  for (const std::vector<uint64_t>* ids : {&manifests_, &data_}) {
+    if (!ids->empty()) last = std::max(last, ids->back());
+  }
+  return last + 1;
+}
+
+kvc_status CheckpointFolder::read_manifest(uint64_t id, Manifest* out) const {
+  if (id == 0 && manifests_.empty()) return fail(KVC_ERROR_NOT_FOUND, "%s has no checkpoint", path_.c_str());
+  if (id == 0) id = manifests_.back();
+  const std::string name = manifest_name(id);
+  OpenFile in(files_);
+  int error = in.open(fd(), name.c_str(), O_RDONLY);
+  if (error == -ENOENT) return fail(KVC_ERROR_NOT_FOUND, "%s has no checkpoint %llu", path_.c_str(), ull(id));
+  if (error != 0) return failure(name, "open the file", error);
+  struct stat status = {};
+  error = retry([&] { return files_.status(in.fd(), &status); });
+  if (error != 0) return failure(name, "tell the size of the file", error);
+  std::string bytes(static_cast<size_t>(status.st_size), '\0');
+  error = read_fully(files_, in.fd(), bytes.data(), bytes.size(), 0);
+  if (error != 0) return failure(name, "read the file", error);
+  KVC_TRY(decode_manifest(file(name).c_str(), bytes.data(), bytes.size(), out));
+  if (out->id == id) return KVC_OK;
+  return fail(KVC_ERROR_CORRUPT, "%s: it is the manifest of checkpoint %llu", file(name).c_str(),
+              ull(out->id));
+}
+
+kvc_status CheckpointFolder::write_file(const std::string& name, const std::string& bytes, bool sync) {
+  OpenFile out(files_);
+  int error = out.open(fd(), name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (error != 0) return failure(name, "make the file", error);
+  error = write_fully(files_, out.fd(), bytes.data(), bytes.size(), 0);
+  if (error != 0) return failure(name, "write the file", error);
+  if (sync) error = retry([&] { return files_.sync(out.fd()); });
+  if (error != 0) return failure(name, "write the file to the disk", error);
+  error = out.close();
+  return error == 0 || error == -EINTR ? KVC_OK : failure(name, "close the file", error);
+}
+
+kvc_status CheckpointFolder::rename(const std::string& from, const std::string& to) {
+  const int error = retry([&] { return files_.rename(fd(), from.c_str(), to.c_str()); });
+  return error == 0 ? KVC_OK : failure(from, "give the file its name", error);
+}
+
+kvc_status CheckpointFolder::sync() {
+  const int error = retry([&] { return files_.sync(fd()); });
+  return error == 0 || error == -EINVAL ? KVC_OK : failure("", "write the folder to the disk", error);
+}
+
+uint64_t CheckpointFolder::remove_manifests(const std::vector<uint64_t>& ids, bool sync) {
+  uint64_t left = 0;
+  for (const uint64_t id : ids) {
+    const int error = retry([&] { return files_.remove(fd(), manifest_name(id).c_str()); });
+    if (error != 0 && error != -ENOENT) {
+      ++left;
+      continue;
+    }
+    manifests_.erase(std::remove(manifests_.begin(), manifests_.end(), id), manifests_.end());
+  }
+  // Its data must not go before it: a manifest without data is worse than data without a manifest.
+  if (sync && !ids.empty() && this->sync() != KVC_OK) return left + 1;
+  return left;
+}
+
+void CheckpointFolder::remove_failed(uint64_t id) {
+  static_cast<void>(files_.remove(fd(), (data_name(id) + ".part").c_str()));
+  static_cast<void>(files_.remove(fd(), (manifest_name(id) + ".part").c_str()));
+  struct stat status = {};
+  if (files_.status_at(fd(), manifest_name(id).c_str(), &status) == -ENOENT)
+    static_cast<void>(files_.remove(fd(), data_name(id).c_str()));
+}
+
+uint64_t CheckpointFolder::remove_unneeded(const Manifest* known, bool sync) {
+  uint64_t left = 0;
+  if (list() != KVC_OK) return 1;
+  bool removed = false;
+  const auto remove = [&](const std::string& name) {
+    const int error = retry([&] { return files_.remove(fd(), name.c_str()); });
+    left += error != 0 && error != -ENOENT;
+    removed = true;
+  };
+  for (const std::string& part : parts_) remove(part);
+  std::vector<uint64_t> needed;
+  if (known != nullptr) {
+    for (const Manifest::DataFile& one : known->files) needed.push_back(one.id);
+  }
+  std::sort(needed.begin(), needed.end());
+  const bool all_known = std::includes(needed.begin(), needed.end(), data_.begin(), data_.end());
+  for (const uint64_t id : manifests_) {
+    if (all_known || (known != nullptr && known->id == id)) continue;  // no need to ask the others
+    Manifest manifest;
+    if (read_manifest(id, &manifest) != KVC_OK) return left;  // nobody knows what it needs
+    for (const Manifest::DataFile& one : manifest.files) needed.push_back(one.id);
+  }
+  std::sort(needed.begin(), needed.end());
+  for (const uint64_t id : data_) {
+    if (!std::binary_search(needed.begin(), needed.end(), id)) remove(data_name(id));
+  }
+  if (removed && sync && this->sync() != KVC_OK) ++left;
+  return left;
+}
+
+}  // namespace kvc

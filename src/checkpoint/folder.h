@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folder of checkpoints: <id>.kvcm is a manifest, <id>.kvcd a data file, both with 20 digits; *.part is
+// being written; `lock` is locked by the process that writes. A checkpoint is there as soon as its manifest
+// has its name. Readers take no lock: they open what they need and keep it open.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "checkpoint/manifest.h"
+
+namespace kvc {
+
+class CheckpointFolder {
+ public:
+  CheckpointFolder(Files& files, const char* path)
+      : files_(files), path_(path), folder_(files), lock_(files) {}
+
+  // write: makes the folder if it is not there, and locks it. BUSY: another process has.
+  kvc_status open(bool write);
+  const std::string& path() const { return path_; }
+  Files& files() const { return files_; }
+  int fd() const { return folder_.fd(); }
+
+  // Ids of manifests and of data files, ascending.
+  kvc_status list();
+  const std::vector<uint64_t>& manifests() const { return manifests_; }
+  uint64_t next_id() const;
+
+  // The newest for id 0. NOT_FOUND.
+  kvc_status read_manifest(uint64_t id, Manifest* out) const;
+  kvc_status write_file(const std::string& name, const std::string& bytes, bool sync);
+  kvc_status rename(const std::string& from, const std::string& to);
+  kvc_status sync();
+
+  // Removes manifests, then what no manifest needs: data files, parts. What could not be removed is counted.
+  uint64_t remove_manifests(const std::vector<uint64_t>& ids, bool sync);
+  // `known`: a manifest that is there.
+  uint64_t remove_unneeded(const Manifest* known, bool sync);
+
+  // Removes what a save with this id has left behind, unless its checkpoint is there. The error text stays.
+  void remove_failed(uint64_t id);
+
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  static std::string manifest_name(uint64_t id);
+  static std::string data_name(uint64_t id);
+  kvc_status failure(const std::string& name, const char* what, int error) const;
+
+ private:
+  Files& files_;
+  const std::string path_;
+  OpenFile folder_, lock_;
+  std::vector<uint64_t> manifests_, data_;
+  std::vector<std::string> parts_;
+};
+
+}  // namespace kvc

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// A save reads the contents once, then copies pages a few megabytes at a time, each time holding their
+// blocks; what was evicted by then is left out. The manifest is written last.
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/compare.h"
+#include "checkpoint/data_file.h"
+#include "manager/contents_holder.h"
+
+namespace kvc {
+namespace {
+
+struct HashDigest {
+  size_t operator()(const Digest256& digest) const {
+    size_t value;
+    std::memcpy(&value, digest.bytes, sizeof value);
+    return value;
+  }
+};
+
+class Save {
+ public:
+  Save(CheckpointFolder& folder, Manager& manager, const std::vector<GroupMemory>& groups,
+       const CheckpointOptions& options)
+      : folder_(folder), manager_(manager), groups_(groups), options_(options) {}
+
+  kvc_status run(kvc_checkpoint_info* out) {
+    KVC_TRY(open_codec(options_.codec, &codec_));
+    KVC_TRY(manager_.read_contents((options_.flags & KVC_CHECKPOINT_REQUESTS) != 0, &manifest_.contents));
+    describe_source(manager_, groups_, options_, &manifest_);
+    manifest_.id = folder_.next_id();
+    manifest_.codec = codec_.name;
+    KVC_TRY(find_base());
+    KVC_TRY(check_blocks());
+    list_pages();
+    KVC_TRY(write_pages());
+    out->lost_blocks = drop_lost();
+    name_files();
+    manifest_.content = manifest_.contents.digest(manifest_.contents.position_digests());
+    KVC_TRY(commit_checkpoint(folder_, manifest_, options_, {}, out));
+    if (own_.bytes != 0) out->written_bytes += own_.bytes;
+    describe(manifest_, out);
+    return KVC_OK;
+  }
+
+ private:
+  static constexpr uint32_t kOwn = Manifest::kNoFile - 1, kLost = Manifest::kNoFile - 2;
+  struct Wanted {  // a page to write
+    uint32_t position, index;
+    Contents::Cached cached;
+  };
+
+  // The newest checkpoint, if it is of the same source; a save adds to it what it lacks.
+  kvc_status find_base() {
+    if ((options_.flags & KVC_CHECKPOINT_FULL) != 0) return KVC_OK;
+    const bool must = (options_.flags & KVC_CHECKPOINT_INCREMENT) != 0;
+    Manifest base;
+    kvc_status status = folder_.read_manifest(0, &base);
+    if (status == KVC_OK) status = check_same_source(base, manifest_);
+    if (status == KVC_OK)
+      status = DataReader(folder_, base).open();  // its files are there, and whole in size
+    if (status != KVC_OK) {
+      return must || status == KVC_ERROR_OUT_OF_MEMORY ? status : KVC_OK;
+    }
+    uint64_t live = 0, bytes = 0;
+    for (size_t i = 0; i < base.pages.size(); ++i) {
+      const Manifest::Page& page = base.pages[i];
+      if (page.file == Manifest::kNoFile) continue;
+      known_.emplace(page.key, page);
+      live += page.stored_bytes;
+    }
+    for (const Manifest::DataFile& file : base.files) bytes += file.bytes;
+    base_files_ = std::move(base.files);
+    base_codecs_ = std::move(base.codecs);
+    if (!must && bytes / 2 > live + kPieceBytes) known_.clear();  // more is garbage than not: begin anew
+    return KVC_OK;
+  }
+
+  kvc_status check_blocks() const {
+    for (const Contents::Pool& pool : manifest_.contents.pools) {
+      for (const Contents::Cached& cached : pool.blocks) {
+        const GroupMemory& memory = groups_[cached.group];
+        if (memory.slab != nullptr && memory.block(cached.block) >= memory.layout->num_blocks)
+          return invalid("the storage of group %u has %llu blocks; block %d of the manager is not in it",
+                         cached.group, ull(memory.layout->num_blocks), cached.block);
+      }
+    }
+    return KVC_OK;
+  }
+
+  void list_pages() {
+    const std::vector<Digest256> keys = page_keys(manifest_);
+    size_t index = 0;
+    for (const Contents::Pool& pool : manifest_.contents.pools) {
+      for (const Contents::Cached& cached : pool.blocks) {
+        Manifest::Page page = {};
+        page.key = keys[index];
+        page.file = Manifest::kNoFile;
+        if (manifest_.groups[cached.group].has_pages != 0) {
+          const auto known = known_.find(page.key);
+          if (known != known_.end()) {
+            page = known->second;
+          } else {
+            page.file = kLost;
+            wanted_.push_back({cached.position, static_cast<uint32_t>(index), cached});
+          }
+        }
+        manifest_.pages.push_back(page);
+        ++index;
+      }
+    }
+    std::sort(wanted_.begin(), wanted_.end(), [](const Wanted& a, const Wanted& b) {
+      return a.position != b.position ? a.position < b.position : a.cached.group < b.cached.group;
+    });
+  }
+
+  uint64_t room_of(const Wanted& wanted) const {
+    const uint64_t bytes = manifest_.groups[wanted.cached.group].part_bytes;
+    return codec_.table == nullptr ? bytes : std::max(bytes, codec_.table->bound(bytes));
+  }
+
+  kvc_status write_pages() {
+    uint64_t largest = 0;
+    for (const Wanted& wanted : wanted_) largest = std::max(largest, room_of(wanted));
+    DataWriter writer(folder_, manifest_.id, largest, (options_.flags & KVC_CHECKPOINT_NO_SYNC) == 0);
+    ContentsHolder holder(manager_, manifest_.contents);
+    std::vector<Contents::Cached> batch;
+    std::vector<uint8_t> held;
+    std::vector<char> plain;
+    for (size_t begin = 0; begin < wanted_.size();) {
+      uint64_t bytes = 0;
+      size_t end = begin;
+      batch.clear();
+      do {
+        bytes += room_of(wanted_[end]);
+        batch.push_back(wanted_[end++].cached);
+      } while (end < wanted_.size() && bytes + room_of(wanted_[end]) <= kPieceBytes / 2 &&
+               batch.size() < 4096);
+      held.assign(batch.size(), 0);
+      // The room comes first: while the blocks are held nothing waits for a disk.
+      char* room = nullptr;
+      if (codec_.table == nullptr) {
+        KVC_TRY(writer.begin_page(bytes, &room));
+      } else {
+        plain.resize(std::max<size_t>(plain.size(), bytes));
+        room = plain.data();
+      }
+      holder.hold(batch.data(), batch.size(), held.data());
+      uint64_t at = 0;
+      for (size_t i = 0; i < batch.size(); ++i) {
+        const GroupMemory& memory = groups_[batch[i].group];
+        held[i] = held[i] != 0 && memory.block(batch[i].block) < memory.layout->num_blocks;
+        if (held[i] == 0) continue;
+        pack_page(*memory.layout, memory.slab, memory.block(batch[i].block), room + at);
+        at += manifest_.groups[batch[i].group].part_bytes;
+      }
+      holder.release();
+      at = 0;
+      for (size_t i = 0; i < batch.size(); ++i) {
+        if (held[i] == 0) continue;
+        const uint64_t size = manifest_.groups[batch[i].group].part_bytes;
+        Manifest::Page* page = &manifest_.pages[wanted_[begin + i].index];
+        page->file = kOwn;
+        if (codec_.table == nullptr)  // it lies where it is written from
+          writer.end_page(size, page);
+        else
+          KVC_TRY(add_page(&writer, codec_, options_.level, room + at, size, page));
+        at += size;
+      }
+      begin = end;
+    }
+    return writer.finish(&own_);
+  }
+
+  // Leaves out the blocks that have no page, though their group has. Positions without a block may stay.
+  uint64_t drop_lost() {
+    Contents& contents = manifest_.contents;
+    uint64_t lost = 0;
+    size_t index = 0, kept = 0;
+    for (Contents::Pool& pool : contents.pools) {
+      size_t in_pool = 0;
+      for (const Contents::Cached cached : pool.blocks) {
+        const Manifest::Page page = manifest_.pages[index++];
+        if (page.file == kLost) {
+          contents.positions[cached.position].resident &= ~(1u << cached.group);
+          ++lost;
+          continue;
+        }
+        pool.blocks[in_pool++] = cached;
+        manifest_.pages[kept++] = page;
+      }
+      if (in_pool != pool.blocks.size()) pool.free.clear();
+      pool.blocks.resize(in_pool);
+    }
+    manifest_.pages.resize(kept);
+    return lost;
+  }
+
+  // Lists the files that are needed, its own first.
+  void name_files() {
+    std::vector<uint32_t> to(base_files_.size(), Manifest::kNoFile);
+    for (const Manifest::Page& page : manifest_.pages) {
+      if (page.file < to.size()) to[page.file] = 0;
+    }
+    if (own_.bytes != 0) {
+      manifest_.files.push_back(own_);
+      manifest_.codecs.push_back(codec_.name);
+    }
+    for (size_t i = 0; i < to.size(); ++i) {
+      if (to[i] != 0) continue;
+      to[i] = static_cast<uint32_t>(manifest_.files.size());
+      manifest_.files.push_back(base_files_[i]);
+      manifest_.codecs.push_back(base_codecs_[i]);
+    }
+    for (Manifest::Page& page : manifest_.pages) {
+      if (page.file == kOwn)
+        page.file = 0;
+      else if (page.file != Manifest::kNoFile)
+        page.file = to[page.file];
+    }
+  }
+
+  CheckpointFolder& folder_;
+  Manager& manager_;
+  const std::vector<GroupMemory>& groups_;
+  const CheckpointOptions& options_;
+  Codec codec_;
+  Manifest manifest_;
+  std::unordered_map<Digest256, Manifest::Page, HashDigest> known_;
+  std::vector<Manifest::DataFile> base_files_;
+  std::vector<std::string> base_codecs_;
+  std::vector<Wanted> wanted_;
+  Manifest::DataFile own_ = {};
+};
+
+}  // namespace
+
+kvc_status save_checkpoint(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
+                           const CheckpointOptions& options, kvc_checkpoint_info* out) {
+  CheckpointFolder folder(files, options.folder);
+  KVC_TRY(folder.open(true));
+  KVC_TRY(folder.list());
+  Save save(folder, manager, groups, options);
+  const kvc_status status = save.run(out);
+  if (status != KVC_OK) folder.remove_failed(folder.next_id());
+  return status;
+}
+
+}  // namespace kvc

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kvcache inspect`: what is in a folder of checkpoints, in one of them, in a slab or in a page of a tier.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+namespace kvcli {
+
+struct InspectOptions {
+  std::string path;
+  bool validate = false;  // read and check every byte
+};
+
+/// False if something is damaged. Throws InputError if the path is none of these.
+bool print_inspection(const InspectOptions& options, bool as_json, std::ostream& out);
+
+}  // namespace kvcli

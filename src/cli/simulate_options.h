@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/simulate.h"
+
+namespace kvcli {
+
+void add_simulate_options(CLI::App& simulate, SimulateOptions& options);
+
+}  // namespace kvcli

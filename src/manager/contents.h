@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a manager has cached, outside of it: namespaces, prefix positions, which of them has a block in which
+// group, and the order in which the blocks would leave. A checkpoint is made of it, and a new manager takes
+// it over. Plain data, in any process.
+//
+// Positions stand behind their parents, siblings in the order in which they came, so that a tree made of them
+// is the same tree. Positions that lead to no block are left out. Of the copies of a position in a group one
+// stands for all.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/sha256.h"
+#include "prefix/extra_keys.h"
+
+namespace kvc {
+
+struct Contents {
+  struct NamespaceEntry {
+    std::string identity;  // framed; empty for the default one, which is the first
+    uint32_t opens;
+    uint64_t epoch, id;  // id: in the manager that was read
+    Digest256 digest;
+  };
+  struct Position {
+    int32_t parent;  // -1: none
+    uint32_t ns;     // entry of `namespaces`
+    uint32_t depth, resident;
+    uint32_t uses, level;  // 0 and kDefaultLevel without
+    uint64_t left_ns;      // until its hint ends; 0 = it does not end
+    uint64_t first_span;   // its extra keys, in `spans`
+    uint32_t num_spans, spare;
+  };
+  struct Cached {
+    uint32_t position, group;
+    int32_t block;
+    uint32_t level, shelf;  // the list in which it waits
+    uint32_t in_use;        // 1: somebody holds it, so it leaves last
+    uint64_t age;           // blocks that came to the lists of its pool since; 0 with one list
+  };
+  struct Pool {
+    uint64_t first, size;
+    std::vector<Cached> blocks;  // list by list, each in its order; then those in use
+    std::vector<int32_t> free;   // in the order in which they are taken; empty if some block is in use
+  };
+  struct WaitingRequest {
+    uint64_t id;
+    uint32_t ns, spare;
+    uint64_t first_token, num_tokens;  // in request_tokens
+    uint64_t first_key, num_keys;      // in request_keys
+    uint64_t user_data, max_cached_tokens, external_tokens, slots, lookahead;
+    uint32_t flags, drop_tail_blocks, reserve, prompt_tokens;
+  };
+
+  uint32_t block_size = 0, num_groups = 0;
+  uint32_t policy = 0, has_levels = 0;
+  double policy_weight = 0;
+  std::vector<NamespaceEntry> namespaces;
+  std::vector<Position> positions;
+  std::vector<int32_t> tokens;  // block_size for each position
+  std::vector<ExtraSpan> spans;
+  std::vector<Pool> pools;
+  std::vector<WaitingRequest> requests;
+  std::vector<int32_t> request_tokens;
+  std::vector<kvc_extra_key> request_keys;
+
+  // Of the manager that was read, while it lives: the nodes of the positions.
+  std::vector<NodeId> nodes;
+
+  const int32_t* tokens_of(size_t position) const { return tokens.data() + position * block_size; }
+  // What positions are called outside the process, one for each.
+  std::vector<Digest256> position_digests() const;
+  // Equal for managers that cache the same, whatever their block ids and the order of equal things in memory.
+  Digest256 digest(const std::vector<Digest256>& position_digests) const;
+};
+
+}  // namespace kvc

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/contents_holder.h"
+
+#include <cstring>
+
+namespace kvc {
+
+// Whether the node at the position's place has its content now, if its parent has. Nodes are used again.
+bool ContentsHolder::is_same(uint32_t position) const {
+  const PrefixTree& tree = manager_.blocks_.tree();
+  const NamespaceTable& namespaces = manager_.blocks_.namespaces();
+  const Contents::Position& wanted = contents_.positions[position];
+  const Contents::NamespaceEntry& ns = contents_.namespaces[wanted.ns];
+  const NodeId id = contents_.nodes[position];
+  if (!namespaces.is_open(ns.id) || !tree.alive(id)) return false;
+  const uint32_t index = ns.id == 0 ? 0 : handle_index(ns.id);
+  const Node& node = tree[id];
+  const NodeId parent =
+      wanted.parent < 0 ? root_of(index) : contents_.nodes[static_cast<size_t>(wanted.parent)];
+  if (node.ns != index || node.epoch != (ns.epoch & kEpochMask) || tree.stale(node) || node.parent != parent)
+    return false;
+  if (std::memcmp(tree.tokens(id), contents_.tokens_of(position), contents_.block_size * sizeof(int32_t)) !=
+      0)
+    return false;
+  const uint64_t num_spans = node.extra == nullptr ? 0 : node.extra->count;
+  return num_spans == wanted.num_spans &&
+         (num_spans == 0 || std::memcmp(node.extra->spans(), contents_.spans.data() + wanted.first_span,
+                                        num_spans * sizeof(ExtraSpan)) == 0);
+}
+
+// The same for the position and all before it; each is looked at once in a call.
+bool ContentsHolder::is_there(uint32_t position) {
+  way_.clear();
+  int64_t at = position;
+  while (at >= 0 && checked_[static_cast<size_t>(at)] / 2 != call_) {
+    way_.push_back(static_cast<uint32_t>(at));
+    at = contents_.positions[static_cast<size_t>(at)].parent;
+  }
+  bool same = at < 0 || checked_[static_cast<size_t>(at)] % 2 != 0;
+  for (size_t i = way_.size(); i-- > 0;) {
+    same = same && is_same(way_[i]);
+    checked_[way_[i]] = 2 * call_ + same;
+  }
+  return same;
+}
+
+void ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held) {
+  readings_.reserve(readings_.size() + count);
+  way_.reserve(64);
+  const Guard lock(manager_.monitor_);
+  ++call_;
+  Blocks& blocks = manager_.blocks_;
+  const auto is_right = [&](BlockId id, const Contents::Cached& entry) {
+    if (!is_block(id) || !blocks.pool().exists(raw(id))) return false;
+    const Block block = blocks.pool().read(id);
+    return block.node == contents_.nodes[entry.position] && block.group == entry.group &&
+           block.content == Content::kWritten && block.external != UINT16_MAX;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    held[i] = 0;
+    Contents::Cached& entry = entries[i];
+    if (!is_there(entry.position)) continue;
+    BlockId id{entry.block};
+    if (!is_right(id, entry)) id = blocks.tree().block_of(contents_.nodes[entry.position], entry.group);
+    if (!is_right(id, entry)) continue;
+    entry.block = raw(id);
+    readings_.emplace_back();
+    blocks.begin_reading(id, &readings_.back());
+    held[i] = 1;
+  }
+}
+
+void ContentsHolder::release() {
+  if (readings_.empty()) return;
+  const Guard lock(manager_.monitor_);
+  for (size_t i = readings_.size(); i-- > 0;) manager_.blocks_.end_reading(readings_[i]);
+  readings_.clear();
+}
+
+}  // namespace kvc

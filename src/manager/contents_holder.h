@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holds blocks of read contents (contents.h) for a while, so that their bytes can be read while the manager
+// goes on serving: a few at a time, each only if it still has the content that was read. A hold leaves no
+// trace in the order of eviction unless somebody uses the block meanwhile.
+#pragma once
+#include "manager/contents.h"
+#include "manager/manager.h"
+
+namespace kvc {
+
+class ContentsHolder {
+ public:
+  ContentsHolder(Manager& manager, const Contents& contents)
+      : manager_(manager), contents_(contents), checked_(contents.positions.size(), 0) {}
+  ~ContentsHolder() { release(); }
+  ContentsHolder(const ContentsHolder&) = delete;
+  ContentsHolder& operator=(const ContentsHolder&) = delete;
+
+  // held[i]: whether the position of entry i still has its block in the group, which is held now, until
+  // release(). entries[i].block becomes the block that has the bytes now: compaction may have moved them.
+  void hold(Contents::Cached* entries, size_t count, uint8_t* held);
+  void release();
+
+ private:
+  bool is_there(uint32_t position);
+  bool is_same(uint32_t position) const;
+
+  Manager& manager_;
+  const Contents& contents_;
+  std::vector<uint64_t> checked_;  // by position: twice the call that looked at it, + 1 if it is the same
+  uint64_t call_ = 0;
+  std::vector<uint32_t> way_;
+  std::vector<Blocks::Reading> readings_;
+};
+
+}  // namespace kvc

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/offload_view.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+uint64_t OffloadView::next_event() const {
+  const std::lock_guard lock(mutex_);
+  return events_.next_sequence();
+}
+
+size_t OffloadView::add(NodeId node, uint32_t group, BlockId block, StoredBlock* out) const {
+  *out = {blocks_.identities().serial(node), node, block, group};
+  return 1;
+}
+
+bool OffloadView::matches(const StoredBlock& block) const {
+  return blocks_.pool().exists(raw(block.block)) && blocks_.pool().read(block.block).node == block.node &&
+         blocks_.pool().read(block.block).group == block.group && blocks_.tree().alive(block.node) &&
+         blocks_.identities().serial(block.node) == block.serial &&
+         !blocks_.tree().stale(blocks_.tree()[block.node]);
+}
+
+size_t OffloadView::read_published(uint64_t* cursor, StoredBlock* out, size_t capacity,
+                                   uint64_t* lost) const {
+  const std::lock_guard lock(mutex_);
+  *lost = 0;
+  if (*cursor < events_.oldest()) {
+    *lost = events_.oldest() - *cursor;
+    *cursor = events_.oldest();
+  }
+  size_t count = 0;
+  for (; count < capacity && events_.holds(*cursor); ++*cursor) {
+    const EventRecord& record = events_[*cursor];
+    if (record.kind != KVC_EVENT_STORED || !blocks_.tree().alive(record.position)) continue;
+    count += add(record.position, record.group, record.block, out + count);
+  }
+  return count;
+}
+
+size_t OffloadView::read_cold(size_t p, size_t most, StoredBlock* out, size_t capacity) const {
+  const std::lock_guard lock(mutex_);
+  const BlockPool& pool = blocks_.pool();
+  size_t count = 0;
+  for (size_t list = 0; list < pool.num_lists(); ++list) {
+    BlockId id = pool.lru_head(p, list);
+    for (size_t i = 0; i < most && count < capacity && !pool.at_end(id); ++i, id = pool[id].next) {
+      if (is_node(pool[id].node)) count += add(pool[id].node, pool[id].group, id, out + count);
+    }
+  }
+  return count;
+}
+
+size_t OffloadView::read_request(uint64_t id, StoredBlock* out, size_t capacity) const {
+  const std::lock_guard lock(mutex_);
+  const Request* request = requests_.peek(id);
+  if (request == nullptr || !request->admitted) return 0;
+  size_t count = 0;
+  for (NodeId node = request->cursor; is_node(node); node = blocks_.tree()[node].parent) {
+    for (uint32_t g = 0; g < shape_.num_token_groups && count < capacity; ++g) {
+      const BlockId block = blocks_.tree().block_of(node, g);
+      if (is_block(block)) count += add(node, g, block, out + count);
+    }
+  }
+  return count;
+}
+
+kvc_status OffloadView::read_hit(const TokenSpan& span, size_t limit, StoredBlock* out, size_t capacity,
+                                 size_t* count, size_t* length, StoredBlock* last) const {
+  LookupScratch scratch(matcher_, span);
+  KVC_TRY(scratch.status());
+  const std::lock_guard lock(mutex_);
+  kvc::Prompt prompt;
+  KVC_TRY(scratch.look(&prompt));
+  limit = shape_.caches() ? std::min(limit, scratch.num_blocks()) : 0;
+  *length =
+      matcher_.match(prompt, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  *count = 0;
+  if (*length != 0) add(scratch.path()[*length - 1], 0, kNoBlock, last);
+  for (size_t j = 0; j < *length; ++j) {
+    const NodeId node = scratch.path()[j];
+    for (uint32_t g = 0; g < shape_.num_token_groups && *count < capacity; ++g) {
+      const BlockId block = blocks_.tree().block_of(node, g);
+      if (is_block(block)) *count += add(node, g, block, out + *count);
+    }
+  }
+  return KVC_OK;
+}
+
+void OffloadView::name(StoredBlock* blocks, size_t count, Digest256* digests) const {
+  Identities& identities = blocks_.identities();
+  Identities::Work work;
+  for (bool all = false; !all; work.compute()) {
+    const std::lock_guard lock(mutex_);
+    identities.learn(&work);
+    all = true;
+    for (size_t i = 0; i < count; ++i) {
+      StoredBlock& block = blocks[i];
+      if (!is_node(block.node)) continue;
+      if (!blocks_.tree().alive(block.node) || identities.serial(block.node) != block.serial) {
+        block.node = kNoNode;
+      } else if (identities.known(block.node)) {
+        digests[i] = identities.digest(block.node);
+      } else {
+        all = false;
+        if (!identities.gather(block.node, &work)) break;
+      }
+    }
+  }
+}
+
+OffloadView::Content OffloadView::content(const StoredBlock& block) const {
+  if (!matches(block)) return Content::kGone;
+  return blocks_.pool().is_filling(block.block) ? Content::kLater : Content::kThere;
+}
+
+OffloadView::Moment OffloadView::check(const StoredBlock* blocks, size_t count, Content* out) const {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < count; ++i) out[i] = content(blocks[i]);
+  return {events_.next_sequence(), blocks_.tree().quiet_arrivals()};
+}
+
+void OffloadView::recheck(const StoredBlock* blocks, size_t count, Moment since, Content* out) const {
+  const std::lock_guard lock(mutex_);
+  const bool any_came =
+      since.events < events_.oldest() || since.quiet_arrivals != blocks_.tree().quiet_arrivals();
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = content(blocks[i]);
+    bool came = any_came;
+    for (uint64_t e = since.events; !came && events_.holds(e); ++e)
+      came = events_[e].block == blocks[i].block;
+    if (came && out[i] == Content::kThere) out[i] = Content::kLater;
+  }
+}
+
+kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
+  const std::lock_guard lock(mutex_);
+  const Request* request = requests_.peek(id);
+  if (request == nullptr) return Requests::not_found(id);
+  if (request->admitted) return Requests::already_admitted(id);
+  const NamespaceTable& namespaces = blocks_.namespaces();
+  out->namespace_id = request->ns == 0 ? 0 : namespaces.id(request->ns);
+  out->epoch = namespaces.epoch(request->ns);
+  out->root = namespaces[request->ns].digest;
+  out->most_cached = requests_.most_cached(*request);
+  out->num_tokens = std::min<size_t>(request->known, out->token_capacity);
+  std::copy_n(request->token(0), out->num_tokens, out->tokens);
+  const uint32_t num_keys = request->keys_within(static_cast<uint32_t>(out->num_tokens));
+  out->num_keys = num_keys;
+  if (num_keys > out->key_capacity) return KVC_OK;  // the caller looks
+  std::copy_n(request->keys.data, num_keys, out->keys);
+  return KVC_OK;
+}
+
+bool OffloadView::is_epoch(uint64_t namespace_id, uint64_t epoch) const {
+  const std::lock_guard lock(mutex_);
+  uint32_t ns = 0;
+  return blocks_.find_namespace(namespace_id, &ns) == KVC_OK && blocks_.namespaces().epoch(ns) == epoch;
+}
+
+OffloadView::State OffloadView::state_of(uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const Request* request = requests_.peek(id);
+  return request == nullptr ? State::kGone : request->admitted ? State::kAdmitted : State::kWaiting;
+}
+
+}  // namespace kvc

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/restore.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+Restore::~Restore() {
+  if (!taken_) return;
+  for (const uint64_t id : request_ids_) static_cast<void>(manager_.free_request(id));
+  const Guard lock(manager_.monitor_);
+  give_all_back();
+  while (opened_-- > 0) manager_.blocks_.drop_namespace(ns_[opened_]);
+}
+
+kvc_status Restore::check_new() const {
+  const Blocks& blocks = manager_.blocks_;
+  if (const uint64_t count = manager_.requests_.count(); count != request_ids_.size())
+    return fail(KVC_ERROR_BUSY, "the manager has %llu requests; restore into a new manager", ull(count));
+  if (manager_.stepper_.executing() != nullptr || manager_.stepper_.assigned() > blocks.retired())
+    return fail(KVC_ERROR_BUSY, "a step is in flight; restore into a new manager");
+  for (size_t p = 0; p < manager_.shape_.num_pools; ++p) {
+    const PoolCounts& counts = blocks.pool().counts(p);
+    const uint64_t own = taken_ ? counts.held() : 0;
+    if (counts.free + own != counts.size)
+      return fail(KVC_ERROR_BUSY, "%llu blocks of pool %zu are cached or held; restore into a new manager",
+                  ull(counts.size - counts.free - own), p);
+  }
+  if (const uint64_t nodes = manager_.counters_.nodes_used; nodes != 0)
+    return fail(KVC_ERROR_BUSY, "the manager knows %llu prefix positions; restore into a new manager",
+                ull(nodes));
+  const Quotas& quotas = blocks.quotas();
+  for (uint32_t cls = 1; cls < quotas.num_classes(); ++cls) {
+    if (quotas.tenant(cls).taken)
+      return fail(KVC_ERROR_BUSY, "the manager has quotas; set them after the restore");
+  }
+  return KVC_OK;
+}
+
+// The entries of a pool of the manager in the order in which they would leave.
+void Restore::line_up(std::vector<Entry>* line, uint32_t pool) const {
+  struct Leaving {
+    uint64_t in_use, level, at, came, order;
+    Entry entry;
+  };
+  std::vector<Leaving> leaving;
+  const Policy* policy = manager_.shape_.policy;
+  const bool same_policy = contents_.policy == manager_.shape_.policy_number;
+  for (uint32_t p = 0; p < contents_.pools.size(); ++p) {
+    const Contents::Pool& from = contents_.pools[p];
+    for (uint32_t i = 0; i < from.blocks.size(); ++i) {
+      const Contents::Cached& cached = from.blocks[i];
+      if (manager_.shape_.groups[cached.group].pool != pool) continue;
+      const uint64_t came = UINT64_MAX / 4 - cached.age;
+      const uint64_t bonus =
+          same_policy ? policy->bonus(cached.shelf, manager_.shape_.policy_weight, from.size) : 0;
+      leaving.push_back({cached.in_use, cached.level, came + bonus, came, leaving.size(), {p, i}});
+    }
+  }
+  std::sort(leaving.begin(), leaving.end(), [](const Leaving& a, const Leaving& b) {
+    if (a.in_use != b.in_use) return a.in_use < b.in_use;
+    if (a.in_use == 0 && a.level != b.level) return a.level < b.level;
+    if (a.in_use == 0 && a.at != b.at) return a.at < b.at;
+    if (a.in_use == 0 && a.came != b.came) return a.came > b.came;
+    return a.order < b.order;
+  });
+  line->reserve(leaving.size());
+  for (const Leaving& one : leaving) line->push_back(one.entry);
+}
+
+bool Restore::same_pools() const {
+  if (contents_.pools.size() != manager_.shape_.num_pools) return false;
+  for (size_t p = 0; p < contents_.pools.size(); ++p) {
+    const PoolCounts& counts = manager_.blocks_.pool().counts(p);
+    const Contents::Pool& from = contents_.pools[p];
+    if (from.first != counts.first || from.size != counts.size) return false;
+    if (lines_[p].size() != from.blocks.size() || from.free.size() + from.blocks.size() != from.size)
+      return false;
+    for (const Contents::Cached& cached : from.blocks) {
+      if (manager_.shape_.groups[cached.group].pool != p) return false;
+    }
+  }
+  return true;
+}
+
+// What leaves last is kept, with the positions before it, as far as there are blocks and nodes.
+void Restore::choose() {
+  const Shape& shape = manager_.shape_;
+  needed_.assign(contents_.positions.size(), 0);
+  lines_.resize(shape.num_pools);
+  uint64_t nodes = 0;
+  std::vector<uint32_t> missing;
+  for (uint32_t p = 0; p < shape.num_pools; ++p) {
+    std::vector<Entry>& line = lines_[p];
+    line_up(&line, p);
+    const uint64_t room = std::min(manager_.blocks_.pool().counts(p).size, shape.max_cached[p]);
+    size_t first = line.size();
+    while (first != 0 && line.size() - first < room) {
+      missing.clear();
+      for (int64_t at = cached(line[first - 1]).position; at >= 0 && needed_[static_cast<size_t>(at)] == 0;
+           at = contents_.positions[static_cast<size_t>(at)].parent) {
+        missing.push_back(static_cast<uint32_t>(at));
+      }
+      if (nodes + missing.size() > shape.max_nodes) break;
+      nodes += missing.size();
+      for (const uint32_t position : missing) needed_[position] = 1;
+      --first;
+    }
+    line.erase(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(first));
+    num_taken_ += line.size();
+  }
+}
+
+void Restore::take_blocks() {
+  Blocks& blocks = manager_.blocks_;
+  for (uint32_t p = 0; p < lines_.size(); ++p) {  // memory first: a failure leaves nothing taken
+    popped_[p].resize(keeps_ids_ ? blocks.pool().counts(p).size : lines_[p].size());
+    if (keeps_ids_) rest_[p].resize(contents_.pools[p].free.size());
+  }
+  taken_ = true;
+  for (uint32_t p = 0; p < lines_.size(); ++p) {
+    std::vector<BlockId>& popped = popped_[p];
+    blocks.take_for_contents(p, popped.size(), popped.data());
+    size_t next = 0;
+    for (const Entry& entry : lines_[p])
+      blocks_[entry.pool][entry.index] = keeps_ids_ ? cached(entry).block : raw(popped[next++]);
+    if (!keeps_ids_) continue;
+    const std::vector<int32_t>& free = contents_.pools[p].free;
+    for (size_t i = free.size(); i-- > 0;) blocks.give_back(BlockId{free[i]});
+  }
+}
+
+void Restore::give_all_back() {
+  Blocks& blocks = manager_.blocks_;
+  for (uint32_t p = 0; p < popped_.size(); ++p) {
+    if (keeps_ids_)  // those that were given back come in another order
+      blocks.take_for_contents(p, rest_[p].size(), rest_[p].data());
+    for (size_t i = popped_[p].size(); i-- > 0;) blocks.give_back(popped_[p][i]);
+  }
+}
+
+kvc_status Restore::take() {
+  if (!manager_.shape_.caches())
+    return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
+  lines_.clear();
+  popped_.resize(manager_.shape_.num_pools);
+  rest_.resize(manager_.shape_.num_pools);
+  blocks_.resize(contents_.pools.size());
+  for (size_t p = 0; p < blocks_.size(); ++p) blocks_[p].assign(contents_.pools[p].blocks.size(), -1);
+  const Guard lock(manager_.monitor_);
+  KVC_TRY(check_new());
+  choose();
+  keeps_ids_ = same_pools();
+  take_blocks();
+  return KVC_OK;
+}
+
+kvc_status Restore::open_namespaces() {
+  ns_.resize(contents_.namespaces.size());
+  namespace_ids_.resize(contents_.namespaces.size());
+  const Guard lock(manager_.monitor_);
+  for (; opened_ < contents_.namespaces.size(); ++opened_) {
+    const Contents::NamespaceEntry& entry = contents_.namespaces[opened_];
+    KVC_TRY(manager_.blocks_.carry_namespace(entry.identity.data(), entry.identity.size(), entry.opens,
+                                             entry.epoch, &ns_[opened_]));
+    namespace_ids_[opened_] = manager_.blocks_.namespaces().id(ns_[opened_].index);
+  }
+  return KVC_OK;
+}
+
+kvc_status Restore::create_requests() {
+  request_ids_.reserve(contents_.requests.size());
+  for (const Contents::WaitingRequest& from : contents_.requests) {
+    kvc_request_config config = {};
+    config.struct_size = sizeof config;
+    config.user_data = from.user_data;
+    config.max_cached_tokens = from.max_cached_tokens;
+    config.external_tokens = from.external_tokens;
+    config.slots = from.slots;
+    config.lookahead = from.lookahead;
+    config.flags = from.flags;
+    config.drop_tail_blocks = from.drop_tail_blocks;
+    if (manager_.shape_.has_reserves()) config.reserve = from.reserve;
+    const TokenSpan prompt = {contents_.request_tokens.data() + from.first_token, from.num_tokens,
+                              contents_.request_keys.data() + from.first_key, from.num_keys,
+                              namespace_ids_[from.ns]};
+    uint64_t id = 0;
+    KVC_TRY(check_tokens(prompt.tokens, prompt.num_tokens, manager_.shape_.vocab_size));
+    KVC_TRY(manager_.create_request(prompt, config, false, &id, nullptr));
+    request_ids_.push_back(id);
+  }
+  return KVC_OK;
+}
+
+kvc_extra_key Restore::key_of(const Contents::Position& position, const ExtraSpan& span) const {
+  kvc_extra_key key = {};
+  key.first_token = static_cast<uint64_t>(
+      static_cast<int64_t>(uint64_t{position.depth} * contents_.block_size) + span.offset);
+  key.num_tokens = span.length;
+  std::memcpy(key.digest, span.digest, sizeof key.digest);
+  return key;
+}
+
+kvc_status Restore::publish() {
+  const size_t count = contents_.positions.size();
+  std::vector<NodeId> nodes(count, kNoNode);
+  std::vector<std::vector<kvc_extra_key>> keys(count);
+  std::vector<std::unique_ptr<ExtraRecords>> extras(count);
+  const auto num_lists = static_cast<size_t>(manager_.shape_.lists_per_pool());
+  const Guard lock(manager_.monitor_);
+  KVC_TRY(check_new());
+  Blocks& blocks = manager_.blocks_;
+  // All that may fail comes first.
+  for (size_t i = 0; i < count; ++i) {
+    if (needed_[i] == 0) continue;
+    const Contents::Position& position = contents_.positions[i];
+    for (uint32_t s = 0; s < position.num_spans; ++s)
+      keys[i].push_back(key_of(position, contents_.spans[position.first_span + s]));
+    extras[i] = std::make_unique<ExtraRecords>(manager_.arena_, keys[i].data(), keys[i].size(),
+                                               position.depth, position.depth + 1, contents_.block_size);
+    if (!extras[i]->ok())
+      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu positions", count);
+  }
+  const uint64_t now = blocks.now();
+  // Which blocks come to a position, in the order of the positions.
+  std::vector<std::pair<uint32_t, Entry>> attached;
+  attached.reserve(num_taken_);
+  for (const std::vector<Entry>& line : lines_) {
+    for (const Entry& entry : line) attached.push_back({cached(entry).position, entry});
+  }
+  std::stable_sort(attached.begin(), attached.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  size_t next = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (needed_[i] == 0) continue;
+    const Contents::Position& position = contents_.positions[i];
+    const uint32_t ns = ns_[position.ns].index;
+    const NodeId parent = position.parent < 0 ? root_of(ns) : nodes[static_cast<size_t>(position.parent)];
+    const uint64_t until = position.left_ns == 0 ? 0 : now + std::min(position.left_ns, UINT64_MAX - now);
+    uint64_t key = is_node(parent) ? blocks.tree()[parent].key : manager_.matcher_.root(ns);
+    manager_.hash_.blocks(key, contents_.tokens_of(i), contents_.block_size, 1, &key);
+    key = extras[i]->view(position.depth).hash(manager_.hash_, key);
+    nodes[i] = blocks.carry_position(parent, key, contents_.tokens_of(i), *extras[i], position.depth, ns);
+    for (; next < attached.size() && attached[next].first == i; ++next) {
+      const Entry entry = attached[next].second;
+      blocks.attach_taken(nodes[i], cached(entry).group, BlockId{blocks_[entry.pool][entry.index]},
+                          std::max<uint32_t>(position.uses, 1), position.level, until);
+    }
+  }
+  const bool same_lists = contents_.policy == manager_.shape_.policy_number &&
+                          contents_.policy_weight == manager_.shape_.policy_weight &&
+                          (contents_.has_levels != 0) == manager_.shape_.has_hints() && num_lists != 1;
+  for (uint32_t p = 0; p < lines_.size(); ++p) {
+    std::vector<Entry>& line = lines_[p];
+    uint64_t oldest = 0, in_use = 0;  // those in use come now, behind all others
+    bool ages = same_lists;
+    if (same_lists) {  // list by list, or as they came, which is the same unless fragments were moved
+      const bool moved = manager_.shape_.policy->moves_fragments;
+      const auto key = [&](const Entry& entry) {
+        const Contents::Cached& one = cached(entry);
+        return one.in_use != 0 ? uint64_t{0} : one.age + 1;
+      };
+      std::sort(line.begin(), line.end(), [&](const Entry& a, const Entry& b) {
+        if (!moved && key(a) != key(b)) return key(a) > key(b);
+        return a.pool != b.pool ? a.pool < b.pool : a.index < b.index;
+      });
+      for (size_t i = 0; i < line.size(); ++i) {
+        const Contents::Cached& one = cached(line[i]);
+        in_use += one.in_use;
+        oldest = std::max(oldest, one.age);
+        if (one.in_use != 0) continue;
+        ages = ages && one.age != 0 && (moved || i == 0 || key(line[i]) < key(line[i - 1]));
+      }
+      if (ages) blocks.begin_clock(p, oldest + in_use);
+    }
+    for (const Entry& entry : line) blocks.end_taken(BlockId{blocks_[entry.pool][entry.index]});
+    for (const Entry& entry : line) {
+      if (ages && cached(entry).in_use == 0)
+        blocks.set_age(BlockId{blocks_[entry.pool][entry.index]}, cached(entry).age + in_use);
+    }
+  }
+  blocks.end_positions();
+  return KVC_OK;
+}
+
+kvc_status Restore::finish() {
+  KVC_TRY(open_namespaces());
+  KVC_TRY(create_requests());
+  KVC_TRY(publish());
+  taken_ = false;
+  return KVC_OK;
+}
+
+}  // namespace kvc

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A new manager takes over contents (contents.h) in three parts: take() chooses what there is room for and
+// takes blocks for it, then the caller fills them without the lock, and finish() makes them findable. If
+// finish() is not called, or fails, the manager is as it was before take().
+//
+// In a pool of the same ids all blocks keep theirs, and the free ones their order, if nothing is left out.
+#pragma once
+#include <memory>
+
+#include "manager/contents.h"
+#include "manager/manager.h"
+
+namespace kvc {
+
+class Restore {
+ public:
+  Restore(Manager& manager, const Contents& contents) : manager_(manager), contents_(contents) {}
+  ~Restore();
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+  // BUSY unless the manager is new: no request, nothing cached or held.
+  kvc_status take();
+  // Block of entry i of a pool of the contents; -1: there was no room.
+  int32_t block(size_t pool, size_t i) const { return blocks_[pool][i]; }
+  bool keeps_ids() const { return keeps_ids_; }
+  uint64_t num_taken() const { return num_taken_; }
+  kvc_status finish();
+
+  // After finish(): ids in the new manager.
+  const std::vector<uint64_t>& namespace_ids() const { return namespace_ids_; }  // of contents.namespaces
+  const std::vector<uint64_t>& request_ids() const { return request_ids_; }
+
+ private:
+  struct Entry {
+    uint32_t pool, index;  // in the contents
+  };
+  kvc_status check_new() const;
+  void choose();
+  void line_up(std::vector<Entry>* line, uint32_t pool) const;
+  bool same_pools() const;
+  void take_blocks();
+  kvc_status open_namespaces();
+  kvc_status create_requests();
+  kvc_status publish();
+  void give_all_back();
+  kvc_extra_key key_of(const Contents::Position& position, const ExtraSpan& span) const;
+  const Contents::Cached& cached(Entry entry) const {
+    return contents_.pools[entry.pool].blocks[entry.index];
+  }
+
+  Manager& manager_;
+  const Contents& contents_;
+  std::vector<std::vector<Entry>> lines_;     // by pool of the manager: what is kept, first to leave first
+  std::vector<std::vector<int32_t>> blocks_;  // by pool of the contents
+  std::vector<std::vector<BlockId>> popped_;  // by pool of the manager, in the order in which they were taken
+  std::vector<std::vector<BlockId>> rest_;    // room for those that were given back
+  std::vector<uint8_t> needed_;               // positions
+  std::vector<CarriedNamespace> ns_;          // by entry of namespaces
+  std::vector<uint64_t> namespace_ids_, request_ids_;
+  uint64_t num_taken_ = 0;
+  size_t opened_ = 0;
+  bool keeps_ids_ = false, taken_ = false;
+};
+
+}  // namespace kvc

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks are stored, and how a page goes to the tiers.
+#include "base/status.h"
+#include "offload/offload.h"
+
+namespace kvc {
+
+void Offload::add_candidate(const StoredBlock& block) {
+  uint64_t& mark = marks_[static_cast<size_t>(raw(block.block))];
+  if (mark == block.serial) return;
+  if (num_candidates_ == candidates_.size()) {
+    ++counters_.dropped_queue;
+    return;
+  }
+  mark = block.serial;
+  candidates_[(first_candidate_ + num_candidates_++) % candidates_.size()] = block;
+}
+
+// It may become a candidate again.
+void Offload::forget(const StoredBlock& block) {
+  uint64_t& mark = marks_[static_cast<size_t>(raw(block.block))];
+  if (mark == block.serial) mark = 0;
+}
+
+void Offload::follow_events() {
+  for (;;) {
+    const size_t room = candidates_.size() - num_candidates_;
+    const bool stores = (options_.policy & KVC_OFFLOAD_WRITE_THROUGH) != 0;
+    if (!stores || room == 0) return;  // events wait in their ring, too
+    uint64_t lost = 0;
+    const size_t count = view_.read_published(&cursor_, found_.data(), std::min(room, found_.size()), &lost);
+    counters_.published += count;
+    counters_.dropped_events += lost;
+    for (size_t i = 0; i < count; ++i) add_candidate(found_[i]);
+    if (count == 0) return;
+  }
+}
+
+// Keeps the blocks that leave next stored.
+void Offload::clean() {
+  for (size_t p = 0; p < view_.shape().num_pools; ++p) {
+    const size_t count = view_.read_cold(p, options_.clean_blocks, found_.data(), found_.size());
+    for (size_t i = 0; i < count; ++i) add_candidate(found_[i]);
+  }
+}
+
+kvc_status Offload::store_request(uint64_t request, uint64_t* num_blocks) {
+  const size_t count = view_.read_request(request, found_.data(), found_.size());
+  for (size_t i = count; i-- > 0;) add_candidate(found_[i]);  // the first position first
+  *num_blocks = count;
+  return KVC_OK;
+}
+
+// Copies candidates to staging pages, of which loads keep a quarter.
+bool Offload::store_candidates(void* stream) {
+  constexpr size_t kPiece = 32;
+  const uint32_t all = (1u << num_tiers_) - 1;
+  const size_t reserve = stages_.size() / 4;
+  bool any = false;
+  size_t waiting = 0;  // that are filling, and go to the end
+  const auto put_back = [&](const StoredBlock& block) {
+    candidates_[(first_candidate_ + num_candidates_++) % candidates_.size()] = block;
+    ++waiting;
+  };
+  const auto lose = [&](const StoredBlock& block) {
+    forget(block);  // it may come back
+    ++counters_.gone;
+  };
+  while (num_candidates_ > waiting && stages_.num_free() > reserve) {
+    StoredBlock some[kPiece];
+    Digest256 keys[kPiece];
+    OffloadView::Content content[kPiece];
+    uint32_t stage_of[kPiece];
+    size_t count = 0;
+    const size_t most = std::min(kPiece, stages_.num_free() - reserve);
+    for (; count < most && num_candidates_ > waiting; ++count) {
+      some[count] = candidates_[first_candidate_];
+      first_candidate_ = (first_candidate_ + 1) % candidates_.size();
+      --num_candidates_;
+    }
+    view_.name(some, count, keys);
+    size_t unknown = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (!is_node(some[i].node)) {
+        ++counters_.gone;
+        continue;
+      }
+      const Digest256 key = page_key(keys[i], groups_[some[i].group].salt);
+      if (known_.tiers(key) == all) continue;
+      keys[unknown] = key;
+      some[unknown++] = some[i];
+    }
+    const OffloadView::Moment then = view_.check(some, unknown, content);
+    for (size_t i = 0; i < unknown; ++i) {
+      if (content[i] == OffloadView::Content::kLater) put_back(some[i]);
+      if (content[i] == OffloadView::Content::kGone) lose(some[i]);
+      if (content[i] != OffloadView::Content::kThere) continue;
+      stage_of[i] = stages_.take();
+      Stage& stage = stages_[stage_of[i]];
+      stage.group = some[i].group;
+      stage.key = keys[i];
+      stage.block = some[i];
+      stage.jobs = 0;
+      stage.known = known_.tiers(keys[i]);
+      if (stages_.copy_out(stage_of[i], groups_[stage.group], some[i].block, stream) == KVC_OK) continue;
+      stages_.give_back(stage_of[i]);
+      content[i] = OffloadView::Content::kGone;
+      lose(some[i]);
+    }
+    OffloadView::Content after[kPiece];
+    view_.recheck(some, unknown, then, after);
+    for (size_t i = 0; i < unknown; ++i) {
+      if (content[i] != OffloadView::Content::kThere) continue;
+      any = true;
+      if (after[i] == OffloadView::Content::kThere) continue;
+      stages_[stage_of[i]].known = all;  // it goes nowhere
+      if (after[i] == OffloadView::Content::kLater) put_back(some[i]);
+      if (after[i] == OffloadView::Content::kGone) lose(some[i]);
+    }
+  }
+  return any;
+}
+
+// Puts the pages that are there: those of neighbouring stages by one job.
+void Offload::begin_puts() {
+  constexpr uint32_t kMostItems = 16;  // a stage is busy until the whole job has ended
+  const uint32_t size = stages_.num_busy() == 0 ? 0 : static_cast<uint32_t>(stages_.size());
+  const auto is_packed = [&](uint32_t i) { return stages_[i].state == Stage::State::kPacked; };
+  for (size_t t = 0; t < num_tiers_; ++t) {
+    for (uint32_t i = 0, first; i < size; ++i) {
+      for (first = i; i < size && i - first < kMostItems && is_packed(i) && (stages_[i].known >> t & 1) == 0;
+           ++i) {
+        Stage& stage = stages_[i];
+        kvc_tier_item& item = stages_.item(i, t);
+        item = {};
+        set_key(&item, stage.key);
+        item.data = stage.data;
+        item.bytes = groups_[stage.group].page_bytes;
+      }
+      if (i == first) continue;
+      put(first, i - first, t);
+      --i;
+    }
+  }
+  for (uint32_t i = 0; i < size; ++i) {
+    if (!is_packed(i)) continue;
+    stages_[i].state = Stage::State::kPutting;
+    if (stages_[i].jobs == 0) stages_.give_back(i);
+  }
+}
+
+void Offload::put(uint32_t first, uint32_t count, size_t tier) {
+  uint64_t id = 0;
+  if (submit(tier, TierJobKind::kPut, TierPriority::kStore, &stages_.item(first, tier), count, first, &id) ==
+      KVC_OK) {
+    for (uint32_t i = first; i < first + count; ++i) ++stages_[i].jobs;
+  } else if (count > 1) {  // there may be room for some
+    put(first, count / 2, tier);
+    put(first + count / 2, count - count / 2, tier);
+  } else {
+    ++of_tier_[tier].refused_stores;
+    forget(stages_[first].block);
+  }
+}
+
+void Offload::end_put(uint32_t index, size_t tier) {
+  Stage& stage = stages_[index];
+  const kvc_tier_item& item = stages_.item(index, tier);
+  if (item.result == KVC_PAGE_OK) {
+    known_.add(stage.key, tier);
+    ++of_tier_[tier].stored_pages;
+    of_tier_[tier].stored_bytes += item.bytes;
+  } else {
+    ++of_tier_[tier].failed_stores;
+    forget(stage.block);
+  }
+  if (--stage.jobs == 0) stages_.give_back(index);
+}
+
+}  // namespace kvc

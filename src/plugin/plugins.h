@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens plug-ins (kvcache/plugin.h) and checks their tables. An open plug-in stays open for the life of the
+// process. A failure is not remembered: a later call may succeed. Any thread may call.
+#pragma once
+#include <kvcache.h>
+
+namespace kvc {
+
+kvc_status open_plugin(const char* name, const char* path, const kvc_plugin** out);
+
+// Its transport; null also if the plug-in is older than transports.
+const kvc_transport* transport_of(const kvc_plugin& plugin);
+
+}  // namespace kvc

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Admissions of waiting jobs, in the order of the policy, as long as the plan has tokens and rows.
+#include <algorithm>
+
+#include "scheduler/scheduler.h"
+
+namespace kvc {
+
+// Jobs whose pages the offload has loaded wait for their admission again.
+void Scheduler::poll_loads() {
+  size_t kept = 0;
+  for (size_t i = 0; i < num_loading_; ++i) {
+    const JobIndex index = loading_[i];
+    kvc_offload_info info = {};
+    info.struct_size = sizeof info;
+    const kvc_status status = calls_.query(calls_.offload, jobs_[index].id, &info);
+    if (status == KVC_OK && (info.state == KVC_OFFLOAD_LOOKING || info.state == KVC_OFFLOAD_LOADING)) {
+      loading_[kept++] = index;
+    } else {
+      make_ready(index);
+    }
+  }
+  num_loading_ = kept;
+}
+
+// Ends lookups, which may hold blocks that a job needs that comes before: those of the namespace of `of` if
+// it is not nullptr. false: there were none.
+bool Scheduler::drop_loads(const Job* of) {
+  if (calls_.offload == nullptr) return false;
+  kvc_offload_stats stats = {};
+  stats.struct_size = sizeof stats;
+  if (calls_.offload_stats(calls_.offload, &stats) != KVC_OK || stats.busy_lookups == 0) return false;
+  uint64_t kept = 0;
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    const Job& job = jobs_[static_cast<JobIndex>(i)];
+    if (!job.looked_up || job.row >= 0) continue;
+    if (of == nullptr || job.namespace_id == of->namespace_id) {
+      static_cast<void>(calls_.cancel(calls_.offload, job.id));
+      continue;
+    }
+    kvc_offload_info info = {};
+    info.struct_size = sizeof info;
+    kept += calls_.query(calls_.offload, job.id, &info) == KVC_OK && info.state != KVC_OFFLOAD_NONE;
+  }
+  if (num_loading_ != 0) poll_loads();
+  return stats.busy_lookups != kept;  // also such as end, of jobs that are forgotten
+}
+
+void Scheduler::admit_waiting() {
+  if (num_loading_ != 0) poll_loads();
+  const bool may_admit = !set_->lacks_blocks && !(pressure_ && num_running_ != 0);
+  if (!may_admit) return;
+  const bool sorts = (options_.flags & (KVC_SCHEDULER_CACHE_AWARE | KVC_SCHEDULER_DEPTH_FIRST)) != 0;
+  num_over_quota_ = 0;
+  num_candidates_ = 0;  // those that were passed, or all that are compared
+  size_t next = 0;
+  while (failure_ == KVC_OK && tokens_left_ != 0 && num_free_rows_ != 0) {
+    if (sorts && next == num_candidates_) sort_candidates();
+    if (sorts ? next == num_candidates_ : num_candidates_ == kMostCandidates) break;
+    const JobIndex index = sorts ? candidates_[next++].job : waiting_.top();
+    if (index == kNoJob) break;
+    const Found found = try_admit(index);
+    if (found == Found::kStop) break;
+    if (found == Found::kAdmitted) continue;
+    if (!jobs_[index].is_aside) waiting_.set_aside(index);
+    if (!sorts) candidates_[num_candidates_++] = {index, 0, 0};
+  }
+  for (size_t i = 0; i < num_candidates_; ++i) {
+    const Job& job = jobs_[candidates_[i].job];
+    if (job.queued && job.is_aside) waiting_.put_back(candidates_[i].job);
+  }
+}
+
+// The first jobs of the policy's order, sorted by what is cached of them. With fair shares those of the
+// tenant whose turn it is, who keeps it: they stay in their queue.
+void Scheduler::sort_candidates() {
+  const size_t begin = num_candidates_;
+  const auto add = [&](JobIndex index) {
+    candidates_[num_candidates_] = {index, 0, num_candidates_};
+    ++num_candidates_;
+  };
+  while (num_candidates_ < kMostCandidates) {
+    JobIndex index = waiting_.top();
+    if (index == kNoJob) break;
+    if (waiting_.policy() == KVC_SCHEDULE_FAIR && !jobs_[index].aged) {
+      for (; index != kNoJob && num_candidates_ < kMostCandidates; index = jobs_[index].tenant_after)
+        add(index);
+      break;
+    }
+    waiting_.set_aside(index);
+    add(index);
+  }
+  for (size_t i = begin; i < num_candidates_; ++i) {
+    kvc_probe_info info = {};
+    info.struct_size = sizeof info;
+    if (calls_.probe_request(calls_.manager, jobs_[candidates_[i].job].id, &info) == KVC_OK)
+      candidates_[i].cached = info.num_cached;
+  }
+  const bool longest = (options_.flags & KVC_SCHEDULER_CACHE_AWARE) != 0;
+  if (!longest) walk_prefixes(begin);
+  std::sort(candidates_.data() + begin, candidates_.data() + num_candidates_,
+            [&](const Candidate& a, const Candidate& b) {
+              if (longest && may_swap(a, b) && a.cached != b.cached) return a.cached > b.cached;
+              return a.order < b.order;
+            });
+}
+
+// Whether what is cached decides which of them comes first.
+bool Scheduler::may_swap(const Candidate& a, const Candidate& b) const {
+  const Job &one = jobs_[a.job], &other = jobs_[b.job];
+  return !one.aged && !other.aged &&
+         (waiting_.policy() != KVC_SCHEDULE_PRIORITY || one.priority == other.priority);
+}
+
+// Gives the candidates from `begin` on the order of a walk of the tree of their cached prefixes.
+void Scheduler::walk_prefixes(size_t begin) {
+  for (size_t end; begin < num_candidates_; begin = end) {
+    walk_.begin();
+    for (end = begin;
+         end < num_candidates_ && (end == begin || may_swap(candidates_[begin], candidates_[end])); ++end)
+      walk_.add(jobs_[candidates_[end].job].id,
+                static_cast<size_t>(candidates_[end].cached) / options_.block_size);
+    uint32_t order[kMostCandidates];
+    walk_.walk(order);
+    for (size_t i = begin; i < end; ++i) candidates_[begin + order[i - begin]].order = i;
+  }
+}
+
+// The first input of the encoder that computes a token from `first` on.
+void Scheduler::reset_inputs(Job& job, uint32_t first) {
+  job.next_input = 0;
+  while (job.next_input < job.num_inputs &&
+         job.inputs[job.next_input].first_token + job.inputs[job.next_input].num_tokens <= first)
+    ++job.next_input;
+}
+
+// kAdmitted: it waits no more in the order. kPassed: others may be admitted before it.
+Scheduler::Found Scheduler::try_admit(JobIndex index) {
+  Job& job = jobs_[index];
+  const auto pass = [&](uint64_t& counter) {
+    ++counter;
+    return job.aged ? Found::kStop : Found::kPassed;
+  };
+  if (std::find(over_quota_, over_quota_ + num_over_quota_, job.namespace_id) !=
+      over_quota_ + num_over_quota_) {
+    ++stats_.refused_quota;
+    return Found::kPassed;
+  }
+  if (!may_join_adapter(job)) return pass(stats_.refused_adapter);
+  kvc_probe_info probe = {};
+  probe.struct_size = sizeof probe;
+  if (const kvc_status status = calls_.probe_request(calls_.manager, job.id, &probe); status != KVC_OK) {
+    failure_ = status;
+    return Found::kStop;
+  }
+  if (calls_.offload != nullptr && !job.looked_up) {
+    const bool idle = num_running_ == 0 && plans_in_flight() == 0;
+    if (probe.fits == 0 && !idle && is_over_quota(job, probe.blocks_needed)) {
+      if (others_hold_blocks(&job)) return pass_namespace(job);
+    } else if (probe.fits == 0 && !idle) {  // its pages would take what others need
+      ++stats_.refused_space;
+      return Found::kStop;
+    }
+    const kvc_status status = calls_.look_up(calls_.offload, job.id, now_ns_);
+    if (status == KVC_ERROR_LIMIT) return Found::kPassed;  // those that are looked up must come first
+    job.looked_up = true;
+    if (status == KVC_OK) {
+      waiting_.remove(index);
+      job.state = JobState::kLoading;
+      loading_[num_loading_++] = index;
+      return Found::kAdmitted;
+    }
+  }
+  if (options_.admission >= KVC_ADMIT_PEAK && num_running_ != 0 && !fits_peak(job)) {
+    ++stats_.refused_peak;
+    return Found::kStop;
+  }
+  const auto first = static_cast<uint32_t>(probe.num_cached);
+  const uint64_t encoder = encoder_left_;
+  Share share = {};
+  share.job = index;
+  reset_inputs(job, first);
+  share.num_tokens = chunk(job, first, job.known, &share);
+  if (share.num_tokens == 0) {
+    encoder_left_ = encoder;
+    return pass(stats_.refused_encoder);
+  }
+  if (admit(index, share, first)) return Found::kAdmitted;
+  encoder_left_ = encoder;
+  switch (share.status = step_.status[0]; failure_ != KVC_OK ? failure_ : share.status) {
+    case KVC_ERROR_FILLING:
+      ++stats_.refused_filling;  // it is computed for it
+      return Found::kPassed;
+    case KVC_ERROR_OVER_QUOTA:
+      if (!others_hold_blocks(&job)) return end_waiting(index);
+      return pass_namespace(job);
+    case KVC_ERROR_AGAIN:
+      ++stats_.refused_space;
+      return Found::kStop;
+    case KVC_ERROR_NO_SPACE:
+      ++stats_.refused_space;
+      return others_hold_blocks(nullptr) ? Found::kStop : end_waiting(index);
+    default:
+      failure_ = share.status;
+      return Found::kStop;
+  }
+}
+
+// Whether the quota of its namespace has no room for so many blocks.
+bool Scheduler::is_over_quota(const Job& job, uint64_t num_blocks) const {
+  kvc_quota_info quota = {};
+  quota.struct_size = sizeof quota;
+  return calls_.quota_info(calls_.manager, job.namespace_id, 0, &quota) == KVC_OK && quota.max_blocks != 0 &&
+         quota.held + quota.fenced + num_blocks > quota.max_blocks;
+}
+
+// All requests of the namespace behind it are passed too.
+Scheduler::Found Scheduler::pass_namespace(const Job& job) {
+  ++stats_.refused_quota;
+  over_quota_[num_over_quota_++] = job.namespace_id;
+  return Found::kPassed;
+}
+
+// Whether there may be blocks later that there are not now: jobs hold some, those of the namespace of `of` if
+// it is not nullptr, or steps in flight do, or lookups.
+bool Scheduler::others_hold_blocks(const Job* of) {
+  if (plans_in_flight() != 0) return true;
+  for (size_t i = 0; i < num_running_; ++i)
+    if (of == nullptr || jobs_[running_[i]].namespace_id == of->namespace_id) return true;
+  return drop_loads(of);
+}
+
+// Ends a job that cannot run, unless the plan has no place to tell it.
+Scheduler::Found Scheduler::end_waiting(JobIndex index) {
+  const Job& job = jobs_[index];
+  if (set_->num_ended == set_->ended.size()) return Found::kStop;
+  set_->ended[set_->num_ended++] = {job.id, KVC_ENDED_NO_SPACE, job.generated()};
+  note_end(index, KVC_ENDED_NO_SPACE);
+  waiting_.remove(index);
+  static_cast<void>(calls_.free_request(calls_.manager, job.id));
+  forget(index);
+  return Found::kAdmitted;
+}
+
+// `expected`: tokens of its hit. false: the manager has refused it; its status is the step's first.
+bool Scheduler::admit(JobIndex index, Share share, uint32_t expected) {
+  Job& job = jobs_[index];
+  const uint64_t slots = share.num_tokens;
+  uint64_t id = 0, cached = 0;
+  begin_step();
+  step_.rows[0] = free_rows_[num_free_rows_ - 1];
+  kvc_step step = {};
+  step.num_admissions = 1;
+  step.admit_requests = &job.id;
+  step.admit_slots = &slots;
+  step.admitted = &id, step.cached = &cached;
+  if (!run_step(nullptr, &step, false) || step_.status[0] != KVC_OK) return false;
+
+  waiting_.remove(index);
+  job.row = free_rows_[--num_free_rows_];
+  job.state = JobState::kRunning;
+  ++job.admission;
+  job.is_told = job.restarts = false;
+  running_[num_running_++] = index;
+  ++waiting_.tenant(job.tenant).num_running;
+  join_adapter(job);
+  const auto first = static_cast<uint32_t>(cached);
+  if (first != expected) {
+    share.num_tokens = std::min(share.num_tokens, job.known - first);
+    if (job.num_inputs != 0) {
+      reset_inputs(job, first);
+      share.num_tokens = encodable(job, first, share.num_tokens, &share);
+    }
+  }
+  job.cached = job.planned = job.written = first;
+  job.capacity = first + static_cast<uint32_t>(slots);
+  if (job.capacity >= job.known) job.capacity = job.known + job.lookahead;
+  tokens_left_ -= share.num_tokens;
+  if (share.num_tokens != 0) items_[num_items_++] = share;
+  if (!job.was_admitted) {
+    job.was_admitted = true;
+    ++stats_.admissions;
+    stats_.cached_tokens += first;
+  }
+  return true;
+}
+
+}  // namespace kvc

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results of plans, in the order of the plans.
+#include <algorithm>
+
+#include "scheduler/scheduler.h"
+
+namespace kvc {
+
+kvc_status Scheduler::check_plan(const PlanSet& set, const kvc_plan_result& result) const {
+  if (plans_in_flight() == 0) return invalid("plan %llu is not in flight; no plan is", ull(result.plan_id));
+  if (result.plan_id != set.plan_id) {
+    return invalid("plan_id is %llu; the oldest plan in flight is %llu", ull(result.plan_id),
+                   ull(set.plan_id));
+  }
+  if (result.num_items != set.num_items)
+    return invalid("num_items is %zu; plan %llu has %zu", result.num_items, ull(set.plan_id), set.num_items);
+  return KVC_OK;
+}
+
+// Offsets of one token for each item that samples.
+kvc_status Scheduler::make_offsets(const PlanSet& set, kvc_plan_result* result) {
+  for (size_t i = 0; i < set.num_items; ++i) {
+    if (set.num_drafts[i] != 0)
+      return invalid("token_offsets is NULL and item %zu has %u drafts; say how many tokens each item brings",
+                     i, set.num_drafts[i]);
+    offsets_[i + 1] = offsets_[i] + set.samples[i];
+  }
+  result->token_offsets = offsets_.data();
+  return KVC_OK;
+}
+
+// Whether each item that samples brings one token, and all of these are token ids: the usual case.
+bool Scheduler::brings_one_each(const PlanSet& set, const kvc_plan_result& result) const {
+  const uint64_t* const offsets = result.token_offsets;
+  uint64_t differs = offsets[0];
+  for (size_t i = 0; i < set.num_items; ++i) differs |= (offsets[i + 1] - offsets[i]) ^ set.samples[i];
+  if (differs != 0 || result.tokens == nullptr) return false;
+  const uint32_t limit = std::min(options_.vocab_size - 1, uint32_t{INT32_MAX});  // also without a vocabulary
+  uint32_t bad = 0;  // the top bit is set if a token is negative or above the limit
+  for (size_t i = 0; i < offsets[set.num_items]; ++i) {
+    const auto token = static_cast<uint32_t>(result.tokens[i]);
+    bad |= token | (limit - token);
+  }
+  return bad <= INT32_MAX;
+}
+
+kvc_status Scheduler::check_tokens(const PlanSet& set, const kvc_plan_result& result) const {
+  if (brings_one_each(set, result)) return KVC_OK;
+  if (result.token_offsets[0] != 0)
+    return invalid("token_offsets[0] is %llu; offsets begin with 0", ull(result.token_offsets[0]));
+  for (size_t i = 0; i < set.num_items; ++i) {  // before any token is read
+    if (result.token_offsets[i + 1] >= result.token_offsets[i]) continue;
+    return invalid("token_offsets[%zu] is %llu after %llu; offsets never decrease", i + 1,
+                   ull(result.token_offsets[i + 1]), ull(result.token_offsets[i]));
+  }
+  for (size_t i = 0; i < set.num_items; ++i) {
+    const uint64_t begin = result.token_offsets[i], end = result.token_offsets[i + 1];
+    const JobIndex index = jobs_.find(set.requests[i]);
+    if (index == kNoJob || jobs_[index].state == JobState::kEnding) continue;
+    const uint64_t most = set.samples[i] != 0 ? uint64_t{set.num_drafts[i]} + 1 : 0;
+    if (end - begin > most || (most != 0 && end == begin)) {
+      return invalid("item %zu brings %llu tokens; it brings %s%llu", i, ull(end - begin),
+                     most > 1 ? "1 to " : "", ull(most));
+    }
+    if (end == begin) continue;
+    if (result.tokens == nullptr) return invalid("tokens is NULL and item %zu brings some", i);
+    for (uint64_t t = begin; t < end; ++t) {
+      const int32_t token = result.tokens[t];
+      if (token >= 0 && (options_.vocab_size == 0 || static_cast<uint32_t>(token) < options_.vocab_size))
+        continue;
+      return invalid("tokens[%llu] is %d; token ids are 0 to %u", ull(t), token,
+                     options_.vocab_size == 0 ? uint32_t{INT32_MAX} : options_.vocab_size - 1);
+    }
+  }
+  return KVC_OK;
+}
+
+inline void Scheduler::take_item(Job& job, const PlanSet& set, size_t item, const kvc_plan_result& result) {
+  const uint64_t begin = result.token_offsets[item];
+  const auto count = static_cast<uint32_t>(result.token_offsets[item + 1] - begin);
+  const bool samples = set.samples[item] != 0;
+  --job.plans_in_flight;
+  job.samples_in_flight -= samples;
+  const uint32_t drafts = set.num_drafts[item];
+  if (drafts != 0) job.drafts_in_flight = false;
+  if (job.state == JobState::kEnding) return;
+  if (job.admission == set.admissions[item] && job.row >= 0) {
+    job.written =
+        static_cast<uint32_t>(set.first_tokens[item] + set.token_offsets[item + 1] - set.token_offsets[item]);
+    if (drafts != 0) {
+      const uint32_t rejected = drafts + 1 - count;
+      job.planned -= rejected;
+      job.written -= rejected;
+      stats_.accepted_drafts += count - 1;
+    }
+  }
+  if (count == 0) return;
+  if (job.row >= 0) [[likely]] {  // the manager is told with the next step
+    const int32_t* const tokens = result.tokens + begin;
+    int32_t* const untold = untold_of(job) + job.untold();
+    untold[0] = tokens[0];
+    if (count > 1) [[unlikely]]
+      std::memcpy(untold, tokens, count * sizeof *tokens);
+  } else {  // by tell_waiting()
+    job.told += count;
+  }
+  job.known += count;
+}
+
+kvc_status Scheduler::finish(kvc_plan_result& result) {
+  const PlanSet& set = oldest_set();
+  KVC_TRY(check_plan(set, result));
+  result.num_ended = 0;
+  if ((result.flags & KVC_RESULT_FAILED) != 0) {
+    fail_plans();
+    return KVC_OK;
+  }
+  if (result.token_offsets == nullptr) KVC_TRY(make_offsets(set, &result));
+  KVC_TRY(check_tokens(set, result));
+  if (num_draining_ != 0) KVC_TRY(tell_waiting(set, result));
+  for (size_t i = 0; i < set.num_items; ++i) {
+    const JobIndex index = jobs_.place_of(set.requests[i]);
+    Job& job = jobs_[index];
+    if (job.id != set.requests[i]) continue;  // it has ended
+    take_item(job, set, i, result);
+    if (job.state == JobState::kEnding || job.state == JobState::kNotReady) continue;
+    uint32_t reason = 0;
+    if (job.known >= job.limit) reason = KVC_ENDED_LENGTH;
+    if (result.stopped != nullptr && result.stopped[i] != 0) reason = KVC_ENDED_STOPPED;
+    if (reason == 0) [[likely]] {
+      if (job.state == JobState::kWaiting && !job.queued && job.plans_in_flight == 0) {
+        --num_draining_;
+        waiting_.push(index);
+      }
+      continue;
+    }
+    if (result.ended != nullptr) result.ended[result.num_ended] = {job.id, reason, job.generated()};
+    ++result.num_ended;
+    note_end(index, reason);
+    if (job.state == JobState::kRunning) {
+      job.state = JobState::kEnding;
+      ++num_ending_;
+    } else {  // preempted, with this plan in flight
+      --num_draining_;
+      static_cast<void>(calls_.free_request(calls_.manager, job.id));
+      forget(index);
+    }
+  }
+  retire(set.step_id);
+  ++oldest_plan_;
+  return KVC_OK;
+}
+
+// Tells the manager the tokens of jobs that were preempted meanwhile: of all, or of none.
+kvc_status Scheduler::tell_waiting(const PlanSet& set, const kvc_plan_result& result) {
+  for (size_t i = 0; i < set.num_items; ++i) {
+    const uint64_t begin = result.token_offsets[i], count = result.token_offsets[i + 1] - begin;
+    const JobIndex index = jobs_.find(set.requests[i]);
+    if (index == kNoJob || jobs_[index].row >= 0 || count == 0) continue;
+    const kvc_status status =
+        calls_.append_tokens(calls_.manager, jobs_[index].id, result.tokens + begin, count);
+    if (status == KVC_OK) continue;
+    for (size_t k = 0; k < i; ++k) {
+      const JobIndex told = jobs_.find(set.requests[k]);
+      if (told == kNoJob || jobs_[told].row >= 0) continue;
+      static_cast<void>(calls_.truncate_request(calls_.manager, jobs_[told].id, jobs_[told].told));
+    }
+    return status;
+  }
+  return KVC_OK;
+}
+
+// The plans in flight were not computed. Their tokens are planned again.
+void Scheduler::fail_plans() {
+  for (; oldest_plan_ != next_plan_; ++oldest_plan_) {
+    const PlanSet& set = oldest_set();
+    for (size_t i = 0; i < set.num_items; ++i) {
+      const JobIndex index = jobs_.find(set.requests[i]);
+      if (index == kNoJob) continue;
+      Job& job = jobs_[index];
+      --job.plans_in_flight;
+      job.samples_in_flight -= set.samples[i];
+      job.drafts_in_flight = false;
+      if (job.state == JobState::kWaiting && !job.queued && job.plans_in_flight == 0) {
+        --num_draining_;
+        waiting_.push(index);
+      }
+      if (job.state != JobState::kRunning || job.admission != set.admissions[i]) continue;
+      job.most_planned = std::max(job.most_planned, job.planned);
+      job.planned = std::min(job.planned, static_cast<uint32_t>(set.first_tokens[i]));
+      reset_inputs(job, job.planned);
+      job.restarts |= options_.has_states || set.num_copies != 0;  // its copies were not made either
+      any_restarts_ |= job.restarts;
+    }
+    retire(set.step_id);
+  }
+}
+
+}  // namespace kvc

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of tiers, read without a tier: slabs of any size, which the tier rounds down to whole slots; pages;
+// damage; and files that are something else.
+#include "tier/page_file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "stores.h"
+#include "tier/slab_format.h"
+
+namespace kvc {
+namespace {
+
+using test::digest_of;
+using test::Folder;
+using test::Pages;
+
+kvc_status describe(const std::string& path, bool validate, kvc_page_file_info* info) {
+  *info = {};
+  return describe_page_file(system_files(), path.c_str(), validate, info);
+}
+
+void flip(const std::string& path, uint64_t offset) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(static_cast<char>(byte ^ 1));
+}
+
+TEST(PageFile, ReadsASlabOfAnySize) {
+  const Folder folder;
+  const std::string path = folder / "slab";
+  uint64_t sizes = 0;
+  for (const uint64_t page_bytes : {100u, 4096u, 5000u, 12288u}) {
+    for (uint64_t more = 0; more < 3 * 4096; more += 617) {  // beyond what ten slots take
+      SCOPED_TRACE(testing::Message() << page_bytes << " + " << more);
+      SlabConfig config = test::slab_config(path, 10, page_bytes);
+      config.bytes += more;
+      std::filesystem::remove(path);
+      uint64_t slots = 0;
+      {
+        PageStorePtr store;
+        ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
+        for (uint64_t i = 0; i < 7; ++i)
+          ASSERT_EQ(Pages(*store).put(digest_of(i), page_bytes - i), KVC_PAGE_OK);
+        slots = store->stats().capacity_pages;
+      }
+      kvc_page_file_info info;
+      ASSERT_EQ(describe(path, true, &info), KVC_OK) << kvc_last_error();
+      EXPECT_EQ(info.kind, uint32_t{KVC_PAGE_FILE_SLAB});
+      EXPECT_EQ(info.file_bytes, std::filesystem::file_size(path));
+      EXPECT_LE(info.file_bytes, config.bytes);
+      sizes += info.file_bytes != config.bytes;
+      EXPECT_EQ(info.page_bytes, page_bytes);
+      EXPECT_EQ(info.num_slots, slots);
+      EXPECT_GE(slots, 10u);
+      EXPECT_EQ(info.num_pages, 7u);
+      EXPECT_EQ(info.stored_bytes, 7 * page_bytes - 21);
+      EXPECT_EQ(info.bad_headers + info.bad_pages, 0u);
+      EXPECT_EQ(std::memcmp(info.fingerprint, test::kFingerprint.bytes, 32), 0);
+    }
+  }
+  EXPECT_GT(sizes, 20u) << "few sizes were rounded";
+}
+
+TEST(PageFile, CountsWhatIsDamagedInASlab) {
+  const Folder folder;
+  const std::string path = folder / "slab";
+  {
+    PageStorePtr store;
+    ASSERT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 10, 5000), &store),
+              KVC_OK);
+    for (uint64_t i = 0; i < 7; ++i) ASSERT_EQ(Pages(*store).put(digest_of(i), 5000), KVC_PAGE_OK);
+  }
+  SlabHeader slab;
+  std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&slab), sizeof slab);
+  kvc_page_file_info info;
+  flip(path, slab.payloads_at + 2 * slab.stride + 4999);
+  ASSERT_EQ(describe(path, false, &info), KVC_OK);
+  EXPECT_EQ(info.num_pages, 7u);
+  EXPECT_EQ(info.bad_pages, 0u) << "payloads were not to be read";
+  ASSERT_EQ(describe(path, true, &info), KVC_OK);
+  EXPECT_EQ(info.bad_pages, 1u);
+  flip(path, slab.headers_at + 5 * sizeof(RecordHeader) + 9);
+  ASSERT_EQ(describe(path, true, &info), KVC_OK);
+  EXPECT_EQ(info.num_pages, 6u);
+  EXPECT_EQ(info.bad_headers, 1u);
+  EXPECT_EQ(info.bad_pages, 1u);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4096);
+  EXPECT_EQ(describe(path, false, &info), KVC_ERROR_CORRUPT) << "its size is not what its header says";
+  flip(path, offsetof(SlabHeader, page_bytes));
+  EXPECT_EQ(describe(path, false, &info), KVC_ERROR_CORRUPT);
+}
+
+TEST(PageFile, ReadsAPageOfAFolder) {
+  const Folder folder;
+  const std::string path = folder / "pages";
+  PageStorePtr store;
+  ASSERT_EQ(
+      open_directory_store(default_env(), system_files(), test::directory_config(path, 4, 5000), &store),
+      KVC_OK);
+  ASSERT_EQ(Pages(*store).put(digest_of(7), 4321), KVC_PAGE_OK);
+  std::string file;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+    if (entry.path().extension() == ".page") file = entry.path().string();
+  kvc_page_file_info info;
+  ASSERT_EQ(describe(file, true, &info), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(info.kind, uint32_t{KVC_PAGE_FILE_PAGE});
+  EXPECT_EQ(info.page_bytes, 4321u);
+  EXPECT_EQ(info.num_pages, 1u);
+  EXPECT_EQ(info.bad_pages, 0u);
+  EXPECT_EQ(std::memcmp(info.key, digest_of(7).bytes, 32), 0);
+  flip(file, info.file_bytes - 1);
+  ASSERT_EQ(describe(file, true, &info), KVC_OK);
+  EXPECT_EQ(info.bad_pages, 1u);
+  flip(file, 20);
+  EXPECT_EQ(describe(file, true, &info), KVC_ERROR_CORRUPT);
+}
+
+TEST(PageFile, RefusesWhatIsSomethingElse) {
+  const Folder folder;
+  kvc_page_file_info info;
+  EXPECT_EQ(describe(folder / "nothing", false, &info), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(describe(folder / "nothing/at/all", false, &info), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(describe(folder / ".", false, &info), KVC_ERROR_UNSUPPORTED) << "a folder";
+  EXPECT_EQ(describe("/dev/null", false, &info), KVC_ERROR_UNSUPPORTED);
+  for (const size_t size : {0u, 1u, 127u, 128u, 5000u}) {
+    std::ofstream(folder / "text", std::ios::binary) << std::string(size, 'x');
+    EXPECT_EQ(describe(folder / "text", true, &info), KVC_ERROR_UNSUPPORTED) << size;
+  }
+}
+
+}  // namespace
+}  // namespace kvc
