@@ -9,10 +9,14 @@ endif()
 
 find_program(KVC_CCACHE ccache DOC "ccache, which remembers what was compiled")
 if(KVC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(launcher "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${KVC_CCACHE}")
-  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(launcher "${PROJECT_BINARY_DIR}/ccache")
+  file(CONFIGURE OUTPUT "${launcher}" CONTENT "#!/bin/sh
+export CCACHE_BASEDIR='${PROJECT_SOURCE_DIR}' CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+exec '${KVC_CCACHE}' \"$@\"
+" @ONLY)
+  file(CHMOD "${launcher}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${launcher}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}")
 endif()
 
 # For the programs that tests and developers link; what is shipped is linked as users link it.

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Do the tests notice? Builds a copy of the sources with one defect at a time (defects.py) and runs the conformance
-cases, the tests of the manager, of models, of tiers, of speculation and of the scheduler, and the comparison with the reference model on it. Prints who noticed; fails if nobody did.
+"""Do the tests notice? Builds a copy of the sources with one defect at a time (defects.py) and runs the conformance cases, the tests of
+layers, and the comparison with the reference model on it. Prints who noticed; fails if nobody did. First comes the test that noticed the
+last time (noticed.json beside this file, written anew when all defects were tried): one file to compile, one program to link.
 
     seed_defects.py FOLDER [WORDS]     FOLDER: for the copy and its build, kept for the next run
                                        WORDS: only defects whose name has them
+    seed_defects.py --texts            checks alone that the text of each defect stands in its file once
 """
 import filecmp
+import json
 import os
 import re
 import shutil
@@ -15,10 +18,12 @@ import sys
 
 from defects import DEFECTS
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+NOTICED = os.path.join(HERE, "noticed.json")
 TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_cross", "test_partial", "test_resize", "test_tier", "test_speculation", "test_scheduler", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
            "test_property_reader_threads", "test_property_property"]
-TESTS = [[target] for target in TARGETS[:-1]] + [[TARGETS[-1], "--shrink", "0"]]
+MODEL = TARGETS[-1]
 
 
 def copy_changed(source, target):
@@ -46,68 +51,104 @@ def copy_sources(copy):
             copy_changed(source, target)
 
 
-def build(copy, tree):
+def build(tree, targets):
     """None, or what the compiler said."""
-    done = subprocess.run(["cmake", "--build", tree, "-j", str(os.cpu_count()), "--target", *TARGETS],
+    done = subprocess.run(["cmake", "--build", tree, "-j", str(os.cpu_count()), "--target", *targets],
                           capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else done.stdout[-4000:]
 
 
+def notices(tree, target, case=None):
+    """What of this program fails, or None; `case`: one GoogleTest case alone."""
+    options = ["--shrink", "0"] if target == MODEL else [f"--gtest_filter={case}"] if case else []
+    try:
+        done = subprocess.run([os.path.join(tree, "tests", target), *options], capture_output=True, text=True, timeout=60, check=False,
+                              errors="replace")
+    except subprocess.TimeoutExpired:
+        return f"{target}: no end"
+    if done.returncode == 0:
+        return None
+    failed = re.search(r"\[  FAILED  \] (\S+)", done.stdout)
+    if failed:
+        return f"{target}: {failed.group(1).rstrip(',')}"
+    said = re.search(r"FAILED in the episode.*\n(.*)", done.stdout)
+    return f"{target}: {said.group(1) if said else f'ended with {done.returncode}'}"
+
+
 def who_notices(tree):
-    """The first test that fails, or None."""
-    for test in TESTS:
-        try:
-            done = subprocess.run([os.path.join(tree, "tests", test[0]), *test[1:]], capture_output=True, text=True,
-                                  timeout=60, check=False, errors="replace")
-        except subprocess.TimeoutExpired:
-            return f"{test[0]}: no end"
-        if done.returncode == 0:
-            continue
-        failed = re.search(r"\[  FAILED  \] (\S+)", done.stdout)
-        if failed:
-            return failed.group(1)
-        said = re.search(r"FAILED in the episode.*\n(.*)", done.stdout)
-        return f"{test[0]}: {said.group(1) if said else f'ended with {done.returncode}'}"
-    return None
+    """The first program that fails and what of it, or None."""
+    return next(filter(None, (notices(tree, target) for target in TARGETS)), None)
+
+
+def try_defect(tree, last):
+    """(who notices or None, what the compiler said or None). `last`: who noticed the last time, or None."""
+    if last:
+        target, _, what = last.partition(": ")
+        said = build(tree, [target])
+        if said is not None:
+            return None, said
+        found = notices(tree, target, what if re.fullmatch(r"\w+(/\w+)?\.\w+(/\w+)?", what) else None)
+        if found:
+            return found, None
+    said = build(tree, TARGETS)
+    return (None, said) if said is not None else (who_notices(tree), None)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def check_texts():
+    wrong = [f"{file}: the text of the defect '{name}' stands {count} times, not once"
+             for name, file, right, _ in DEFECTS if (count := read(os.path.join(ROOT, file)).count(right)) != 1]
+    if wrong:
+        sys.exit("\n".join(wrong))
+    print(f"{len(DEFECTS)} defects, each text stands once")
 
 
 def main():
+    if sys.argv[1:] == ["--texts"]:
+        return check_texts()
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
+    check_texts()
     folder, words = os.path.abspath(sys.argv[1]), sys.argv[2:]
     copy, tree = os.path.join(folder, "sources"), os.path.join(folder, "build")
     os.makedirs(copy, exist_ok=True)
     copy_sources(copy)
-    cache = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    subprocess.run(["cmake", "-S", copy, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DKVC_GPU=none", *cache], check=True, stdout=subprocess.DEVNULL)
-    if (said := build(copy, tree)) is not None:
+    subprocess.run(["cmake", "-S", copy, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
+                    "-DKVC_GPU=none", "-DKVC_EXAMPLES=OFF"], check=True, stdout=subprocess.DEVNULL)
+    if (said := build(tree, TARGETS)) is not None:
         sys.exit(said)
-    if (noticed := who_notices(tree)) is not None:
-        sys.exit(f"without a defect {noticed} fails")
+    if (found := who_notices(tree)) is not None:
+        sys.exit(f"without a defect {found} fails")
 
-    unnoticed, tried = [], 0
-    for name, file, right, wrong in DEFECTS:
-        if not all(word in name for word in words):
-            continue
-        tried += 1
+    noticed = json.loads(read(NOTICED)) if os.path.exists(NOTICED) else {}
+    chosen = [defect for defect in DEFECTS if all(word in defect[0] for word in words)]
+    unnoticed, now = [], {}
+    for name, file, right, wrong in chosen:
         path = os.path.join(copy, file)
-        with open(path, encoding="utf-8") as source:
-            text = source.read()
-        if text.count(right) != 1:
-            sys.exit(f"{file}: the text of the defect '{name}' stands {text.count(right)} times, not once")
-        with open(path, "w", encoding="utf-8") as source:
-            source.write(text.replace(right, wrong))
-        said = build(copy, tree)
-        noticed = f"does not compile:\n{said}" if said is not None else who_notices(tree)
-        with open(path, "w", encoding="utf-8") as source:
-            source.write(text)
-        print(f"{name:56} {noticed or 'NOBODY NOTICES'}", flush=True)
-        if said is not None or noticed is None:
+        text = read(path)
+        write(path, text.replace(right, wrong))
+        found, said = try_defect(tree, noticed.get(name))
+        write(path, text)
+        print(f"{name:56} {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
+        if found:
+            now[name] = found
+        else:
             unnoticed.append(name)
     if unnoticed:
-        sys.exit(f"{len(unnoticed)} of {tried} defects were not noticed: {'; '.join(unnoticed)}")
-    print(f"{tried} defects, all noticed")
+        sys.exit(f"{len(unnoticed)} of {len(chosen)} defects were not noticed: {'; '.join(unnoticed)}")
+    if not words:
+        write(NOTICED, json.dumps(now, indent=1, sort_keys=True) + "\n")
+    print(f"{len(chosen)} defects, all noticed")
+    return None
 
 
 if __name__ == "__main__":
