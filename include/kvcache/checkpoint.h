@@ -25,7 +25,6 @@
 
 #include <kvcache/page.h>
 #include <kvcache/rebuild.h>
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus

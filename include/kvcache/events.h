@@ -15,8 +15,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-
 /** kvc_event.kind. */
 enum {
   /** A prefix position can be found in a group; perhaps only by requests that share (kvcache/fills.h). */

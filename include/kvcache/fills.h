@@ -46,8 +46,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-
 /** Says that the kernels of a step in flight, and of all later ones, did not write their blocks. FILLING
  * blocks of these steps are found no more. All requests that hold one, computed or shared, are preempted:
  * admit them again. The steps stay in flight until you retire them. Holds the lock for O(blocks).

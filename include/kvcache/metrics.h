@@ -25,12 +25,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_storage kvc_storage;
-typedef struct kvc_tier kvc_tier;
-typedef struct kvc_offload kvc_offload;
-typedef struct kvc_scheduler kvc_scheduler;
-
 /** A label of metrics. Frozen. */
 typedef struct kvc_label {
   const char* name;  /**< Letters, digits and '_', not with a digit or "__" first; none of docs/METRICS.md. */

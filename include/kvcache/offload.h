@@ -36,12 +36,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_stream kvc_stream;
-
-/** An offload. Opaque; created by kvc_offload_create. */
-typedef struct kvc_offload kvc_offload;
-
 /** kvc_offload_config.policy: which blocks are stored, several together. 0 = those of
  *  kvc_offload_store_request alone. */
 enum {

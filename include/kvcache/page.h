@@ -14,14 +14,12 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
 struct kvc_prompt;
 
 /** What must be equal for two processes to use each other's pages, and which part of them a storage has. All

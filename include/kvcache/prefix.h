@@ -7,14 +7,12 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
+#include <kvcache/request.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_prompt kvc_prompt;
 
 /** Answer of kvc_manager_probe and kvc_manager_probe_request. */
 typedef struct kvc_probe_info {

@@ -6,7 +6,6 @@
  *  @brief A new manager of another block size, number of blocks or policy that keeps what an old one has
  * cached. */
 
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus

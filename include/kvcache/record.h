@@ -46,8 +46,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-
 /** The least kvc_manager_config.record_bytes. */
 #define KVC_MIN_RECORD_BYTES 4096
 

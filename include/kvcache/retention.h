@@ -33,15 +33,12 @@
  *
  *  THREADING. Any thread may call any function at any time. */
 
+#include <kvcache/request.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_prompt kvc_prompt;
-typedef struct kvc_request_config kvc_request_config;
 
 /* ---------------------------------------------------------------- time */
 

@@ -42,19 +42,12 @@
  *
  *  <kvcache.h> states the conventions of all calls. */
 
+#include <kvcache/request.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_offload kvc_offload;
-typedef struct kvc_prompt kvc_prompt;
-typedef struct kvc_request_config kvc_request_config;
-
-/** A scheduler. Opaque; created by kvc_scheduler_create. */
-typedef struct kvc_scheduler kvc_scheduler;
 
 /** kvc_scheduler_config.policy: the order of waiting requests. Equal ones are ordered by arrival. */
 enum {

@@ -26,7 +26,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;   /**< See kvcache.h. */
 typedef struct kvc_workload kvc_workload; /**< Follows one number over time. */
 typedef struct kvc_sizer kvc_sizer;       /**< Decides on a number of blocks. */
 

@@ -34,7 +34,6 @@
  *  docs/SPECULATION.md has examples, state groups, and parallel branches. */
 
 #include <kvcache/rebuild.h>
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus

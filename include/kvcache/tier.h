@@ -28,15 +28,11 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/** A tier. Opaque; created by kvc_tier_create. */
-typedef struct kvc_tier kvc_tier;
 
 /** kvc_tier_item.result. */
 enum {

@@ -9,6 +9,8 @@
 // results must live until the work is done. Without a stream (NULL), the work is done on return. Any thread
 // may call any function.
 #pragma once
+#include <kvcache/device.h>
+
 #include "backend/operations.h"
 
 // Changes with every change of this file, of operations.h, or of kvc::Layout.

@@ -4,6 +4,7 @@
 #include "quant/hadamard.h"
 
 #include <gtest/gtest.h>
+#include <kvcache/types.h>
 
 #include <bit>
 #include <cmath>

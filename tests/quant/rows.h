@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized rows for tests: there and back, data, and all formats.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include <limits>
 #include <random>

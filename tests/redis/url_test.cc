@@ -2,7 +2,7 @@
 #include "url.h"
 
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/tier.h>
 
 #include <string>
 
