@@ -48,10 +48,10 @@
  *  - Namespace: requests of different namespaces never share blocks.
  *  - External hold: a reference to a block by an engine that keeps its own tables
  *    (kvc_manager_acquire_blocks).
- *  - The state of a block is the first that applies: FENCED (released, but a step in flight may still
- *    write to it), FILLING (a step in flight will write all of it: kvcache/fills.h), LIVE (held by a request
- * or an external hold, with a committed token), RESERVED (held, nothing committed), PINNED (held only by
- * pins), CACHED (not held, can be found), FREE. Every block is in exactly one state.
+ *  - The state of a block is the first that applies: FENCED (released, but a step in flight may still write
+ *    to it), FILLING (a step in flight will write all of it: kvcache/fills.h), LIVE (held by a request or an
+ *    external hold, with a committed token), RESERVED (held, nothing committed), PINNED (held only by pins),
+ *    CACHED (not held, can be found), FREE. Every block is in exactly one state.
  *  - Prefix position (node): all tokens up to the end of a block. Hit: the cached prefix that a request
  *    gets.
  *  - Waiting: a request without blocks. Step in flight: issued and not retired.
@@ -73,6 +73,10 @@
  *  - Ids of requests and pins are never 0. Namespace 0 is the default one. A process never gets the same
  *    id twice, not even from another manager: an id that was freed or is of another manager is
  *    KVC_ERROR_NOT_FOUND.
+ *
+ *  TWO TIERS. A header with the line KVC_EXPERIMENTAL (sizing, tiers, offload, pages, plug-ins, checkpoints,
+ *  inspection of their files, scheduler, speculation, index, publisher, metrics) may change with any version.
+ *  All other headers are the core, in all languages.
  *
  *  THREADING. Any thread may call any function at any time; a manager locks internally. One thread at a
  *  time drives a request or a kvc_step. No other call may run during kvc_manager_destroy. Managers are

@@ -30,9 +30,9 @@ enum {
    *  checkpoint. Commit exactly where a kernel ended: after rejected drafts, first copy the state after the
    *  accepted tokens to the block of the last of them (kvc_verdict_states); the library cannot see what a
    *  block holds. To cut a prefill where checkpoints are worth keeping, see kvc_request_info.next_checkpoint.
-   * Slots mean nothing in this group. (A kernel that writes the states of all block ends needs
-   * KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE and
-   * KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
+   *  Slots mean nothing in this group. (A kernel that writes the states of all block ends needs
+   *  KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE and
+   *  KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
    *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
@@ -113,8 +113,8 @@ typedef struct kvc_group_config {
    *  0.3. */
   uint64_t chunk_tokens;
   /** State: cached states at most; when another one becomes cached, the pool's next victim is evicted,
-   * whatever the quota of its namespace. The group needs a pool of its own. 0 = as many as the pool has room
-   * for; others: 0. Since 0.3. */
+   *  whatever the quota of its namespace. The group needs a pool of its own. 0 = as many as the pool has room
+   *  for; others: 0. Since 0.3. */
   uint64_t max_checkpoints;
 } kvc_group_config;
 
@@ -175,7 +175,7 @@ typedef struct kvc_manager_config {
    *  `pools` each pool has its own; with `memory` it must be 0. Since 0.3. */
   uint64_t max_blocks;
   /** Bytes for a log of the manager's calls (kvcache/record.h), at least KVC_MIN_RECORD_BYTES; 0 = no log. A
-   * call costs nothing more then. Since 0.3. */
+   *  call costs nothing more then. Since 0.3. */
   uint64_t record_bytes;
 } kvc_manager_config;
 

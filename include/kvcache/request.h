@@ -4,7 +4,7 @@
 
 /** @file kvcache/request.h
  *  @brief Requests: their tokens, blocks and tables, and the work on the bytes of blocks that a manager asks
- * for.
+ *  for.
  *
  *  <kvcache.h> states the terms, the conventions of all calls and the threading; it includes this header. */
 
@@ -115,7 +115,7 @@ typedef struct kvc_request_info {
   uint32_t flags;    /**< KVC_REQUEST_* as configured. */
   /** State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the
    *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of
-   * a group's retention_tokens. End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
+   *  a group's retention_tokens. End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
   uint64_t next_checkpoint;
   uint64_t cross_tokens; /**< As configured. Since 0.3. */
   /** cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need
@@ -172,7 +172,7 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
  *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
- * no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
@@ -184,7 +184,7 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  restore their state before the next step. To go back to a checkpoint, preempt the request,
  *  truncate it and admit it again.
  *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
- * at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
 
@@ -234,7 +234,7 @@ KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* req
  *  @param[out] slots        [num_tokens] integers of element_size bytes.
  *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
  *  @return KVC_OK; NOT_FOUND; BUSY (tokens of a waiting request, which has no slots); INVALID_ARGUMENT
- * (tokens past the capacity, or past those of the encoder). Since 0.1. */
+ *  (tokens past the capacity, or past those of the encoder). Since 0.1. */
 KVC_API kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group,
                                             uint64_t first_token, uint64_t num_tokens, void* slots,
                                             size_t element_size);
@@ -254,8 +254,8 @@ typedef struct kvc_pending_work {
  *  (KVC_MANAGER_ZERO_*), since the last take. Take the copies of single calls before the next
  *  kvc_manager_step, and execute copies in the order of the calls: these before those of that step, and what
  *  single calls leave after a step behind the step's. Then the clears, before anything else writes to these
- * blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared. A copy is
- * dropped when its destination has no holder any more.
+ *  blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared. A copy is
+ *  dropped when its destination has no holder any more.
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, nothing is taken; ask with capacities
  *  0). Since 0.3. */
 KVC_API kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work);

@@ -4,7 +4,7 @@
 
 /** @file kvcache/shortfin.h
  *  @brief Configurations of a manager and its storage from the config of a model that was exported for
- * shortfin.
+ *  shortfin.
  *
  *  <kvcache.h> states the conventions of all calls. */
 

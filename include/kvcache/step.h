@@ -143,8 +143,8 @@ typedef struct kvc_step {
   int32_t* block_tables;
   /** Out [num_groups][slot_capacity] slot of token t at extend_offsets[i] + t; -1 for failed items and in
    *  cross groups; without meaning in state groups. Only extensions have slots here. Those of an admission,
-   * for its tokens from `cached` on, follow from its row of block_tables: row[t / block_size] * block_size +
-   * t % block_size; kvc_manager_export_slots writes them too. May be NULL. */
+   *  for its tokens from `cached` on, follow from its row of block_tables: row[t / block_size] * block_size +
+   *  t % block_size; kvc_manager_export_slots writes them too. May be NULL. */
   int64_t* slots;
   /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
    *  (by a fork), pinned, held externally or published (after a truncation), an admission with partial reuse
@@ -165,7 +165,7 @@ typedef struct kvc_step {
   uint64_t now_ns;
   /** [num_admissions] Tokens after the hit that get slots, for the chunk that the step has room for: replaces
    *  kvc_request_config.slots of the request if it is admitted. 0 = as the request has it; NULL = all 0.
-   * Since 0.3. */
+   *  Since 0.3. */
   const uint64_t* admit_slots;
 } kvc_step;
 
@@ -184,11 +184,11 @@ typedef struct kvc_step {
  *  - rows: INT32_MIN. The call fails with INVALID_ARGUMENT.
  *
  *  kvc_manager_step consumes these entries, except rows: when it returns KVC_OK, all entries within the
- *  counts of the step are unset again, those of refused items too, and admit_namespaces and admit_slots are
- *  0 again. Set them again to retry an item. A call that fails consumes nothing. Entries beyond the counts,
- * and arrays of your own, never change. All other inputs begin with 0 and keep their values. 0 means: no
- * request, no extension, no ids, the default namespace, no commit. In admit_requests it creates a request
- * from admit_tokens. block_tables begin with -1.
+ *  counts of the step are unset again, those of refused items too, and admit_namespaces and admit_slots are 0
+ *  again. Set them again to retry an item. A call that fails consumes nothing. Entries beyond the counts, and
+ *  arrays of your own, never change. All other inputs begin with 0 and keep their values. 0 means: no
+ *  request, no extension, no ids, the default namespace, no commit. In admit_requests it creates a request
+ *  from admit_tokens. block_tables begin with -1.
  *  @return KVC_OK; INVALID_ARGUMENT (sizes that overflow), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_step_create(kvc_manager* m, const kvc_step_limits* limits, kvc_step** step);
 

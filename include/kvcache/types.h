@@ -22,6 +22,11 @@
 #define KVC_API __attribute__((visibility("default")))
 #endif
 
+/** A header that opens with this line is experimental: any version may change it, and the layers of Go and
+ *  Java may not have its functions; C, C++ and Python have them all. The other headers are the core: the
+ *  block manager, storage, attention, models and events. */
+#define KVC_EXPERIMENTAL
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,7 +55,7 @@ enum {
   KVC_ERROR_INTERNAL = 11, /**< A bug in the library. */
   KVC_ERROR_AGAIN = 12,    /**< There is no space now. There will be when the steps in flight are retired. */
   /** Step items only: not tried, because an earlier admission of the step had no space. With quotas: an
-   * earlier one of the same share. */
+   *  earlier one of the same share. */
   KVC_ERROR_SKIPPED = 13,
   /** The device failed. The text has the message of its runtime. The outputs may be partly written. Once a
    *  device is lost, every call on it fails. */
