@@ -29,7 +29,6 @@
  *  <kvcache.h> states the conventions of all calls. */
 
 #include <kvcache/page.h>
-#include <kvcache/tier.h>
 #include <kvcache/types.h>
 
 KVC_EXPERIMENTAL

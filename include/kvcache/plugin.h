@@ -16,7 +16,6 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/tier.h>
 #include <kvcache/types.h>
 
 KVC_EXPERIMENTAL

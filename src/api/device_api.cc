@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of backends, devices, streams and their events.
+#include <kvcache/device.h>
 #include <kvcache/step.h>
 
 #include <charconv>

@@ -14,6 +14,7 @@
 #include <kvcache/sizing.h>
 #include <kvcache/step.h>
 #include <kvcache/storage.h>
+#include <kvcache/tier.h>
 
 #include <memory>
 #include <string>

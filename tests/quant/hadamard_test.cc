@@ -4,7 +4,6 @@
 #include "quant/hadamard.h"
 
 #include <gtest/gtest.h>
-#include <kvcache/types.h>
 
 #include <bit>
 #include <cmath>
