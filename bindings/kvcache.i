@@ -538,6 +538,10 @@ KVC_STRUCT(kvc_index_stats)
 %include <kvcache/sizing.h>
 %include <kvcache/quota.h>
 %include <kvcache.h>
+%include <kvcache/manager.h>
+%include <kvcache/shortfin.h>
+%include <kvcache/request.h>
+%include <kvcache/step.h>
 %include <kvcache/prefix.h>
 %include <kvcache/external.h>
 %include <kvcache/events.h>

@@ -3,7 +3,7 @@
 #ifndef KVC_TESTS_CALLS_H
 #define KVC_TESTS_CALLS_H
 
-#include <kvcache.h>
+#include <kvcache/request.h>
 
 /* A kvc_prompt of the full expression that it stands in. */
 #ifdef __cplusplus
@@ -15,15 +15,6 @@ struct PromptArgument {
 #else
 #define PROMPT(namespace_id, ...) (&(const kvc_prompt){sizeof(kvc_prompt), namespace_id, __VA_ARGS__})
 #endif
-
-static inline kvc_status poll_events(kvc_manager* m, uint64_t* cursor, kvc_event* events, size_t event_size,
-                                     size_t capacity, size_t* count, int32_t* tokens, size_t token_capacity) {
-  if (count == NULL) return kvc_manager_poll_events(m, cursor, NULL);
-  kvc_event_batch batch = {sizeof(kvc_event_batch), events, event_size, capacity, 0, tokens, token_capacity};
-  const kvc_status status = kvc_manager_poll_events(m, cursor, &batch);
-  if (status == KVC_OK) *count = batch.count;
-  return status;
-}
 
 /* The pending copies of a manager that has no blocks to clear. */
 static inline kvc_status take_copies(kvc_manager* m, kvc_block_copy* copies, size_t capacity, size_t* count) {
@@ -41,14 +32,6 @@ static inline kvc_status take_zero_blocks(kvc_manager* m, int32_t* blocks, size_
   const kvc_status status = kvc_manager_take_pending(m, &work);
   if (status == KVC_OK || status == KVC_ERROR_BUFFER_TOO_SMALL) *count = work.num_zero_blocks;
   return status;
-}
-
-static inline kvc_status merge_attention(const void* outs, const float* lses, size_t num_partials,
-                                         size_t num_rows, uint32_t v_dim, int32_t dtype, void* out,
-                                         float* lse) {
-  const kvc_attention_partials partials = {
-      sizeof(kvc_attention_partials), outs, lses, num_partials, num_rows, v_dim, dtype};
-  return kvc_attention_merge(&partials, out, lse);
 }
 
 #endif /* KVC_TESTS_CALLS_H */

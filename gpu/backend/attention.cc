@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of a storage: which kernels run, and with which memory.
+#include <kvcache/attention.h>
+
 #include "backend/attention_args.h"
 #include "backend/device_storage.h"
 #include "kernels/attention_config.h"

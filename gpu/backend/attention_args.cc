@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/attention_args.h"
 
+#include <kvcache/attention.h>
+
 #include "backend/devices.h"
 
 namespace kvc::gpu {

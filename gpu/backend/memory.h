@@ -2,6 +2,8 @@
 // Memory of a device: device memory, pinned host memory, managed memory, and memory of other processes. Each
 // piece has an owner that releases it. The kind of memory is always the one asked for. Any thread.
 #pragma once
+#include <kvcache/device.h>
+
 #include "backend/backend.h"
 
 namespace kvc::gpu {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/reserved.h"
 
+#include <kvcache/device.h>
+
 #include <map>
 #include <memory>
 #include <mutex>

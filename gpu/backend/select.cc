@@ -2,6 +2,8 @@
 // Chooses blocks of a storage for attention.
 #include "kernels/select.h"
 
+#include <kvcache/attention.h>
+
 #include "backend/attention_args.h"
 #include "backend/device_storage.h"
 

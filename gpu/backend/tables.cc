@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/tables.h"
 
+#include <kvcache/device.h>
+
 #include "backend/call.h"
 #include "backend/devices.h"
 #include "kernels/kernels.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The matrix kernels over keys and values stored as bfloat16.
 #include "kernels/attention_mma_kernel.cuh"
 
 template kvc::gpu::MmaKernel kvc::gpu::mma_kernel_of<KVC_BFLOAT16>(uint32_t dim, bool decode);

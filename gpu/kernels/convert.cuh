@@ -2,7 +2,7 @@
 // Floats to and from what is stored, one element at a time, with the bits of quant/convert.h: NaNs with their
 // sign and payload, denormals exact.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include "portable.h"
 

@@ -6,7 +6,7 @@
  *  @brief Paged attention over a storage: prefill and decode, block-sparse attention, trees of draft
  *  tokens, merging of parts. */
 
-#include <kvcache/storage.h>
+#include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,27 +6,28 @@
  *  @brief Checkpoints: what a manager has cached, with the bytes of its blocks, in a folder.
  *
  *  A checkpoint has the namespaces, the prefix positions with their tokens and extra keys, which of them has
- * a block in which group, the order in which the blocks would be evicted, and the pages (kvcache/page.h) of
- * the blocks. A new manager in another process takes it over and has the same hits. Its number of blocks, the
- * layout of its storages and its policy may be others.
+ *  a block in which group, the order in which the blocks would be evicted, and the pages (kvcache/page.h) of
+ *  the blocks. A new manager in another process takes it over and has the same hits. Its number of blocks,
+ *  the layout of its storages and its policy may be others.
  *
  *  A folder has any number of checkpoints, each with an id; a later one has a higher id. A save writes only
- * pages that the checkpoint before does not have (an increment), unless it is asked for a full one. Every
- * checkpoint can be restored and removed by itself; files that others need stay.
+ *  pages that the checkpoint before does not have (an increment), unless it is asked for a full one. Every
+ *  checkpoint can be restored and removed by itself; files that others need stay.
  *
  *  A checkpoint is there in whole or not at all, wherever a process ends. Everything that is read is checked
  *  before a manager changes. One process at a time writes to a folder; any number read.
  *
  *  Not kept: pins, registered prompts, quotas, statistics, events, what the policy remembers of evicted
  *  positions, encoders' requests, and blocks that a step in flight is writing. Blocks in use count as used
- * last.
+ *  last.
  *
  *  <kvcache.h> states the conventions of all calls. */
 
 #include <kvcache/page.h>
 #include <kvcache/rebuild.h>
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,7 +51,7 @@ typedef struct kvc_checkpoint_config {
   size_t struct_size; /**< sizeof(kvc_checkpoint_config) */
   const char* folder; /**< Save: made if it is not there; what it is in must be. */
   /** What computed the pages. Save and restore: must be given. The model, weights and numerics must be the
-   * same in both; layers and heads too, and the part of them that the storages have. */
+   *  same in both; layers and heads too, and the part of them that the storages have. */
   const kvc_page_config* pages;
   /** Save and compact: "none", or a plug-in: "lz4", "zstd"; NULL = "none". */
   const char* codec;
@@ -98,11 +99,11 @@ typedef struct kvc_request_pair {
 /** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken once to read the
  *  positions, and for a moment for each few megabytes of pages, whose blocks cannot be evicted until they are
  *  copied. If nobody uses the manager, its order of eviction does not change. kvc_manager_resize may find
- * blocks held (BUSY). Execute the moves that the manager asked for before; compact and shrink no pool
- * meanwhile. The log of a recorded manager has nothing of a save: nobody should use such a one meanwhile.
+ *  blocks held (BUSY). Execute the moves that the manager asked for before; compact and shrink no pool
+ *  meanwhile. The log of a recorded manager has nothing of a save: nobody should use such a one meanwhile.
  *  @param[in]  storages [num_storages] a storage in host memory for each group; NULL = its blocks are saved
  *              without bytes. Its block i has the id i, or, if it has fewer blocks than that takes, the i-th
- * id of its group's pool.
+ *              id of its group's pool.
  *  @param[out] info What was saved. NULL = nobody asks. The caller sets struct_size.
  *  @return KVC_OK; INVALID_ARGUMENT; NOT_FOUND (INCREMENT without a base; a codec; the folder's parent);
  *  CORRUPT (INCREMENT on a damaged base); BUSY (another process writes to the folder); LIMIT (the disk is
@@ -112,12 +113,12 @@ KVC_API kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* stora
                                        const kvc_checkpoint_config* config, kvc_checkpoint_info* info);
 
 /** Fills a new manager, and the storages of its groups, with a checkpoint. block_size, groups and what
- * computed the pages must be the same. If there are too few blocks or positions, those that would be evicted
- * first are left out. With as many blocks as before, all blocks keep their ids, and kvc_manager_digest is
- * what it was.
+ *  computed the pages must be the same. If there are too few blocks or positions, those that would be evicted
+ *  first are left out. With as many blocks as before, all blocks keep their ids, and kvc_manager_digest is
+ *  what it was.
  *
  *  Namespaces are opened as often as they were; requests wait. Both have new ids. Hints end after as much
- * time as they had left.
+ *  time as they had left.
  *  @param[out] namespaces [namespace_capacity] all but the default one; num_namespaces of the checkpoint
  *              (kvc_checkpoint_read_info). @param[out] requests [request_capacity] likewise, with
  *              KVC_CHECKPOINT_REQUESTS.
@@ -125,9 +126,9 @@ KVC_API kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* stora
  *  @return KVC_OK; NOT_FOUND (no such checkpoint or folder); CORRUPT (a file does not check; the text says
  *  which); INVALID_ARGUMENT (made for something else: the text names the field and both values);
  *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new); UNSUPPORTED (a group
- * without storage; a recorded manager; a storage of a device; a newer format; KVC_MANAGER_NO_PREFIX_CACHE);
- * NOT_FOUND (its codec); LIMIT, OUT_OF_MEMORY, DEVICE. If it fails the manager is as it was; blocks of the
- * storages, all of them free, may have other bytes. Nobody else may use the manager meanwhile. Since 0.3. */
+ *  without storage; a recorded manager; a storage of a device; a newer format; KVC_MANAGER_NO_PREFIX_CACHE);
+ *  NOT_FOUND (its codec); LIMIT, OUT_OF_MEMORY, DEVICE. If it fails the manager is as it was; blocks of the
+ *  storages, all of them free, may have other bytes. Nobody else may use the manager meanwhile. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_restore(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
                                           const kvc_checkpoint_config* config, kvc_namespace_pair* namespaces,
                                           size_t namespace_capacity, kvc_request_pair* requests,
@@ -135,7 +136,7 @@ KVC_API kvc_status kvc_checkpoint_restore(kvc_manager* m, kvc_storage* const* st
 
 /** Lists the checkpoints of a folder, without opening them. @param[out] ids [capacity] ascending. @param[out]
  *  count How many. @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed); NOT_FOUND (the folder);
- * DEVICE. Thread-safe. Since 0.3. */
+ *  DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_list(const char* folder, uint64_t* ids, size_t capacity, size_t* count);
 
 /** Reads what a checkpoint has, without its pages. @param[in] id 0 = the newest. @return KVC_OK; NOT_FOUND,
@@ -143,22 +144,22 @@ KVC_API kvc_status kvc_checkpoint_list(const char* folder, uint64_t* ids, size_t
 KVC_API kvc_status kvc_checkpoint_read_info(const char* folder, uint64_t id, kvc_checkpoint_info* info);
 
 /** Reads and checks every byte of all files that a checkpoint needs. @return As kvc_checkpoint_read_info.
- * CORRUPT: the text has the file and the place. Thread-safe. Since 0.3. */
+ *  CORRUPT: the text has the file and the place. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_validate(const char* folder, uint64_t id, kvc_checkpoint_info* info);
 
 /** Removes a checkpoint, and the files that only it needs. @return KVC_OK; INVALID_ARGUMENT (id 0),
- * NOT_FOUND, BUSY, DEVICE. Thread-safe. Since 0.3. */
+ *  NOT_FOUND, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_remove(const char* folder, uint64_t id);
 
 /** Makes a checkpoint of the same content with all its pages in one file, and then removes the one that it
- * was made from, and others as config.keep_last says. No manager is needed. @param[out] info The new one.
- * @return As kvc_checkpoint_validate and kvc_checkpoint_save. If it fails, nothing is removed. Thread-safe.
- * Since 0.3. */
+ *  was made from, and others as config.keep_last says. No manager is needed. @param[out] info The new one.
+ *  @return As kvc_checkpoint_validate and kvc_checkpoint_save. If it fails, nothing is removed. Thread-safe.
+ *  Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_compact(const kvc_checkpoint_config* config, kvc_checkpoint_info* info);
 
 /** A digest of what a manager has cached: its namespaces, positions, which of them has a block in which
- * group, and the order of eviction. Equal in all processes, whatever the ids of blocks. @param[out] digest
- * [32]
+ *  group, and the order of eviction. Equal in all processes, whatever the ids of blocks. @param[out] digest
+ *  [32]
  *  @return KVC_OK; INVALID_ARGUMENT, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_manager_content_digest(kvc_manager* m, uint8_t* digest);
 

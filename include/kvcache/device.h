@@ -8,7 +8,15 @@
  *  The CPU is a device of the library itself. A GPU comes from a backend: a shared library that is opened
  *  by name. Wherever a function takes a device, it is NULL or "cpu"; "cuda" or "cuda:0", "cuda:1", ...;
  *  "hip:0", ... All functions are thread-safe, unless a comment says otherwise. Every call on a GPU may
- *  return KVC_ERROR_DEVICE. */
+ *  return KVC_ERROR_DEVICE.
+ *
+ *  STREAMS. Work of a stream runs in the order in which it was enqueued. Work of different streams may run
+ *  at the same time; events order it. On the CPU each stream has a thread. A storage function with a stream
+ *  checks its arguments during the call. An error is returned at once, and nothing is enqueued. Host arrays
+ *  that describe the work (slots, rope_rows, block tables, offsets, lengths, copies, block ids, slopes) are
+ *  copied during the call. Keys, values, rope_table, queries, results, key bounds and masks are not copied:
+ *  they must stay valid and unchanged until the work is done. With stream NULL the work is done on return,
+ *  and is not ordered with the work of streams. On the CPU enqueued work cannot fail. */
 
 #include <kvcache/types.h>
 
@@ -88,18 +96,6 @@ typedef struct kvc_memory_handle {
   char device[16];   /**< Name of the backend. */
   uint8_t data[104]; /**< Data of the runtime. */
 } kvc_memory_handle;
-
-/** A queue of work on a device. Work runs in the order in which it was enqueued. Work of different streams
- *  may run at the same time; events order it. On the CPU each stream has a thread. Opaque; created by
- *  kvc_stream_create.
- *
- *  A storage function with a stream checks its arguments during the call. An error is returned at once,
- *  and nothing is enqueued. Host arrays that describe the work (slots, rope_rows, block tables, offsets,
- *  lengths, copies, block ids, slopes) are copied during the call. Keys, values, rope_table, queries,
- *  results, key bounds and masks are not copied: they must stay valid and unchanged until the work is
- *  done. With stream NULL the work is done on return, and is not ordered with the work of streams. On the
- *  CPU enqueued work cannot fail. */
-typedef struct kvc_stream kvc_stream;
 
 /** A point in a stream that the host or other streams can wait for. Opaque; created by
  *  kvc_stream_event_create. */

@@ -15,8 +15,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-
 /** kvc_event.kind. */
 enum {
   /** A prefix position can be found in a group; perhaps only by requests that share (kvcache/fills.h). */
@@ -77,8 +75,8 @@ KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc
 
 /** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, in no
  *  particular order. time_ns is 0, and sequence that of the next event to come. Other calls may change the
- * state meanwhile: list everything, then apply the events from event_cursor on. That is the present state. If
- *  some of these events are lost, list again. Like kvc_manager_poll_events it needs 32 KB of stack.
+ *  state meanwhile: list everything, then apply the events from event_cursor on. That is the present state.
+ *  If some of these events are lost, list again. Like kvc_manager_poll_events it needs 32 KB of stack.
  *  @param[in,out] cursor       0 at first; on return where to go on, 0 = everything was listed.
  *  @param[in,out] event_cursor For kvc_manager_poll_events; written if cursor is 0.
  *  @param[in,out] batch        Room for at least one event, and its tokens if they are wanted.

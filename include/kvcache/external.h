@@ -7,14 +7,12 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
+#include <kvcache/request.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_prompt kvc_prompt;
 
 /** Takes blocks of a group's pool, all or nothing. Each gets one external hold. @param[out] blocks
  *  [num_blocks]

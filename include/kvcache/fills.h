@@ -13,7 +13,8 @@
  *  - Wait: kvc_request_config.wait_until_ns. While another admitted request computes the block after the hit,
  *    or a transfer fills it, the admission gets KVC_ERROR_FILLING and takes nothing. Other admissions of the
  *    step go on. Admit it again in the next steps. If the other request ends, is preempted, truncated or
- * fails to publish, the next admission computes the tokens instead. From wait_until_ns on it does not wait.
+ *    fails to publish, the next admission computes the tokens instead. From wait_until_ns on it does not
+ *    wait.
  *  - Share: KVC_REQUEST_SHARE_FILLING. Blocks that a step in flight is writing count as hits. Set it if your
  *    kernels run in the order of the steps, and those of one step write the keys and values of a layer before
  *    they read them: then the content is there in time.
@@ -24,19 +25,19 @@
  *  ever, and so are external_tokens, what single calls give slots, and what follows them. A block is FILLING
  *  until all of it is committed by its request, or until a request that shares it commits tokens that it has
  *  computed itself, or until its step is retired. Only requests that share find it until then. An event
- * STORED is told when it can be shared.
+ *  STORED is told when it can be shared.
  *
  *  So n samples of one prompt need one prefill: give all of them both flags and a wait_until_ns, and admit
  *  them in one step. If the prompt is computed in chunks, the others wait until the step of the last chunk. A
  *  chunk that ends inside the span of an extra key, or whose window was returned, is not waited for: end
- * chunks where blocks and spans end.
+ *  chunks where blocks and spans end.
  *
  *  A wait needs the time: set kvc_step.now_ns in each step.
  *
  *  FAILURES. If the kernels of a step fail, or are not launched, call kvc_manager_fail_step before you retire
  *  it. The kernels of all slots that a step gave must run, also if their request was freed, preempted or
  *  truncated since. Execute the copies of a failed step all the same. Requests that hold no FILLING block,
- * such as those that decode, are not preempted: their commits tell how far they are.
+ *  such as those that decode, are not preempted: their commits tell how far they are.
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
@@ -46,11 +47,9 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-
 /** Says that the kernels of a step in flight, and of all later ones, did not write their blocks. FILLING
- * blocks of these steps are found no more. All requests that hold one, computed or shared, are preempted:
- * admit them again. The steps stay in flight until you retire them. Holds the lock for O(blocks).
+ *  blocks of these steps are found no more. All requests that hold one, computed or shared, are preempted:
+ *  admit them again. The steps stay in flight until you retire them. Holds the lock for O(blocks).
  *  @param[in]  step_id  kvc_step.step_id of a step that is not retired.
  *  @param[out] requests [capacity] The requests that were preempted.
  *  @param[out] count    How many. max_requests is always room enough.

@@ -42,6 +42,8 @@
 #include <kvcache/events.h>
 #include <kvcache/types.h>
 
+KVC_EXPERIMENTAL
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -199,7 +201,7 @@ KVC_API kvc_status kvc_index_match_tokens(kvc_index* index, const uint8_t* root,
  *  @param[in]  root    As in kvc_index_match_tokens. @param[out] digests [capacity][32]
  *  @param[out] count   Full blocks of the prompt.
  *  @return KVC_OK; INVALID_ARGUMENT (block_size); LIMIT (2^24 tokens); BUFFER_TOO_SMALL (count: needed).
- * Since 0.3. */
+ *  Since 0.3. */
 KVC_API kvc_status kvc_index_digests(const uint8_t* root, const int32_t* tokens, size_t num_tokens,
                                      uint32_t block_size, uint8_t* digests, size_t capacity, size_t* count);
 

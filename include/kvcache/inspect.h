@@ -9,6 +9,8 @@
 
 #include <kvcache/types.h>
 
+KVC_EXPERIMENTAL
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -36,9 +38,9 @@ typedef struct kvc_page_file_info {
 } kvc_page_file_info;
 
 /** Reads the headers of a file of a tier. While a tier has a slab open, what it is just writing may be
- * counted as bad. @param[in] validate 1 = read and check all pages too. @return KVC_OK; INVALID_ARGUMENT;
- * NOT_FOUND; UNSUPPORTED (neither a slab nor a page, or of a newer format); CORRUPT (the file's own header
- * does not check); DEVICE, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
+ *  counted as bad. @param[in] validate 1 = read and check all pages too. @return KVC_OK; INVALID_ARGUMENT;
+ *  NOT_FOUND; UNSUPPORTED (neither a slab nor a page, or of a newer format); CORRUPT (the file's own header
+ *  does not check); DEVICE, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_page_file_read_info(const char* path, int32_t validate, kvc_page_file_info* info);
 
 #ifdef __cplusplus

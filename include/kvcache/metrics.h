@@ -4,7 +4,7 @@
 
 /** @file kvcache/metrics.h
  *  @brief Metrics: counters, gauges, latencies and memory of the library's objects, as OpenMetrics text and
- * as structs. docs/METRICS.md lists all names.
+ *  as structs. docs/METRICS.md lists all names.
  *
  *      const kvc_label labels[] = {{"model", "llama"}};
  *      kvc_metrics_source sources[2] = {
@@ -21,15 +21,11 @@
 
 #include <kvcache/types.h>
 
+KVC_EXPERIMENTAL
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_storage kvc_storage;
-typedef struct kvc_tier kvc_tier;
-typedef struct kvc_offload kvc_offload;
-typedef struct kvc_scheduler kvc_scheduler;
 
 /** A label of metrics. Frozen. */
 typedef struct kvc_label {
@@ -129,7 +125,7 @@ KVC_API kvc_status kvc_metrics_read_latency(const kvc_metrics_source* source, ui
                                             kvc_latency* out);
 
 /** Adds up the memory of objects, by kind. @param[in] sources [num_sources] Labels are ignored; an object
- * that is given twice counts twice. @param[out] profile The caller sets struct_size.
+ *  that is given twice counts twice. @param[out] profile The caller sets struct_size.
  *  @return KVC_OK; INVALID_ARGUMENT. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_metrics_read_memory(const kvc_metrics_source* sources, size_t num_sources,
                                            kvc_memory_profile* profile);

@@ -120,7 +120,7 @@ KVC_API kvc_status kvc_model_get(size_t index, kvc_model* model);
 
 /** Finds a preset or a registered model. @param[in] name Its name ("llama-3.1-8b"); of a preset also an
  *  alias, or the repository of its numbers ("meta-llama/Llama-3.1-8B"). Upper and lower case are equal.
- * @param[in,out] model The caller sets struct_size.
+ *  @param[in,out] model The caller sets struct_size.
  *  @return KVC_OK; NOT_FOUND (the text has the nearest names); INVALID_ARGUMENT. Thread-safe. Since
  *  0.2. */
 KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
@@ -138,13 +138,11 @@ KVC_API kvc_status kvc_model_find(const char* name, kvc_model* model);
  *  nothing. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_model_register(const kvc_model* model);
 
-/** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE),
- *  Gemma 2, Gemma 3, Llama 4, DeepSeek-V3, gpt-oss, Jamba, Qwen3-Next, Granite 4 hybrids and
- *  Whisper, also within "text_config"; or the config.json that
- * sharktank exports for Shortfin (with "paged_kv_cache"), which has no query heads, vocabulary and rotary
- * embedding. The name is
- *  "_name_or_path" (Shortfin: "module_name") or else the architecture. The factors of LongRoPE have no field
- * in kvc_model: pass them to kvc_model_rope.
+/** Reads a Hugging Face config.json: Llama, Mistral, Mixtral, Phi, Phi-3, Qwen2, Qwen3 (also MoE), Gemma 2,
+ *  Gemma 3, Llama 4, DeepSeek-V3, gpt-oss, Jamba, Qwen3-Next, Granite 4 hybrids and Whisper, also within
+ *  "text_config"; or the config.json that sharktank exports for Shortfin (with "paged_kv_cache"), which has
+ *  no query heads, vocabulary and rotary embedding. The name is "_name_or_path" (Shortfin: "module_name") or
+ *  else the architecture. The factors of LongRoPE have no field in kvc_model: pass them to kvc_model_rope.
  *  @param[in]     json  Text of the file. Not kept.
  *  @param[in]     size  Bytes of the text.
  *  @param[in,out] model The caller sets struct_size. Nothing is written on failure.

@@ -7,7 +7,7 @@
  *
  *  An offload binds a manager, its storages and a chain of tiers (kvcache/tier.h). It copies blocks that were
  *  published to all tiers. Before you admit a request, let it look for the prompt in the tiers: pages that
- * are there become cached blocks, and the admission hits them. The manual is docs/OFFLOAD.md.
+ *  are there become cached blocks, and the admission hits them. The manual is docs/OFFLOAD.md.
  *
  *      kvc_offload_lookup(o, request, now);             // of a new or preempted request
  *      // in the engine's loop:
@@ -22,25 +22,20 @@
  *  if there is one.
  *
  *  A page that fails, is missing or does not check shortens the prefix that is loaded; the rest is computed
- * as ever. Blocks become cached only when all their bytes are there.
+ *  as ever. Blocks become cached only when all their bytes are there.
  *
  *  The manager needs events (kvc_manager_config.event_capacity), whatever the policy.
  *
  *  <kvcache.h> states the conventions of all calls. */
 
 #include <kvcache/page.h>
-#include <kvcache/tier.h>
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_stream kvc_stream;
-
-/** An offload. Opaque; created by kvc_offload_create. */
-typedef struct kvc_offload kvc_offload;
 
 /** kvc_offload_config.policy: which blocks are stored, several together. 0 = those of
  *  kvc_offload_store_request alone. */
@@ -142,14 +137,14 @@ typedef struct kvc_offload_tier_stats {
 } kvc_offload_tier_stats;
 
 /** Makes an offload. @param[out] offload Free it with kvc_offload_destroy, before manager, storages and
- * tiers.
+ *  tiers.
  *  @return KVC_OK; INVALID_ARGUMENT; UNSUPPORTED (kinds of groups, no events, storages of two devices or with
  *  parts of pages); BUSY (a tier has an offload, or jobs); LIMIT, OUT_OF_MEMORY, DEVICE. Since 0.3. */
 KVC_API kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** offload);
 
 /** Ends all work: waits for jobs that tiers have begun, and gives back all blocks. Blocks that wait to be
  *  stored are not; call kvc_offload_poll until waiting_blocks and busy_pages are 0 before, if they should.
- * NULL is ignored. Since 0.3. */
+ *  NULL is ignored. Since 0.3. */
 KVC_API void kvc_offload_destroy(kvc_offload* o);
 
 /** A descriptor that is readable when a tier has done something: then poll. It is the offload's.
@@ -163,7 +158,7 @@ KVC_API kvc_status kvc_offload_event_fd(kvc_offload* o, int32_t* fd);
 KVC_API kvc_status kvc_offload_poll(kvc_offload* o, uint64_t now_ns, kvc_stream* stream);
 
 /** Begins to look for the tokens of a waiting request beyond its hit, and to load them. Does nothing if that
- * is under way. Ends by itself when the request is admitted or freed.
+ *  is under way. Ends by itself when the request is admitted or freed.
  *  @return KVC_OK; NOT_FOUND, BUSY (it is admitted), LIMIT (max_lookups), OUT_OF_MEMORY. After an error admit
  *  the request as ever. Since 0.3. */
 KVC_API kvc_status kvc_offload_lookup(kvc_offload* o, uint64_t request, uint64_t now_ns);
@@ -177,7 +172,7 @@ KVC_API kvc_status kvc_offload_query(kvc_offload* o, uint64_t request, kvc_offlo
 KVC_API kvc_status kvc_offload_cancel(kvc_offload* o, uint64_t request);
 
 /** Stores the published blocks of an admitted request, whatever the policy says. Call it before you preempt
- * the request: a lookup brings them back.
+ *  the request: a lookup brings them back.
  *  @param[out] num_blocks How many it has. @return KVC_OK; INVALID_ARGUMENT. Since 0.3. */
 KVC_API kvc_status kvc_offload_store_request(kvc_offload* o, uint64_t request, uint64_t* num_blocks);
 

@@ -7,21 +7,21 @@
  *
  *  A page is the bytes of one block of one group in the order [layer][plane][head][token][content], without
  *  padding. It does not depend on the layout of a storage, its device, or the number of ranks: a rank with
- * some of the layers and heads has a part of the page. Tiers (kvcache/tier.h) store pages.
+ *  some of the layers and heads has a part of the page. Tiers (kvcache/tier.h) store pages.
  *
  *  The key of a page is the SHA-256 of the prefix position (its namespace, tokens and extra keys), XOR a
  *  SHA-256 of the group and a fingerprint of what computed it. Pages of equal keys have equal content.
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
 struct kvc_prompt;
 
 /** What must be equal for two processes to use each other's pages, and which part of them a storage has. All
@@ -59,13 +59,13 @@ KVC_API kvc_status kvc_storage_page_runs(kvc_storage* s, const kvc_page_config* 
                                          size_t capacity, size_t* count);
 
 /** Copies blocks of a storage in host memory to pages: of each the storage's part, run behind run, which is
- * the page if the part is all of it.
+ *  the page if the part is all of it.
  *  @param[in]  blocks [num_blocks] @param[out] pages Part i is at pages + i * stride.
  *  @param[in]  pages_size Bytes of `pages`. @param[in] stride Bytes from one part to the next, at least
  *  kvc_page_info.part_bytes; 0 = that.
  *  @return KVC_OK; INVALID_ARGUMENT (a block out of range, no room; nothing is copied); UNSUPPORTED (memory
- * of a device, and as kvc_storage_page_info). The caller orders it with other writes to the blocks. Since
- * 0.3. */
+ *  of a device, and as kvc_storage_page_info). The caller orders it with other writes to the blocks. Since
+ *  0.3. */
 KVC_API kvc_status kvc_storage_pack_pages(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                           void* pages, size_t pages_size, uint64_t stride);
 
@@ -74,16 +74,16 @@ KVC_API kvc_status kvc_storage_unpack_pages(kvc_storage* s, const int32_t* block
                                             const void* pages, size_t pages_size, uint64_t stride);
 
 /** Digests of the prefix positions of a prompt: of each full block the chain over the namespace's identity
- * and all tokens and extra keys up to its end, as in kvc_event.digest. The manager need not have events.
- * Changes nothing.
+ *  and all tokens and extra keys up to its end, as in kvc_event.digest. The manager need not have events.
+ *  Changes nothing.
  *  @param[out] digests [capacity][32] @param[out] count Full blocks of the prompt.
  *  @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace); BUFFER_TOO_SMALL (count is what is needed; ask
- * with capacity 0). Thread-safe. Since 0.3. */
+ *  with capacity 0). Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_manager_position_digests(kvc_manager* m, const struct kvc_prompt* prompt,
                                                 uint8_t* digests, size_t capacity, size_t* count);
 
 /** Key of a page. @param[in] position [32] digest of the prefix position. @param[in] group Index of the
- * group.
+ *  group.
  *  @param[in] fingerprint [32] from kvc_storage_page_info. @param[out] key [32]
  *  @return KVC_OK; INVALID_ARGUMENT (NULL). Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_page_key(const uint8_t* position, uint32_t group, const uint8_t* fingerprint,

@@ -4,20 +4,21 @@
 
 /** @file kvcache/plugin.h
  *  @brief Plug-ins: stores of pages, ways of file I/O, codecs, and transports in shared libraries of their
- * own.
+ *  own.
  *
  *  A plug-in NAME is a shared library libkvcache_NAME.so that exports one function, KVC_PLUGIN_ENTRY. It
- * needs this header alone. A tier with the URL "NAME:..." opens it, and calls its kvc_store.
+ *  needs this header alone. A tier with the URL "NAME:..." opens it, and calls its kvc_store.
  *
  *  To write a store, write five functions that move values by key. A value is a header of
  *  KVC_PAGE_HEADER_BYTES and the data behind it: one value, never two. The library makes the header and
- * checks header and data after each get, so a store cannot give wrong bytes; it can only miss. Queues,
- * deadlines, statistics, partial reads, and leaving a failed server alone are the library's.
+ *  checks header and data after each get, so a store cannot give wrong bytes; it can only miss. Queues,
+ *  deadlines, statistics, partial reads, and leaving a failed server alone are the library's.
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/tier.h>
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {
@@ -177,13 +178,13 @@ typedef struct kvc_plugin_host {
 typedef kvc_status (*kvc_plugin_entry)(const kvc_plugin_host* host, const kvc_plugin** plugin);
 
 /** Opens a plug-in, before a tier names it: from a file of your choice, or to see whether it is there. An
- * open plug-in stays open.
+ *  open plug-in stays open.
  *  @param[in] name Lower-case letters and digits, at most 15.
  *  @param[in] path The file, or the only folder to search. NULL = search the folders of the environment
- * variable KVC_PLUGIN_PATH (separated by colons; ignored in setuid programs), then the folder of this library
- * and kvcache/ in it.
+ *  variable KVC_PLUGIN_PATH (separated by colons; ignored in setuid programs), then the folder of this
+ *  library and kvcache/ in it.
  *  @return KVC_OK; INVALID_ARGUMENT (a malformed name); BUSY (open from another path); NOT_FOUND (the text
- * lists what was searched); UNSUPPORTED (the file cannot be loaded, or has another version); OUT_OF_MEMORY.
+ *  lists what was searched); UNSUPPORTED (the file cannot be loaded, or has another version); OUT_OF_MEMORY.
  *  Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_plugin_open(const char* name, const char* path);
 

@@ -7,14 +7,12 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
+#include <kvcache/request.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_prompt kvc_prompt;
 
 /** Answer of kvc_manager_probe and kvc_manager_probe_request. */
 typedef struct kvc_probe_info {
@@ -31,14 +29,14 @@ typedef struct kvc_probe_info {
   uint32_t fits;
   uint32_t reserved; /**< 0 */
   /** kvc_manager_probe_request: the request that computes the block after num_cached, for all to wait for; 0
-   * = none does from there. kvc_manager_probe: 0. Since 0.3. */
+   *  = none does from there. kvc_manager_probe: 0. Since 0.3. */
   uint64_t filling_request;
 } kvc_probe_info;
 
 /** Asks whether a prompt would fit in an admission without options, and how much of it is cached. Changes
  *  nothing, not even the LRU order, and holds the lock only briefly. A prompt has no encoder: for a request
  *  with kvc_request_config.cross_tokens create it, and use kvc_manager_probe_request. The answer is a
- * snapshot. @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
+ *  snapshot. @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_probe(kvc_manager* m, const kvc_prompt* prompt, kvc_probe_info* info);
 
 /** The same for a waiting request, with its options: what kvc_manager_admit_request would do. Holds the

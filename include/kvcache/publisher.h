@@ -18,6 +18,8 @@
 #include <kvcache/events.h>
 #include <kvcache/types.h>
 
+KVC_EXPERIMENTAL
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,7 +52,7 @@ typedef struct kvc_publisher_config {
   size_t struct_size;   /**< sizeof(kvc_publisher_config) */
   kvc_manager* manager; /**< With event_capacity. It must outlive the publisher. */
   /** Transport, such as "zmq:tcp://0.0.0.0:5557?replay=tcp://0.0.0.0:5558": a plug-in and what it reads. NULL
-   * = none: kvc_publisher_read gives the batches. */
+   *  = none: kvc_publisher_read gives the batches. */
   const char* url;
   const char* topic;     /**< First frame of each batch, at most 255 bytes. NULL = "". */
   const char* medium;    /**< Where the blocks are, at most 63 bytes: "GPU", "CPU". NULL = "GPU". */

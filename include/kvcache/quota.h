@@ -25,8 +25,6 @@
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;
-
 /** The share of a namespace in one pool. */
 typedef struct kvc_quota_info {
   size_t struct_size;  /**< sizeof(kvc_quota_info) */

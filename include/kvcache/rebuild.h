@@ -4,9 +4,8 @@
 
 /** @file kvcache/rebuild.h
  *  @brief A new manager of another block size, number of blocks or policy that keeps what an old one has
- * cached. */
+ *  cached. */
 
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
@@ -47,15 +46,15 @@ typedef struct kvc_rebuild {
  *  the copies are done.
  *
  *  Of a prompt whose first t tokens are in cached blocks, floor(t / block_size) * block_size tokens are
- * cached in the new manager, in the same namespace and with the same extra keys. If a prefix
- * branches inside a new block, each branch gets a block of its own. If the new blocks do not suffice, those
- * that the old manager would evict last are kept. A new block is as old as the old block that has its last
- * token; of one request the last block is evicted first. The new manager evicts in this order. Hints are kept
- * if both managers have them (KVC_MANAGER_HINTS), with the time. If both policies are KVC_POLICY_FREQUENCY,
- * positions keep their uses, and blocks come in the order of their release. What a hit cannot use is not
- * carried: positions behind one that was evicted, or that a group lacks; nor requests, pins, registered
- * prompts, quotas, statistics and events, nor what the policy remembers of evicted positions. The new
- * manager's events begin with those of the carried positions.
+ *  cached in the new manager, in the same namespace and with the same extra keys. If a prefix branches inside
+ *  a new block, each branch gets a block of its own. If the new blocks do not suffice, those that the old
+ *  manager would evict last are kept. A new block is as old as the old block that has its last token; of one
+ *  request the last block is evicted first. The new manager evicts in this order. Hints are kept if both
+ *  managers have them (KVC_MANAGER_HINTS), with the time. If both policies are KVC_POLICY_FREQUENCY,
+ *  positions keep their uses, and blocks come in the order of their release. What a hit cannot use is not
+ *  carried: positions behind one that was evicted, or that a group lacks; nor requests, pins, registered
+ *  prompts, quotas, statistics and events, nor what the policy remembers of evicted positions. The new
+ *  manager's events begin with those of the carried positions.
  *
  *  Namespaces keep their identity and the number of times that they are open, and get new ids.
  *
@@ -71,7 +70,7 @@ typedef struct kvc_rebuild {
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, no manager is made; ask with capacities
  *  0); BUSY (admitted requests, pins, holds, steps in flight, pending work: the text has the count and the
  *  fix); UNSUPPORTED (a group with a window, a cross group); INVALID_ARGUMENT (other groups or pools, a field
- * of config); LIMIT, OUT_OF_MEMORY. A failed call leaves nothing behind. Since 0.3. */
+ *  of config); LIMIT, OUT_OF_MEMORY. A failed call leaves nothing behind. Since 0.3. */
 KVC_API kvc_status kvc_manager_rebuild(struct kvc_manager* m, const struct kvc_manager_config* config,
                                        kvc_rebuild* rebuild, struct kvc_manager** manager);
 

@@ -6,9 +6,9 @@
  *  @brief Record and replay: a manager logs its calls, and another process makes them again.
  *
  *  kvc_manager_config.record_bytes switches the log on. It begins with the manager's configuration and its
- * first call; so nothing of the state is missing. `kvcache replay --log FILE` and kvc_log_replay make a
- * manager of the same configuration, make the same calls and compare every status and every result. A log
- * with the call that went wrong is a complete bug report.
+ *  first call; so nothing of the state is missing. `kvcache replay --log FILE` and kvc_log_replay make a
+ *  manager of the same configuration, make the same calls and compare every status and every result. A log
+ *  with the call that went wrong is a complete bug report.
  *
  *      config.record_bytes = 1 << 20;
  *      ... calls ...
@@ -17,26 +17,27 @@
  *        fwrite(buffer, 1, size, file);
  *
  *  - What is logged: each call that changes the state of the manager, with its inputs, status and results,
- * and kvc_manager_digest. Calls that only read are not (kvc_manager_stats, kvc_manager_probe, the lists,
- * ...). A call that failed is logged too, unless its pointers, struct sizes or lengths were wrong, a buffer
- * was too small, or there was no memory: such a call changed nothing.
+ *    and kvc_manager_digest. Calls that only read are not (kvc_manager_stats, kvc_manager_probe, the lists,
+ *    ...). A call that failed is logged too, unless its pointers, struct sizes or lengths were wrong, a
+ *    buffer was too small, or there was no memory: such a call changed nothing.
  *  - A log contains token ids, extra keys, the identities of namespaces and the names of prompts. It contains
- * no keys and values, pointers, seeds or times other than those that the engine passed.
+ *    no keys and values, pointers, seeds or times other than those that the engine passed.
  *  - Bytes: one call of a decode step takes about 10 bytes and 8 for each request; a prompt up to 3 for each
- * token.
+ *    token.
  *  - The library does no I/O. It keeps record_bytes of memory from the manager's allocator, and never waits
- * for room. If the log is full, recording ends; kvc_log_info.lost_calls counts what came after. The manager
- * goes on. A step in which an item had no memory, or has 65,536 tokens more than max_request_tokens, ends it
- * too: no other process could repeat it. To record again, create another manager.
+ *    for room. If the log is full, recording ends; kvc_log_info.lost_calls counts what came after. The
+ *    manager goes on. A step in which an item had no memory, or has 65,536 tokens more than
+ *    max_request_tokens, ends it too: no other process could repeat it. To record again, create another
+ *    manager.
  *  - A recorded manager makes its logged calls one after the other, each under the log's lock. Calls that
- * only read do not wait for it.
+ *    only read do not wait for it.
  *  - kvc_manager_rebuild refuses a configuration with record_bytes: its manager begins with cached content,
- * which no log holds. It only reads the old manager, whose log goes on.
+ *    which no log holds. It only reads the old manager, whose log goes on.
  *
  *  FORMAT. Little-endian. A log is one or more parts, one for each kvc_manager_take_log that had something to
- * give. A part is a header of 64 bytes (magic, version of the format and of the library, numbers of its
- * calls, the checksum of the part before it, its own checksum) and the calls, each with its length. A log may
- * end after any part. A part that is cut, changed, missing or of another log is refused with the offset.
+ *  give. A part is a header of 64 bytes (magic, version of the format and of the library, numbers of its
+ *  calls, the checksum of the part before it, its own checksum) and the calls, each with its length. A log
+ *  may end after any part. A part that is cut, changed, missing or of another log is refused with the offset.
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
@@ -45,8 +46,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
 
 /** The least kvc_manager_config.record_bytes. */
 #define KVC_MIN_RECORD_BYTES 4096
@@ -86,13 +85,13 @@ KVC_API kvc_status kvc_manager_take_log(kvc_manager* m, void* log, size_t capaci
 KVC_API kvc_status kvc_manager_log_info(kvc_manager* m, kvc_log_info* info);
 
 /** Makes the calls of a log again, on a manager of its own with another hash seed, and compares. The whole
- * log is checked before the first call. Needs the memory of the manager that was recorded, and some for one
- * call.
+ *  log is checked before the first call. Needs the memory of the manager that was recorded, and some for one
+ *  call.
  *  @param[in]     log  [size] all parts, in order. Not trusted: any bytes may be passed.
  *  @param[in,out] info The caller sets struct_size.
  *  @return KVC_OK, also with mismatches and lost calls (look at info); INVALID_ARGUMENT (no log, or one that
- * was cut or changed: the text has the offset, the value and the fix), UNSUPPORTED (another version of the
- * format), OUT_OF_MEMORY, LIMIT (4,095 managers). Thread-safe. Since 0.3. */
+ *  was cut or changed: the text has the offset, the value and the fix), UNSUPPORTED (another version of the
+ *  format), OUT_OF_MEMORY, LIMIT (4,095 managers). Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_log_replay(const void* log, size_t size, kvc_replay_info* info);
 
 #ifdef __cplusplus

@@ -16,14 +16,11 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
 
 /** Changes the number of blocks of a pool.
  *
@@ -43,8 +40,8 @@ typedef struct kvc_manager kvc_manager;
  *  @param[in]  pool       Index of the pool.
  *  @param[in]  num_blocks Blocks that it shall have, null block included, as in kvc_pool_config.
  *  @param[out] moves      [capacity] No block occurs twice. As many as blocks leave are always enough.
- *  @param[out] count      Number of moves; with BUFFER_TOO_SMALL a capacity that is enough now. No call moves
- * more than the blocks that are held or cached above the new end.
+ *  @param[out] count      Number of moves; with BUFFER_TOO_SMALL a capacity that is enough now. No call
+ *                         moves more than the blocks that are held or cached above the new end.
  *  @return KVC_OK; INVALID_ARGUMENT (no such pool; 0 blocks, more than max_blocks, not more than
  *  watermark_blocks, or fewer than the minimums of quotas), NO_SPACE (more blocks are held, or promised to
  *  quotas), BUSY (an external hold on a block that would leave, which the text names: engines keep such ids
@@ -75,7 +72,8 @@ KVC_API kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t reserve,
  *  @param[in]  num_blocks  Blocks; 0 = none.
  *  @param[out] freed_bytes Memory that went back. May be NULL.
  *  @return KVC_OK; INVALID_ARGUMENT (blocks past the storage), BUSY (a block is residual: quantize or clear
- * it first), UNSUPPORTED (memory of a device, of an allocator, or the caller's: free it yourself). Since 0.3.
+ *  it first), UNSUPPORTED (memory of a device, of an allocator, or the caller's: free it yourself). Since
+ *  0.3.
  */
 KVC_API kvc_status kvc_storage_discard_blocks(kvc_storage* s, uint64_t first_block, uint64_t num_blocks,
                                               uint64_t* freed_bytes);

@@ -23,7 +23,7 @@
  *  The plan carries out one or more steps of the manager (kvc_manager_step): commits of what has finished,
  *  frees, extensions, preemptions, admissions. While a scheduler has requests, no other steps may be made,
  *  and its requests must not be changed by calls of the manager that it does not name here. Reads are
- * allowed.
+ *  allowed.
  *
  *  ASYNCHRONOUS SCHEDULING. With max_plans 2, plan n + 1 is made before the tokens of plan n are known: a
  *  decode then computes a token whose id the engine's device already has. Plans finish in their order. A
@@ -42,19 +42,14 @@
  *
  *  <kvcache.h> states the conventions of all calls. */
 
+#include <kvcache/request.h>
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct kvc_manager kvc_manager;
-typedef struct kvc_offload kvc_offload;
-typedef struct kvc_prompt kvc_prompt;
-typedef struct kvc_request_config kvc_request_config;
-
-/** A scheduler. Opaque; created by kvc_scheduler_create. */
-typedef struct kvc_scheduler kvc_scheduler;
 
 /** kvc_scheduler_config.policy: the order of waiting requests. Equal ones are ordered by arrival. */
 enum {
@@ -67,7 +62,7 @@ enum {
    *  Within a tenant by arrival. */
   KVC_SCHEDULE_FAIR = 3,
   /** FCFS; SHORTEST from when the waiting prompts have more than adaptive_plans * max_tokens tokens until
-   * they have less than a quarter of that. kvc_scheduler_stats tells which, and how often it changed. */
+   *  they have less than a quarter of that. kvc_scheduler_stats tells which, and how often it changed. */
   KVC_SCHEDULE_ADAPTIVE = 4
 };
 
@@ -85,10 +80,10 @@ enum {
 /** kvc_scheduler_config.flags. */
 enum {
   /** Of the first 128 waiting requests in the policy's order, those with the longest cached prefix come
-   * first; with PRIORITY among equal priorities, with FAIR among those of the tenant whose turn it is. */
+   *  first; with PRIORITY among equal priorities, with FAIR among those of the tenant whose turn it is. */
   KVC_SCHEDULER_CACHE_AWARE = 1,
   /** The first 128 waiting requests in the policy's order come in the order of a depth-first walk of the tree
-   * of their cached prefixes: of branches that part, the one with the most of these requests first, then the
+   *  of their cached prefixes: of branches that part, the one with the most of these requests first, then the
    *  one whose first request is earlier in the policy's order; a request after those whose cached prefix goes
    *  on from its own. With PRIORITY among equal priorities, with FAIR among those of the tenant whose turn it
    *  is. Not together with CACHE_AWARE. Since 0.3. */
@@ -216,7 +211,7 @@ typedef struct kvc_plan {
   const kvc_table_change* changes; /**< [num_changes] What became different in block_tables. */
   size_t num_changes;              /**< Entries of changes. */
   /** 1 = more became different than `changes` has room for: take the whole tables. Rows of is_new items are
-   * not in `changes`: take them whole. */
+   *  not in `changes`: take them whole. */
   uint32_t whole_tables;
   uint32_t reserved;                   /**< 0 */
   const uint64_t* preempted;           /**< [num_preempted] Requests that gave back their blocks and rows. */
@@ -239,9 +234,9 @@ typedef struct kvc_plan_result {
   uint64_t plan_id;   /**< The oldest plan that is not finished. */
   size_t num_items;   /**< That of the plan. */
   /** [num_items + 1] into tokens. An item that samples brings 1 token, or with drafts the accepted ones and
-   * the next: 1 to num_drafts + 1. Others bring none. Tokens of requests that have ended since are ignored.
-   * NULL = each item that samples brings one token, in the order of the items; the plan must have no drafts.
-   * Not read with FAILED. */
+   *  the next: 1 to num_drafts + 1. Others bring none. Tokens of requests that have ended since are ignored.
+   *  NULL = each item that samples brings one token, in the order of the items; the plan must have no drafts.
+   *  Not read with FAILED. */
   const uint64_t* token_offsets;
   const int32_t* tokens;    /**< Sampled tokens. */
   const uint8_t* stopped;   /**< [num_items] 1 = the request has ended with these tokens; NULL = none has. */
@@ -300,7 +295,7 @@ typedef struct kvc_scheduler_stats {
 /** Creates a scheduler. Takes all memory that plans need, but for encoder inputs.
  *  @param[out] scheduler Free it with kvc_scheduler_destroy, before its manager.
  *  @return KVC_OK; INVALID_ARGUMENT (a field out of range), BUSY (the manager has a scheduler),
- * OUT_OF_MEMORY. Since 0.3. */
+ *  OUT_OF_MEMORY. Since 0.3. */
 KVC_API kvc_status kvc_scheduler_create(const kvc_scheduler_config* config, kvc_scheduler** scheduler);
 
 /** Frees a scheduler with all its requests; those of the manager are freed too. NULL is ignored. Since 0.3.
@@ -347,18 +342,18 @@ KVC_API kvc_status kvc_scheduler_plan(kvc_scheduler* s, uint64_t now_ns, kvc_pla
  *  before those of later plans.
  *  @return KVC_OK; INVALID_ARGUMENT (not the oldest plan; another number of items; tokens of an item that
  *  does not sample, or too few or too many; no token_offsets with drafts; a token out of range),
- * OUT_OF_MEMORY: nothing is taken. Since 0.3. */
+ *  OUT_OF_MEMORY: nothing is taken. Since 0.3. */
 KVC_API kvc_status kvc_scheduler_finish(kvc_scheduler* s, kvc_plan_result* result);
 
 /** State of a request. @param[out] info The caller sets struct_size. @return KVC_OK; NOT_FOUND. Since 0.3. */
 KVC_API kvc_status kvc_scheduler_request_info(kvc_scheduler* s, uint64_t request, kvc_scheduled_info* info);
 
 /** Counters and gauges. @param[out] stats The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT.
- * Since 0.3. */
+ *  Since 0.3. */
 KVC_API kvc_status kvc_scheduler_read_stats(kvc_scheduler* s, kvc_scheduler_stats* stats);
 
 /** Checks every invariant of the state, in O(requests). @return KVC_OK; CORRUPT (the text has the first
- * broken invariant). Since 0.3. */
+ *  broken invariant). Since 0.3. */
 KVC_API kvc_status kvc_scheduler_check(kvc_scheduler* s);
 
 #ifdef __cplusplus

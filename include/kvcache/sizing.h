@@ -22,11 +22,12 @@
 
 #include <kvcache/types.h>
 
+KVC_EXPERIMENTAL
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct kvc_manager kvc_manager;   /**< See kvcache.h. */
 typedef struct kvc_workload kvc_workload; /**< Follows one number over time. */
 typedef struct kvc_sizer kvc_sizer;       /**< Decides on a number of blocks. */
 
@@ -67,7 +68,7 @@ typedef struct kvc_curve_info {
 /** Starts a miss-ratio curve of a namespace: the share of block queries (kvc_stats.block_queries) that x
  *  blocks under LRU would answer, for all x at once. It costs nothing until it is opened. Then an admission
  *  compares each key of its prompt with a limit, and looks up the share sample_rate of them in O(log
- * max_samples). All memory is taken here.
+ *  max_samples). All memory is taken here.
  *
  *  Method: SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS", USENIX FAST 2015). Two
  *  corrections use what the manager knows exactly: distances are counted apart for queries that it answered

@@ -34,8 +34,9 @@
  *  docs/SPECULATION.md has examples, state groups, and parallel branches. */
 
 #include <kvcache/rebuild.h>
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {
@@ -119,7 +120,7 @@ typedef struct kvc_probabilities {
    *  of a request draws the next token, that of a node decides on the node. */
   const double* uniforms;
   /** Memory for intermediate results: at least 4 * (p_width + 2 * num_nodes + 2 * num_requests) bytes,
-   * aligned to 4. NULL = the call takes and frees memory. */
+   *  aligned to 4. NULL = the call takes and frees memory. */
   void* workspace;
   size_t workspace_bytes; /**< Bytes of workspace. */
 } kvc_probabilities;

@@ -10,7 +10,6 @@
  *  contiguous range of bytes. Residual block: with KVC_STORAGE_CHANNEL_KEYS, a layer of a block whose keys
  *  are not quantized yet. */
 
-#include <kvcache/device.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
@@ -70,9 +69,6 @@ enum {
   /** With rope_table: elements 2 i and 2 i + 1 form a pair, instead of i and i + rope_dim / 2. */
   KVC_ROWS_ROPE_INTERLEAVED = 2
 };
-
-/** Memory for the keys and values of one pool's blocks. Opaque; created by kvc_storage_create. */
-typedef struct kvc_storage kvc_storage;
 
 /** Shape, type and place of a storage. num_layers, num_heads, head_dim and num_blocks have no default. */
 typedef struct kvc_storage_config {
@@ -181,11 +177,6 @@ typedef struct kvc_rows {
   uint32_t rope_dim;           /**< Elements of a key that rotate, even; 0 = all. */
   uint32_t rope_first_element; /**< The first of them. Latent rows: latent_dim - rope_dim. */
 } kvc_rows;
-
-/** A range of bytes of a slab: [offset, offset + bytes). Frozen. */
-typedef struct kvc_run {
-  uint64_t offset, bytes; /**< In bytes. */
-} kvc_run;
 
 /** A part of a block: [first, first + num) of layers, heads and tokens. Frozen. */
 typedef struct kvc_selection {

@@ -16,27 +16,25 @@
  *  Parameters of all: threads (that do the work, 0 to 256), jobs (kvc_tier_stats.max_jobs). Of all that are
  *  built in: bytes (must be given); policy=lru or frequency: which page gives way, the one that was not used
  *  for longest, or the one of the least last use + pages of the tier * log2(uses) (memory and slab; others:
- * lru alone). Of slab: direct=1 (past the page cache), io=auto, uring or threads. Of slab and dir: sync=1 (a
- * put waits for the disk). Of plug-ins: probe (milliseconds between tries to reach a server that failed,
- * 1000), and their own.
+ *  lru alone). Of slab: direct=1 (past the page cache), io=auto, uring or threads. Of slab and dir: sync=1 (a
+ *  put waits for the disk). Of plug-ins: probe (milliseconds between tries to reach a server that failed,
+ *  1000), and their own.
  *
  *  A job is a batch of items of one kind. All calls return at once; threads of the tier do the work. Each
- * item has a result of its own. A job ends as a completion, which makes an eventfd readable.
+ *  item has a result of its own. A job ends as a completion, which makes an eventfd readable.
  *
  *  A get never gives wrong bytes: a page is checked by its key, fingerprint and checksum after it was copied.
  *  What does not check is a miss, and is counted.
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/storage.h>
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/** A tier. Opaque; created by kvc_tier_create. */
-typedef struct kvc_tier kvc_tier;
 
 /** kvc_tier_item.result. */
 enum {

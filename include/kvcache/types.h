@@ -22,6 +22,11 @@
 #define KVC_API __attribute__((visibility("default")))
 #endif
 
+/** A header that opens with this line is experimental: any version may change it, and the layers of Go and
+ *  Java may not have its functions; C, C++ and Python have them all. The other headers are the core: the
+ *  block manager, storage, attention, models and events. */
+#define KVC_EXPERIMENTAL
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -50,7 +55,7 @@ enum {
   KVC_ERROR_INTERNAL = 11, /**< A bug in the library. */
   KVC_ERROR_AGAIN = 12,    /**< There is no space now. There will be when the steps in flight are retired. */
   /** Step items only: not tried, because an earlier admission of the step had no space. With quotas: an
-   * earlier one of the same share. */
+   *  earlier one of the same share. */
   KVC_ERROR_SKIPPED = 13,
   /** The device failed. The text has the message of its runtime. The outputs may be partly written. Once a
    *  device is lost, every call on it fails. */
@@ -101,6 +106,11 @@ typedef struct kvc_view {
   int64_t strides[4]; /**< Bytes per dimension. */
 } kvc_view;
 
+/** A range of bytes of a slab: [offset, offset + bytes). Frozen. */
+typedef struct kvc_run {
+  uint64_t offset, bytes; /**< In bytes. */
+} kvc_run;
+
 /** Copy the contents of block `source` to block `destination`. Frozen. */
 typedef struct kvc_block_copy {
   /** Block ids. In kvc_storage_swap_out and kvc_storage_swap_in one of them is a page. */
@@ -111,6 +121,25 @@ typedef struct kvc_block_copy {
 typedef struct kvc_table_change {
   int32_t group, row, column, block; /**< Indices, and the block id. */
 } kvc_table_change;
+
+/** The block manager (kvcache/manager.h). Opaque; created by kvc_manager_create. */
+typedef struct kvc_manager kvc_manager;
+
+/** Memory for the keys and values of one pool's blocks (kvcache/storage.h). Opaque; created by
+ *  kvc_storage_create. */
+typedef struct kvc_storage kvc_storage;
+
+/** A queue of work on a device (kvcache/device.h). Opaque; created by kvc_stream_create. */
+typedef struct kvc_stream kvc_stream;
+
+/** A tier (kvcache/tier.h). Opaque; created by kvc_tier_create. */
+typedef struct kvc_tier kvc_tier;
+
+/** An offload (kvcache/offload.h). Opaque; created by kvc_offload_create. */
+typedef struct kvc_offload kvc_offload;
+
+/** A scheduler (kvcache/scheduler.h). Opaque; created by kvc_scheduler_create. */
+typedef struct kvc_scheduler kvc_scheduler;
 
 /** Name of a status, such as "KVC_ERROR_NO_SPACE"; "unknown status" for other values. Static text. Since
  *  0.1. */

@@ -3,7 +3,7 @@
 // by its deadline however slowly bytes come, pages are not copied, and no signal may be raised.
 #pragma once
 #include <hiredis/hiredis.h>
-#include <kvcache/plugin.h>
+#include <kvcache/tier.h>
 
 #include "reply.h"
 #include "url.h"

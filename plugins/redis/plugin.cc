@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plug-in `redis`: pages in Redis, Valkey, or whatever speaks their protocol.
-#include <kvcache/plugin.h>
 
 #include "store.h"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of attention: they check arguments, then call the backend.
+#include <kvcache/device.h>
+
 #include "api/attention_args.h"
 #include "attention/merge.h"
 #include "attention/tree.h"

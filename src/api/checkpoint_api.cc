@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of checkpoints.
-#include <kvcache/checkpoint.h>
 
 #include "api/guard.h"
 #include "api/page_args.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations from callers: read by struct_size, checked field by field, defaults filled in.
+#include <kvcache/metrics.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -8,6 +10,10 @@
 #include "api/recording.h"
 #include "manager/cross.h"
 #include "models/memory.h"
+
+kvc_manager::kvc_manager(const kvc::Env& from) : account(from), latencies(env, KVC_LATENCY_ADMIT, 2) {
+  account.add(sizeof(kvc_manager));
+}
 
 namespace kvc {
 namespace {

@@ -2,9 +2,11 @@
 // kvc_manager_create with an Env of the caller's choice: how tests inject failures, randomness and hash
 // collisions.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/manager.h>
 
 #include "base/env.h"
+
+struct kvc_rebuild;
 
 namespace kvc {
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of backends, devices, streams and their events.
+#include <kvcache/device.h>
+#include <kvcache/step.h>
+
 #include <charconv>
 #include <new>
 #include <string>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planes as DLPack tensors, each of which keeps its storage's memory.
+#include <kvcache/device.h>
+
 #include <new>
 
 #include "api/dlpack.h"

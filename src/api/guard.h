@@ -2,33 +2,31 @@
 // The one boundary between C and C++: nothing thrown passes it, warnings are delivered after the lock is
 // free, and structs that grow are read and written by their struct_size.
 #pragma once
-#include <kvcache/index.h>
-#include <kvcache/inspect.h>
-#include <kvcache/metrics.h>
-#include <kvcache/publisher.h>
-#include <kvcache/scheduler.h>
-
 #include <cstring>
 #include <exception>
 #include <new>
 
+#include "api/first_sizes.h"
 #include "base/account.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "manager/manager.h"
 #include "observe/latencies.h"
 
+struct kvc_memory_query;
+struct kvc_model;
+
 namespace kvc {
 class Recorder;
 }
 
 struct kvc_manager {
-  explicit kvc_manager(const kvc::Env& from) : account(from) { account.add(sizeof(kvc_manager)); }
+  explicit kvc_manager(const kvc::Env& from);  // api/config.cc
 
   kvc::Manager* impl = nullptr;
   kvc::Account account;
   const kvc::Env env = account.env();
-  kvc::Latencies latencies{env, KVC_LATENCY_ADMIT, 2};
+  kvc::Latencies latencies;
   void (*log)(void* user_data, int32_t level, const char* text) = nullptr;
   void* log_user_data = nullptr;
   kvc::Recorder* recorder = nullptr;  // nullptr: its calls are not recorded
@@ -117,100 +115,9 @@ inline constexpr size_t kLargestStruct = 4096;
 
 // The name of a caller's struct, and its size in the version that brought it: what every caller has at least.
 template <typename T>
-inline constexpr const char* kStructName = nullptr;
-template <typename T>
-inline constexpr size_t kFirstSize = 0;
-#define KVC_FIRST_SIZE(type, size)                        \
-  template <>                                             \
-  inline constexpr const char* kStructName<type> = #type; \
-  template <>                                             \
-  inline constexpr size_t kFirstSize<type> = size;        \
-  static_assert(sizeof(type) >= size)
-KVC_FIRST_SIZE(kvc_allocator, 32);
-KVC_FIRST_SIZE(kvc_pool_config, 24);
-KVC_FIRST_SIZE(kvc_group_config, 56);
-KVC_FIRST_SIZE(kvc_manager_config, 184);
-KVC_FIRST_SIZE(kvc_properties, 120);
-KVC_FIRST_SIZE(kvc_namespace_config, 56);
-KVC_FIRST_SIZE(kvc_prompt, 48);
-KVC_FIRST_SIZE(kvc_request_config, 112);
-KVC_FIRST_SIZE(kvc_request_info, 120);
-KVC_FIRST_SIZE(kvc_pending_work, 56);
-KVC_FIRST_SIZE(kvc_probe_info, 56);
-KVC_FIRST_SIZE(kvc_lost_reuse, 48);
-KVC_FIRST_SIZE(kvc_block_info, 48);
-KVC_FIRST_SIZE(kvc_pool_info, 88);
-KVC_FIRST_SIZE(kvc_quota_info, 80);
-KVC_FIRST_SIZE(kvc_event_batch, 56);
-KVC_FIRST_SIZE(kvc_stats, 272);
-KVC_FIRST_SIZE(kvc_step_limits, 72);
-KVC_FIRST_SIZE(kvc_step, 384);
-KVC_FIRST_SIZE(kvc_device_info, 72);
-KVC_FIRST_SIZE(kvc_backend_info, 40);
-KVC_FIRST_SIZE(kvc_table_update, 136);
-KVC_FIRST_SIZE(kvc_storage_config, 136);
-KVC_FIRST_SIZE(kvc_storage_info, 120);
-KVC_FIRST_SIZE(kvc_quant_metrics, 64);
-KVC_FIRST_SIZE(kvc_quant_format, 24);
-KVC_FIRST_SIZE(kvc_rows, 160);
-KVC_FIRST_SIZE(kvc_attention, 224);
-KVC_FIRST_SIZE(kvc_attention_launch, 72);
-KVC_FIRST_SIZE(kvc_attention_info, 120);
-KVC_FIRST_SIZE(kvc_attention_partials, 48);
-KVC_FIRST_SIZE(kvc_block_choice, 56);
-KVC_FIRST_SIZE(kvc_model, 352);
-KVC_FIRST_SIZE(kvc_rope_rows, 88);
-KVC_FIRST_SIZE(kvc_memory_query, 104);
-KVC_FIRST_SIZE(kvc_memory_estimate, 192);
-KVC_FIRST_SIZE(kvc_curve_config, 40);
-KVC_FIRST_SIZE(kvc_curve_info, 72);
-KVC_FIRST_SIZE(kvc_workload_config, 32);
-KVC_FIRST_SIZE(kvc_workload_info, 104);
-KVC_FIRST_SIZE(kvc_sizer_config, 104);
-KVC_FIRST_SIZE(kvc_sizing_decision, 104);
-KVC_FIRST_SIZE(kvc_rebuild, 64);
-KVC_FIRST_SIZE(kvc_log_info, 40);
-KVC_FIRST_SIZE(kvc_replay_info, 312);
-KVC_FIRST_SIZE(kvc_page_config, 72);
-KVC_FIRST_SIZE(kvc_page_info, 56);
-KVC_FIRST_SIZE(kvc_tier_config, 72);
-KVC_FIRST_SIZE(kvc_tier_job, 64);
-KVC_FIRST_SIZE(kvc_tier_counts, 104);
-KVC_FIRST_SIZE(kvc_tier_stats, 184);
-KVC_FIRST_SIZE(kvc_drafts, 40);
-KVC_FIRST_SIZE(kvc_verdict, 32);
-KVC_FIRST_SIZE(kvc_probabilities, 104);
-KVC_FIRST_SIZE(kvc_draft_tables, 40);
-KVC_FIRST_SIZE(kvc_draft_config, 32);
-KVC_FIRST_SIZE(kvc_acceptance, 544);
-KVC_FIRST_SIZE(kvc_checkpoint_config, 80);
-KVC_FIRST_SIZE(kvc_checkpoint_info, 320);
-KVC_FIRST_SIZE(kvc_page_file_info, 136);
-KVC_FIRST_SIZE(kvc_scheduler_config, 136);
-KVC_FIRST_SIZE(kvc_schedule_job, 88);
-KVC_FIRST_SIZE(kvc_plan, 232);
-KVC_FIRST_SIZE(kvc_plan_result, 72);
-KVC_FIRST_SIZE(kvc_scheduled_info, 72);
-KVC_FIRST_SIZE(kvc_scheduler_stats, 208);
-KVC_FIRST_SIZE(kvc_offload_config, 112);
-KVC_FIRST_SIZE(kvc_offload_info, 40);
-KVC_FIRST_SIZE(kvc_offload_stats, 120);
-KVC_FIRST_SIZE(kvc_offload_tier_stats, 96);
-KVC_FIRST_SIZE(kvc_metrics_source, 64);
-KVC_FIRST_SIZE(kvc_latency, 64);
-KVC_FIRST_SIZE(kvc_memory_profile, 104);
-KVC_FIRST_SIZE(kvc_publisher_config, 104);
-KVC_FIRST_SIZE(kvc_publisher_namespace, 40);
-KVC_FIRST_SIZE(kvc_publisher_stats, 136);
-KVC_FIRST_SIZE(kvc_index_config, 56);
-KVC_FIRST_SIZE(kvc_index_applied, 40);
-KVC_FIRST_SIZE(kvc_index_worker, 240);
-KVC_FIRST_SIZE(kvc_index_stats, 112);
-#undef KVC_FIRST_SIZE
-
-template <typename T>
 kvc_status check_size(size_t struct_size) {
-  static_assert(kFirstSize<T> != 0, "a struct that is missing above");
+  static_assert(kFirstSize<T> != 0, "a struct that is missing in first_sizes.h");
+  static_assert(sizeof(T) >= kFirstSize<T>);
   if (struct_size < kFirstSize<T> || struct_size > kLargestStruct) {
     return invalid("%s.struct_size is %zu; set it to sizeof(%s), %zu here", kStructName<T>, struct_size,
                    kStructName<T>, sizeof(T));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of kvcache/index.h. Matches take no lock; all else runs under the index's.
-#include <kvcache/index.h>
 
 #include "api/locked.h"
 #include "base/position_digest.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What concerns the library and not a manager.
+#include <kvcache.h>
+
 #include <cstdio>
 
 #include "base/dtype.h"

@@ -3,7 +3,7 @@
 // counts, offsets and capacities were put into it, and refuses entries that were not set: they never count as
 // data. Steps of the caller's own pass all of these checks.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/step.h>
 
 namespace kvc {
 

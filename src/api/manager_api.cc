@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about a manager as a whole: namespaces, state, statistics, events.
+#include <kvcache/events.h>
+#include <kvcache/quota.h>
+
 #include "api/guard.h"
 #include "api/recording.h"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of metrics: what objects say of themselves, read by the functions of the C API.
+#include <kvcache/device.h>
+
 #include <algorithm>
 #include <iterator>
 

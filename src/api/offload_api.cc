@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of offload.
-#include <kvcache/offload.h>
 
 #include "api/offload_handle.h"
 #include "api/page_args.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands behind the pointer of an offload.
 #pragma once
-#include <kvcache/offload.h>
-
 #include <memory>
 
 #include "api/tier_handle.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kvc_page_config, read and checked against a storage.
 #pragma once
+#include <kvcache/page.h>
+
 #include "api/storage_handle.h"
 #include "tier/page.h"
 

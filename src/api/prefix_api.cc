@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about prefixes and external holds.
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+
 #include "api/guard.h"
 #include "api/recording.h"
 

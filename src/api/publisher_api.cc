@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of kvcache/publisher.h.
-#include <kvcache/publisher.h>
 
 #include "api/guard.h"
 #include "publish/publisher.h"

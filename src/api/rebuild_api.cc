@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions that carry cached prefixes and their bytes into another block size.
+#include <kvcache/rebuild.h>
+
 #include "api/create.h"
 #include "api/storage_handle.h"
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of record_calls.def as types.
 #pragma once
+#include <kvcache.h>
+
 #include "api/record_step.h"
 
 namespace kvc {

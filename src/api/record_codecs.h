@@ -3,7 +3,7 @@
 // before the call (CallWriter) or makes them from a log (CallReader); results() writes what came of them, or
 // compares it.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/sizing.h>
 
 #include <tuple>
 

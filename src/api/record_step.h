@@ -2,6 +2,8 @@
 // A step in a log: inputs that the step uses, and outputs that the caller asked for. The entries of block
 // tables are not there: the list of changes says what was written.
 #pragma once
+#include <kvcache/step.h>
+
 #include "api/record_codecs.h"
 
 namespace kvc::codec {

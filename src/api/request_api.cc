@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about one request, and its tables.
+#include <kvcache/metrics.h>
+
 #include "api/guard.h"
 #include "api/recording.h"
 

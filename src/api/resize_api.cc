@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of pools that change their size, of the room that admissions reserve, and of memory that unused
 // blocks of a storage give back.
+#include <kvcache/device.h>
+#include <kvcache/resize.h>
+
 #include "api/recording.h"
 #include "api/storage_handle.h"
 #include "base/pages.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions about what stays cached: time, hints, registered prompts.
+#include <kvcache/retention.h>
+
 #include "api/guard.h"
 #include "api/recording.h"
 

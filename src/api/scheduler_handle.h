@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands behind the pointer of a scheduler.
 #pragma once
+#include <kvcache/metrics.h>
+
 #include "api/locked.h"
 #include "scheduler/scheduler.h"
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations of a manager and of storages from the file of another engine.
+#include <kvcache/shortfin.h>
+#include <kvcache/storage.h>
+
 #include "api/guard.h"
 #include "models/shortfin_config.h"
 

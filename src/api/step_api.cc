@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step: validation of its arrays before the manager sees it.
+#include <kvcache/fills.h>
+#include <kvcache/metrics.h>
+
 #include "api/guard.h"
 #include "api/made_step.h"
 #include "api/recording.h"

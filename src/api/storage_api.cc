@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions that create, describe and destroy storages.
+#include <kvcache/metrics.h>
+
 #include "api/storage_handle.h"
 #include "storage/host_memory.h"
 
 using namespace kvc;
+
+kvc_storage::kvc_storage(const Env& from)
+    : account(from), env(account.env()), latencies(env, KVC_LATENCY_STORE, 2) {}
 
 namespace {
 

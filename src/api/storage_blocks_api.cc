@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions that write, read, copy and clear tokens and blocks of a storage. They check every slot, block
 // and shape before anything is touched.
+#include <kvcache/metrics.h>
+#include <kvcache/model.h>
+
 #include "api/row_args.h"
 #include "api/storage_handle.h"
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A storage's configuration: defaults, ranges, the resulting layout, and the number of blocks in a fraction
 // of memory.
+#include <kvcache/device.h>
+
 #include "api/storage_handle.h"
 
 namespace kvc {

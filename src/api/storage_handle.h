@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands behind the pointers of storages, streams and their events.
 #pragma once
+#include <kvcache/attention.h>
+
 #include <atomic>
 
 #include "api/guard.h"
@@ -9,7 +11,7 @@
 #include "storage/residual_keys.h"
 
 struct kvc_storage {
-  explicit kvc_storage(const kvc::Env& from) : account(from), env(account.env()) {}
+  explicit kvc_storage(const kvc::Env& from);  // api/storage_api.cc
 
   kvc::Account account;  // without the slab
   const kvc::Env env;
@@ -21,7 +23,7 @@ struct kvc_storage {
   std::atomic<uint32_t> num_users{1};        // who created it, and exported tensors
   kvc_attention_kernel attention = nullptr;  // of the caller, tried before the backend's
   void* attention_data = nullptr;
-  kvc::Latencies latencies{env, KVC_LATENCY_STORE, 2};
+  kvc::Latencies latencies;
 
   char* slab() const { return static_cast<char*>(info.data); }
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// attend(): two phases over all workers, splits of pieces and then their merges.
 #include <atomic>
 
 #include "attention/attention.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a call of attention would do: its plan and its kernels, by name.
 #include "attention/attention.h"
 #include "attention/isa.h"
 #include "attention/plan.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The arrays of one worker, carved from a call's memory.
 #include <algorithm>
 
 #include "attention/worker.h"

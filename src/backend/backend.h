@@ -11,6 +11,8 @@
 #pragma once
 #include "backend/operations.h"
 
+struct kvc_memory_handle;
+
 // Changes with every change of this file, of operations.h, or of kvc::Layout.
 #define KVC_BACKEND_ABI 11u
 
@@ -88,8 +90,10 @@ typedef struct kvc_backend {
   kvc_status (*map_memory)(uint32_t device, const kvc_backend_memory* memory, uint64_t offset,
                            uint64_t bytes);
   // Shares memory of allocate() with other processes. NULL: not possible.
-  kvc_status (*export_memory)(uint32_t device, const kvc_backend_memory* memory, kvc_memory_handle* handle);
-  kvc_status (*import_memory)(uint32_t device, const kvc_memory_handle* handle, kvc_backend_memory* memory);
+  kvc_status (*export_memory)(uint32_t device, const kvc_backend_memory* memory,
+                              struct kvc_memory_handle* handle);
+  kvc_status (*import_memory)(uint32_t device, const struct kvc_memory_handle* handle,
+                              kvc_backend_memory* memory);
 
   kvc_status (*stream_create)(uint32_t device, void** stream);
   // Wraps a stream of the device's runtime, which stays the caller's. NULL: there is no runtime.

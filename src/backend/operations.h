@@ -4,7 +4,9 @@
 // kvcache.h can grow without a new KVC_BACKEND_ABI; of those, only structs without a struct_size, which never
 // grow, appear here.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
+
+struct kvc_upload;
 
 // Rotary embedding of rows.
 typedef struct kvc_backend_rotary {
@@ -51,7 +53,7 @@ typedef struct kvc_backend_swap {
 
 // kvc_table_update.
 typedef struct kvc_backend_table_update {
-  const kvc_upload* uploads;
+  const struct kvc_upload* uploads;
   uint64_t num_uploads;  // at most KVC_BACKEND_MAX_UPLOADS
   const kvc_table_change* changes;
   uint64_t num_changes;

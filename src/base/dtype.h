@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element types of stored keys and values: KVC_FLOAT32 and so on of kvcache.h.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 namespace kvc {
 

@@ -2,7 +2,7 @@
 // Errors inside the library: a kvc_status, with its text in a fixed buffer of the calling thread. Texts name
 // the value, the limit and the fix. Nothing here allocates or throws.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 namespace kvc {
 

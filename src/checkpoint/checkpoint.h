@@ -2,6 +2,7 @@
 // Checkpoints of a manager in a folder. All calls check their input files before anything changes.
 #pragma once
 #include <kvcache/checkpoint.h>
+#include <kvcache/rebuild.h>
 
 #include "base/files.h"
 #include "checkpoint/manifest.h"

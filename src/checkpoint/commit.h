@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What saving, compacting and describing have in common.
 #pragma once
+#include <kvcache/plugin.h>
+
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 

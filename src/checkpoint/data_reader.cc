@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads pages from the data files of a checkpoint, and checks each.
 #include <fcntl.h>
 
 #include <algorithm>

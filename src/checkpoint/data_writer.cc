@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes pages to a data file of a checkpoint, in pieces of whole blocks of the disk.
 #include <fcntl.h>
 
 #include <cerrno>

@@ -6,9 +6,6 @@
 // rates. It is a sum of counts, so equal commands give equal costs. Measured times are reported beside it and
 // decide nothing.
 #pragma once
-
-#include <kvcache.h>
-
 #include <cstdint>
 #include <ostream>
 #include <string>

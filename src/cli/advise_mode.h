@@ -2,8 +2,7 @@
 // `kvcache advise --mode`: what a sizer would decide while the requests of a trace arrive, interval by
 // interval.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/sizing.h>
 
 #include <cstdint>
 #include <ostream>

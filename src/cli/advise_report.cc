@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report of `kvcache advise`. The JSON keys are an interface: add keys, do not rename them. Equal
 // commands print the same but for manager_ns_per_request, which is measured.
+#include <kvcache/rebuild.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 

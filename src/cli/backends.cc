@@ -2,6 +2,8 @@
 // The JSON keys are an interface: add keys, do not rename them.
 #include "cli/backends.h"
 
+#include <kvcache/device.h>
+
 #include <iomanip>
 #include <nlohmann/json.hpp>
 

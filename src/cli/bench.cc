@@ -2,6 +2,8 @@
 // The JSON keys are an interface: add keys, do not rename them.
 #include "cli/bench.h"
 
+#include <kvcache/model.h>
+
 #include <cmath>
 #include <iomanip>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of a BenchSubject.
+#include <kvcache/attention.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the results of a benchmark with those of the CPU.
 #pragma once
-
-#include <kvcache.h>
-
 #include <cstdint>
 #include <vector>
 

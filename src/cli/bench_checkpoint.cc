@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 #include <kvcache/checkpoint.h>
+#include <kvcache/page.h>
+#include <kvcache/request.h>
 #include <unistd.h>
 
 #include <algorithm>

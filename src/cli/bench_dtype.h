@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Types of rows, and the types that they are stored as.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include <cstddef>
 #include <cstdint>

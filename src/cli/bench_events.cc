@@ -4,6 +4,9 @@
 // engine with and without a publisher that has its own thread, in turns, by the 99th percentile of a step.
 #include "cli/bench_events.h"
 
+#include <kvcache/prefix.h>
+#include <kvcache/request.h>
+
 #include <algorithm>
 #include <kvcache/publisher.hpp>
 #include <nlohmann/json.hpp>

@@ -6,7 +6,7 @@
 // machine only makes them worse. The JSON keys are an interface: add keys, do not rename them.
 #include "cli/bench_index.h"
 
-#include <kvcache.h>
+#include <kvcache/events.h>
 #include <kvcache/index.h>
 
 #include <algorithm>

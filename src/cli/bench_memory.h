@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory and a stream of a device for `kvcache bench`. The CPU is the device NULL and has no stream.
 #pragma once
-
-#include <kvcache.h>
-
 #include <algorithm>
 #include <cstddef>
+#include <kvcache/device.hpp>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,6 +11,8 @@
 #include "cli/library.h"
 
 namespace kvcli {
+
+using Stream = kvc::Owner<kvc_stream, kvc_stream_destroy>;
 
 inline Stream create_stream(const char* device) {
   return Stream(device == nullptr ? nullptr : ask<kvc_stream*>(kvc_stream_create, device));

@@ -2,7 +2,7 @@
 // The JSON keys are an interface: add keys, do not rename them.
 #include "cli/bench_prune.h"
 
-#include <kvcache.h>
+#include <kvcache/attention.h>
 
 #include <algorithm>
 #include <cmath>

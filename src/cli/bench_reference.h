@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input of a benchmark, and the results of the CPU for a part of it.
 #pragma once
-
-#include <kvcache.h>
-
 #include <cstdint>
 #include <random>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary embedding for `kvcache bench --rope`.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/model.h>
+#include <kvcache/storage.h>
 
 #include <vector>
 

@@ -2,9 +2,6 @@
 // A filled storage whose operations are timed. It is so large that a pass over its layers finds nothing in a
 // cache. Many queries reuse what they have cached, so they need fewer layers.
 #pragma once
-
-#include <kvcache.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -4,7 +4,7 @@
 // JSON keys are an interface: add keys, do not rename them.
 #include "cli/bench_tier.h"
 
-#include <kvcache.h>
+#include <kvcache/tier.h>
 #include <poll.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/complete.h"
 
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <CLI/CLI.hpp>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/curve.h"
 
+#include <kvcache/sizing.h>
+
 #include <cmath>
 
 #include "cli/library.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names by which options know the types of stored keys and values, and layouts.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include <cstdint>
 #include <string>

@@ -2,8 +2,6 @@
 // The JSON keys are an interface: add keys, do not rename them.
 #include "cli/estimate.h"
 
-#include <kvcache.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

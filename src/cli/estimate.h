@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvcache models` and `kvcache estimate`: the presets, and the memory of a model's KV cache.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <cstdint>
 #include <ostream>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `kvcache info`: version, features and defaults of the loaded library, and its backends.
 #include <iomanip>
+#include <kvcache.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 

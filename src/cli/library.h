@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command uses of kvcache.hpp, and a stopwatch for the time inside calls.
+// What the command uses of kvcache/types.hpp, and a stopwatch for the time inside calls.
 #pragma once
+#include <kvcache/manager.h>
+#include <kvcache/storage.h>
 
 #include <algorithm>
 #include <chrono>
-#include <kvcache.hpp>
-#include <kvcache/storage.hpp>
+#include <kvcache/types.hpp>
 #include <vector>
 
 #include "cli/errors.h"
@@ -17,7 +18,6 @@ using kvc::check;
 using kvc::make;
 using Manager = kvc::Owner<kvc_manager, kvc_manager_destroy>;
 using Storage = kvc::Owner<kvc_storage, kvc_storage_destroy>;
-using Stream = kvc::Owner<kvc_stream, kvc_stream_destroy>;
 
 /// Sums the time between start() and stop(). A pair reads the clock twice: measure calls, not tokens.
 class Stopwatch {

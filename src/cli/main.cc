@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvcache(1): subcommands and options. Exit codes: 0 = success; 1 = wrong results, or the library failed; 2 =
 // wrong usage, or a bad trace or config. Results go to standard output, all else to standard error.
+#include <kvcache.h>
+
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The groups and pools of a model's manager, as kvc_manager_config.memory makes them.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <vector>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Options of the command by their kind: a number within a range, one of several words.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <kvcache.h>
+#include <kvcache/plugin.h>
 #include <link.h>
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/record.h"
 
+#include <kvcache/record.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of calls (kvcache/record.h): a replay of a trace writes one, and `replay --log` makes its calls again.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include <fstream>
 #include <iosfwd>

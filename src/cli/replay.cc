@@ -5,6 +5,9 @@
 // the next to be admitted, with its tokens.
 #include "cli/replay.h"
 
+#include <kvcache/prefix.h>
+#include <kvcache/retention.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>

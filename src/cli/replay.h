@@ -2,9 +2,6 @@
 // Replays a trace through the library as a synchronous engine with continuous batching does, and measures
 // hits and the time inside library calls.
 #pragma once
-
-#include <kvcache.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>

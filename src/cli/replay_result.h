@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts and times of a replay, measured by the engine.
 #pragma once
-
-#include <kvcache.h>
+#include <kvcache/manager.h>
 
 #include <cstdint>
 #include <string>

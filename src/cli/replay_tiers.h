@@ -2,9 +2,8 @@
 // Tiers below the pool of a replay: a kvc_offload, without bytes unless they are asked for. What it saves is
 // told by a model: tokens that are not computed, less the time in which their pages are read.
 #pragma once
-
-#include <kvcache.h>
 #include <kvcache/offload.h>
+#include <kvcache/tier.h>
 
 #include <CLI/CLI.hpp>
 #include <string>

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `kvcache route` knows: an index and the loads of workers; a line of JSON in, a line of JSON out.
 #pragma once
-
-#include <kvcache.h>
-
 #include <kvcache/index.hpp>
 #include <map>
 #include <nlohmann/json.hpp>

@@ -3,6 +3,9 @@
 // every live sample and admits whole prompts. Without space for a token the youngest sample is preempted.
 #include "cli/samples.h"
 
+#include <kvcache/request.h>
+#include <kvcache/step.h>
+
 #include <algorithm>
 #include <deque>
 #include <nlohmann/json.hpp>

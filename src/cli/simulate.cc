@@ -4,6 +4,9 @@
 // of their plans; a request's token k is the same whatever the schedule.
 #include "cli/simulate.h"
 
+#include <kvcache/request.h>
+#include <kvcache/scheduler.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>

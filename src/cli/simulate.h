@@ -3,9 +3,6 @@
 // of a trace, a step takes the time of a model of steps, and the clock is virtual: equal commands give equal
 // results, but for the times that the library itself takes (host_*).
 #pragma once
-
-#include <kvcache.h>
-
 #include <cstdint>
 #include <ostream>
 #include <string>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The options of `kvcache simulate`.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -3,6 +3,7 @@
 // its kernels: each call retires the step before it, so no block waits for a step. A call commits every item,
 // and extends all by one token or none. For one thread.
 #pragma once
+#include <kvcache/step.h>
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/attention.h"
 
+#include <kvcache/attention.h>
+
 #include <optional>
 
 #include "attention/select.h"

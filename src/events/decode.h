@@ -6,8 +6,6 @@
 // A decoder keeps its memory from batch to batch, so that it allocates only for a batch larger than those
 // before; for one of n bytes it has at most 64 n. Not thread-safe; each thread has its own.
 #pragma once
-#include <kvcache.h>
-
 #include <span>
 #include <string_view>
 #include <vector>

@@ -2,8 +2,6 @@
 // Writes a batch of events in the schema of vLLM (schema.h), byte for byte as its own encoder does. Allocates
 // nothing: the caller's buffer has the bytes of wire_bound(). Functions of their arguments alone.
 #pragma once
-#include <kvcache.h>
-
 #include <span>
 #include <string_view>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "index/prefix_index.h"
 
+#include <kvcache/manager.h>
+
 #include "base/status.h"
 
 namespace kvc {

@@ -5,7 +5,7 @@
 // register holds one element pair of 16 tokens. All offsets are 64-bit. Immutable after make_layout(); any
 // thread may read it.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/storage.h>
 
 #include <utility>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/blocks.h"
 
+#include <kvcache/prefix.h>
+
 namespace kvc {
 namespace {
 thread_local uint64_t missing_blocks = 0;

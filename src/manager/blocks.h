@@ -16,6 +16,8 @@
 #include "prefix/prefix_tree.h"
 #include "request/request.h"
 
+struct kvc_probe_info;
+
 namespace kvc {
 
 // What an admission or an extension takes out of each pool.

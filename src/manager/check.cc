@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_manager_check: counts everything anew and compares. The first difference is reported. O(blocks + nodes
 // + tables).
+#include <kvcache/prefix.h>
+
 #include "manager/state_reader.h"
 
 namespace kvc {

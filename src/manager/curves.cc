@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/curves.h"
 
+#include <kvcache/sizing.h>
+
 #include <new>
 
 namespace kvc {
+
+static_assert(kMaxCurves == KVC_MAX_CURVES);
 
 size_t Curves::find(uint32_t ns) const {
   size_t i = 0;

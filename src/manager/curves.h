@@ -6,7 +6,12 @@
 #include "request/request.h"
 #include "sizing/curve.h"
 
+struct kvc_curve_config;
+struct kvc_curve_info;
+
 namespace kvc {
+
+inline constexpr size_t kMaxCurves = 64;  // KVC_MAX_CURVES
 
 class Curves {
  public:
@@ -46,7 +51,7 @@ class Curves {
 
   Memory* memory_ = nullptr;
   size_t count_ = 0;
-  Open open_[KVC_MAX_CURVES] = {};
+  Open open_[kMaxCurves] = {};
 };
 
 }  // namespace kvc

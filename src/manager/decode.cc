@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The usual decode step: requests whose next token stays inside their last block, by their open lanes
 // (request.h), and what is fetched ahead for the others.
+#include "manager/step.h"
 #include "manager/stepper.h"
 
 namespace kvc {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes events and their tokens into a caller's batch, a slice at a time: others wait during one.
 #pragma once
+#include <kvcache/events.h>
+
 #include "base/status.h"
 #include "prefix/prefix_tree.h"
 

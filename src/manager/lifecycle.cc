@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creating requests and admitting them: match and hold in every group, then take blocks, atomically.
+#include <kvcache/prefix.h>
+
 #include <algorithm>
 
 #include "manager/requests.h"

@@ -2,8 +2,6 @@
 // The tokens of a call, checked and hashed outside the lock. A LookupScratch borrows its arrays from the
 // manager's arena for one call.
 #pragma once
-#include <kvcache.h>
-
 #include "manager/shape.h"
 #include "prefix/prefix_tree.h"
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/lost_reuse.h"
 
+#include <kvcache/prefix.h>
+
 #include <algorithm>
 
 namespace kvc {
+
+static_assert(kNumLostReasons == KVC_LOST_AGREEMENT);
+
 namespace {
 
 // What a hit of lost.most positions lacks in a group that reaches less. All sinks below `alone` are there, so

@@ -26,10 +26,12 @@ struct LostCause {
 };
 LostCause cause_of(const Shape& shape, const LostReuse& lost, uint32_t head);
 
+inline constexpr uint32_t kNumLostReasons = 4;  // KVC_LOST_*
+
 // What first admissions have lost by a group.
 struct LostCounters {
   uint64_t admissions;
-  uint64_t tokens[KVC_LOST_AGREEMENT];  // by KVC_LOST_* - 1
+  uint64_t tokens[kNumLostReasons];  // by KVC_LOST_* - 1
 
   uint64_t total() const {
     uint64_t sum = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/manager.h"
 
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
+
 #include <algorithm>
 #include <new>
 

@@ -19,6 +19,14 @@
 #include "manager/state_reader.h"
 #include "observe/event_ring.h"
 
+struct kvc_curve_config;
+struct kvc_curve_info;
+struct kvc_event_batch;
+struct kvc_lost_reuse;
+struct kvc_probe_info;
+struct kvc_quota_info;
+struct kvc_rebuild;
+
 namespace kvc {
 
 class EventWriter;

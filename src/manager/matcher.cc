@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/matcher.h"
 
+#include <kvcache/prefix.h>
+
 #include <algorithm>
 
 namespace kvc {

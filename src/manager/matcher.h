@@ -10,6 +10,8 @@
 #include "manager/lookup.h"
 #include "manager/lost_reuse.h"
 
+struct kvc_probe_info;
+
 namespace kvc {
 
 class Matcher {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Namespaces as far as blocks are concerned: what a reset or a closing makes of the cached ones.
+#include <kvcache/events.h>
+
 #include "manager/blocks.h"
 
 namespace kvc {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/offload_view.h"
 
+#include <kvcache/events.h>
+
 #include <algorithm>
 
 namespace kvc {

@@ -11,6 +11,8 @@
 // Invariants: `made` is set once all new positions that end in an old one exist, down from the root; `tip` is
 // then the last new position that ends in it or before it.
 #pragma once
+#include <kvcache/rebuild.h>
+
 #include "manager/blocks.h"
 #include "manager/matcher.h"
 

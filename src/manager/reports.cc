@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports about requests, pools and blocks, and exports of tables and slots.
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+
 #include "manager/state_reader.h"
 
 namespace kvc {

@@ -16,6 +16,8 @@
 #include "request/hints.h"
 #include "request/lengths.h"
 
+struct kvc_probe_info;
+
 namespace kvc {
 
 // Copies of blocks, on a write or of the head of a block: those of a step, in the caller's array, or those of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a manager is made with: a kvc_manager_config after validation, defaults filled in. Immutable.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/manager.h>
 
 #include <optional>
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The manager's miss-ratio curves.
+#include <kvcache/sizing.h>
+
 #include "manager/manager.h"
 
 namespace kvc {

@@ -5,6 +5,9 @@
 #include "manager/prompts.h"
 #include "manager/stepper.h"
 
+struct kvc_lost_reuse;
+struct kvc_quota_info;
+
 namespace kvc {
 
 struct StateReader {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of a step: items in fixed phases. The lock is released between slices of items, and admissions
 // copy and hash their tokens without it.
+#include "manager/step.h"
+
 #include "manager/stepper.h"
 
 namespace kvc {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kvc_step after structural validation: pointers, offsets and rows are right, defaults are filled in.
 #pragma once
+#include <kvcache/step.h>
+
 #include "manager/lookup.h"
 
 namespace kvc {

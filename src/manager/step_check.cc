@@ -3,6 +3,7 @@
 // for all that the step may write. O(items), under the lock.
 #include <algorithm>
 
+#include "manager/step.h"
 #include "manager/stepper.h"
 
 namespace kvc {

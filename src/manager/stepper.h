@@ -9,6 +9,8 @@
 
 namespace kvc {
 
+struct StepPlan;
+
 class Stepper {
  public:
   Stepper(const Shape& shape, SchedulerView view, TableRows& rows, Memory& memory)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/table_rows.h"
 
+#include "manager/step.h"
+
 namespace kvc {
 
 void TableRows::forget(Request& request) {

@@ -2,10 +2,11 @@
 // The rows of the block tables that steps keep up to date, and the slots of tokens.
 #pragma once
 #include "manager/shape.h"
-#include "manager/step.h"
 #include "request/request.h"
 
 namespace kvc {
+
+struct StepPlan;
 
 // Blocks that a request's table of a group has.
 inline uint32_t positions_in(const Shape& shape, const Request& request, size_t group) {

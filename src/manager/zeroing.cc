@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/zeroing.h"
 
+#include <kvcache/manager.h>
+
 #include <algorithm>
 
 namespace kvc {

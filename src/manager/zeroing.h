@@ -3,8 +3,6 @@
 // lists those that go to somebody else. Used only with KVC_MANAGER_ZERO_* flags. Takes no memory after
 // create(). Not thread-safe.
 #pragma once
-#include <kvcache.h>
-
 #include "base/ids.h"
 #include "base/memory.h"
 

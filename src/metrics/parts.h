@@ -2,8 +2,10 @@
 // What the metrics of a source are read from: the structs of the C API, and these. A source gives some parts,
 // each with its labels.
 #pragma once
-#include <kvcache.h>
-#include <kvcache/metrics.h>
+#include <kvcache/manager.h>
+#include <kvcache/offload.h>
+#include <kvcache/scheduler.h>
+#include <kvcache/tier.h>
 
 #include <string>
 #include <variant>

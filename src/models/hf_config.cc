@@ -2,6 +2,8 @@
 // A table has, for each architecture, the defaults of its configs and the form of its windows and states.
 #include "models/hf_config.h"
 
+#include <kvcache/manager.h>
+
 #include <algorithm>
 #include <bitset>
 #include <cmath>

@@ -3,7 +3,7 @@
 // library, or INVALID_ARGUMENT with a text that names the field, its value and the fix. A field that is
 // omitted has the default of the transformers library if published models rely on that; else it is required.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <string_view>
 

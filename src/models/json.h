@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A JSON reader without a tree: a value is a part of the text, which must outlive it.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include <optional>
 #include <string>

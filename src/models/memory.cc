@@ -3,6 +3,8 @@
 // bytes have 128 bits: no product of them overflows within the limits of a model.
 #include "models/memory.h"
 
+#include <kvcache/manager.h>
+
 #include <algorithm>
 #include <bit>
 #include <iterator>

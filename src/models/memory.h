@@ -2,7 +2,7 @@
 // The memory of a model's KV cache, and what fits into a budget. Integers only, with all products checked.
 // Thread-safe.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 namespace kvc {
 

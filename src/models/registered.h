@@ -2,7 +2,7 @@
 // Models that callers register, beside the presets. None is removed, so that an index stays valid. A fixed
 // table: it never allocates. Thread-safe.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <string_view>
 

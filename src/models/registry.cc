@@ -2,6 +2,8 @@
 // models.def as a constant table, checked at compile time, and the search for names of all models.
 #include "models/registry.h"
 
+#include <kvcache/manager.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The presets of models.def as kvc_model, and behind them the models that callers register. Thread-safe.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <string_view>
 

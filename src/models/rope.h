@@ -2,7 +2,7 @@
 // The frequencies of a model's rotary embedding, and tables of cosines and sines, in double precision: a
 // float32 angle is wrong in its third digit at position 100,000. Thread-safe.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 namespace kvc {
 

@@ -3,7 +3,7 @@
 // is not trusted: the result is within the limits of a manager and a storage, or INVALID_ARGUMENT with a text
 // that names the field, its value and the fix. Fields that no cache needs are passed over.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <string_view>
 #include <vector>

@@ -4,12 +4,13 @@
 // a position of the tree, which keeps its place until the event has left the ring (PrefixTree). Used under
 // the manager's lock.
 #pragma once
-#include <kvcache.h>
-
 #include "base/ids.h"
 #include "base/memory.h"
 
 namespace kvc {
+
+// EventRecord.kind as prefix_tree.h writes it: of KVC_EVENT_*.
+inline constexpr uint32_t kEventStored = 1, kEventRemoved = 2;
 
 struct EventRecord {
   uint64_t time_ns;

@@ -14,6 +14,7 @@
 //
 // offload.cc is polled and ends jobs, store.cc stores, load.cc loads, stages.h is where pages wait.
 #pragma once
+#include <kvcache/external.h>
 #include <kvcache/offload.h>
 
 #include <algorithm>

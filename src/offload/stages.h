@@ -2,6 +2,8 @@
 // Staging pages: buffers of host memory between the blocks of a storage and the tiers, a fixed number of
 // them. A page is there in canonical order; with a stream, also as the bytes of the block.
 #pragma once
+#include <kvcache/tier.h>
+
 #include "backend/backend.h"
 #include "base/env.h"
 #include "base/memory.h"

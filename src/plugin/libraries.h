@@ -2,7 +2,7 @@
 // Shared libraries that this one opens by name: where they are searched, and how one is loaded. GPU backends
 // (backend/backends.h) and plug-ins (plugin/plugins.h) are found the same way. Any thread may call.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include <string>
 

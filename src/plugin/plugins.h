@@ -2,7 +2,7 @@
 // Opens plug-ins (kvcache/plugin.h) and checks their tables. An open plug-in stays open for the life of the
 // process. A failure is not remembered: a later call may succeed. Any thread may call.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/plugin.h>
 
 namespace kvc {
 

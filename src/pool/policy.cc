@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/policy.h"
 
-#include <kvcache.h>
+#include <kvcache/manager.h>
 
 namespace kvc {
 namespace {

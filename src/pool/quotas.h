@@ -7,8 +7,6 @@
 // free or cached, so that a class always gets its minimum; `above` has the classes that have more than their
 // minimum, and class 0. A block that is not FREE counts for one class. Not thread-safe.
 #pragma once
-#include <kvcache.h>
-
 #include "pool/block_pool.h"
 
 namespace kvc {

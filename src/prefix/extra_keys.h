@@ -3,7 +3,7 @@
 // tokens of different images. A view reads a request's sorted, disjoint keys in place; a record is a node's
 // copy.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/request.h>
 
 #include <utility>
 

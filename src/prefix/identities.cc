@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prefix/identities.h"
 
+#include <kvcache/events.h>
+
 #include "base/position_digest.h"
 #include "prefix/prefix_tree.h"
 
 namespace kvc {
 namespace {
+
+static_assert(kEventStored == KVC_EVENT_STORED && kEventRemoved == KVC_EVENT_REMOVED);
 
 void copy_digest(const Digest256& digest, uint8_t* out) {
   std::memcpy(out, digest.bytes, sizeof digest.bytes);

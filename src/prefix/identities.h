@@ -16,6 +16,8 @@
 #include "base/sha256.h"
 #include "observe/event_ring.h"
 
+struct kvc_event;
+
 namespace kvc {
 
 class NamespaceTable;

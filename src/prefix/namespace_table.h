@@ -8,7 +8,7 @@
 // are told with its id and digest. If there is no other index, the oldest events are dropped. Not
 // thread-safe.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/manager.h>
 
 #include "base/arena.h"
 #include "base/handle.h"

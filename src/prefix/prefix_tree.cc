@@ -187,7 +187,7 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   for (size_t j = 0; j < i && events_.enabled(); ++j) {
     const NodeId made = pool_[blocks[j]].node;
     identities_.begin(made);
-    events_.add(KVC_EVENT_STORED, epoch, made, 0, blocks[j]);
+    events_.add(kEventStored, epoch, made, 0, blocks[j]);
   }
   if (uses_.on()) [[unlikely]]
     begin_uses(blocks, i);

@@ -163,7 +163,7 @@ class PrefixTree {
     record.next_copy = block;
     set_block(id, group, block);
     ++counters_.published_blocks;
-    tell(KVC_EVENT_STORED, id, group, block);
+    tell(kEventStored, id, group, block);
   }
   // Takes a block from its position; the position may die.
   void detach(BlockId id) {
@@ -175,7 +175,7 @@ class PrefixTree {
     const NodeId position = std::exchange(block.node, kNoNode);
     Node& node = (*this)[position];
     const size_t group = block.group;
-    if (!stale(node)) tell(KVC_EVENT_REMOVED, position, group, id);
+    if (!stale(node)) tell(kEventRemoved, position, group, id);
     set_block(position, group, kNoBlock);
     node.resident &= ~(1u << group);
     if (node.resident == 0 && annotates_) [[unlikely]]

@@ -3,6 +3,8 @@
 // and chains stay together. It is read like any reader does it: listed, then corrected by the events that
 // came meanwhile.
 #pragma once
+#include <kvcache/events.h>
+
 #include <cstdint>
 #include <unordered_map>
 #include <vector>

@@ -5,7 +5,7 @@
 // saturates to 448, infinities included (as cvt.rn.satfinite does). Every processor gives the same bits.
 // Buffers do not overlap and are aligned to their elements. No state: any thread may call.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 namespace kvc {
 

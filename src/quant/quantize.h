@@ -16,7 +16,7 @@
 //   the scale of that would be 0. Asymmetric, magnitudes end at FLT_MAX / 2, so that no range overflows.
 // - all elements but NaN are finite after dequantization, and quantizing them again gives the same codes.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 namespace kvc {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/log.h"
 
+#include <kvcache.h>
+
 #include <cstring>
 
 #include "base/hash.h"

@@ -2,6 +2,8 @@
 // The log of one manager: a bounded buffer of calls. A call is written while its lock is held: begin(), its
 // inputs, the call itself, its results, keep(). What does not fit ends the recording.
 #pragma once
+#include <kvcache/record.h>
+
 #include <mutex>
 
 #include "base/memory.h"

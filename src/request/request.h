@@ -8,7 +8,7 @@
 // entries, ceil(cross_tokens / block size) while it is admitted. One thread at a time uses a request, under
 // the manager's lock.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/request.h>
 
 #include "base/arena.h"
 #include "base/handle_table.h"

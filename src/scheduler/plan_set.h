@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrays of one plan, and of the steps of the manager that it makes.
 #pragma once
-#include <kvcache.h>
-
 #include <algorithm>
 
 #include "scheduler/job.h"

@@ -5,6 +5,12 @@
 // scheduler.cc adds and ends jobs, plan.cc makes a plan of what runs, admit.cc admits what waits, finish.cc
 // takes results, pressure.cc predicts what jobs will hold; waiting.h is the order of those that wait.
 #pragma once
+#include <kvcache/manager.h>
+#include <kvcache/offload.h>
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/step.h>
+
 #include "pool/quotas.h"
 #include "scheduler/plan_set.h"
 #include "scheduler/prefix_walk.h"

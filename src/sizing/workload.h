@@ -2,7 +2,7 @@
 // One number over time: its moving average, Holt's level and trend, and a window of the last observations.
 // create() takes all memory. Not thread-safe.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/sizing.h>
 
 #include "base/memory.h"
 

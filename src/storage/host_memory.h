@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host memory by kind, with its owner. Thread-safe.
 #pragma once
+#include <kvcache/device.h>
+
 #include "backend/backend.h"
 
 namespace kvc {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/rotary.h"
 
+#include <kvcache/model.h>
+
 #include "layout/layout.h"
 #include "quant/convert.h"
 

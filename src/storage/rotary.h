@@ -3,6 +3,8 @@
 #pragma once
 #include "backend/operations.h"
 
+struct kvc_rope_rows;
+
 namespace kvc {
 
 struct Rotary : kvc_backend_rotary {

@@ -3,8 +3,6 @@
 // Arguments are valid, and the work is done on return. The caller orders calls that touch the same bytes;
 // otherwise any thread may call anything at any time.
 #pragma once
-#include <kvcache.h>
-
 #include <optional>
 #include <shared_mutex>
 

@@ -3,6 +3,8 @@
 // pages: a header is put before each, and key, fingerprint and checksum are checked after each get. A value
 // that does not check is removed, so that it can be stored anew.
 #pragma once
+#include <kvcache/plugin.h>
+
 #include "base/env.h"
 #include "tier/store.h"
 

@@ -5,6 +5,8 @@
 // is read. A page whose put has ended survives the end of the process; `sync` says whether it survives the
 // end of the machine, which only costs pages, never their truth. Thread-safe.
 #pragma once
+#include <kvcache/plugin.h>
+
 #include "base/env.h"
 #include "base/files.h"
 #include "tier/store.h"

@@ -4,7 +4,7 @@
 // the caller's. A store never gives wrong bytes: what it cannot prove to be the page is a miss, which it
 // counts.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/tier.h>
 
 #include <cstring>
 #include <memory>

@@ -16,7 +16,7 @@ import unittest
 import abi_diff
 
 INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
-HEADERS = ["types", "device", "storage", "attention", "model"]  # in the order of their includes
+HEADERS = ["types", "device", "storage", "attention", "model", "manager", "request", "step"]  # in the order of their includes
 
 
 class AbiDiff(unittest.TestCase):

@@ -3,7 +3,6 @@
 // of attention through the C API; and plain attention in double precision over what the storage gives back.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening backends: where they are looked for, and which are refused.
 #include <gtest/gtest.h>
-#include <kvcache.h>
 
 #include <cstdlib>
 #include <filesystem>

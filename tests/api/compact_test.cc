@@ -2,7 +2,10 @@
 // kvc_manager_compact: which blocks move, that tables and bytes follow, and when it is refused. Random
 // sequences with it are compared with a model in tests/property.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/external.h>
+#include <kvcache/manager.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 
 #include <algorithm>
 #include <memory>

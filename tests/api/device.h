@@ -4,7 +4,7 @@
 #pragma once
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/device.h>
 
 #include <cstdlib>
 #include <string_view>

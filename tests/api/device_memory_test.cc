@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of devices by kvc_device_*: what the CPU gives, and what is refused by name.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/device.h>
 
 #include <cstring>
 #include <string>

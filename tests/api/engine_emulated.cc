@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The device of the engine tests that the emulator gives.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>

@@ -3,7 +3,7 @@
 // Digests of events, computed a second time with OpenSSL from what kvcache.h says they are: a router in
 // another process must come to the same bytes from tokens and extra keys alone.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
 
 #include <array>
 #include <cstring>
@@ -13,6 +13,7 @@
 #include <openssl/evp.h>
 
 #include "calls.h"
+#include "event_calls.h"
 
 namespace {
 

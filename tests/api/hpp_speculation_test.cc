@@ -2,7 +2,6 @@
 // kvcache/speculation.hpp: a text by n-grams comes out as without drafts, trees move, an index ends once and
 // moves, errors carry status and text, and arrays that do not fit together are refused.
 #include <gtest/gtest.h>
-#include <kvcache.h>
 
 #include <cstring>
 #include <kvcache/speculation.hpp>

@@ -2,7 +2,6 @@
 // kvcache/tier.hpp: a block goes through a tier and comes back in another storage; owners move and end once,
 // errors carry status and text, and a full queue is an answer.
 #include <gtest/gtest.h>
-#include <kvcache.h>
 #include <poll.h>
 
 #include <cstring>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managers whose pools follow from a model and a budget: kvc_manager_config.memory.
 #include <gtest/gtest.h>
+#include <kvcache/manager.h>
+#include <kvcache/model.h>
+#include <kvcache/storage.h>
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,7 @@
 // kvc_quantize and kvc_dequantize: sizes, shapes and refusals; the codes themselves are tested in
 // tests/quant.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/storage.h>
 
 #include <cmath>
 #include <limits>

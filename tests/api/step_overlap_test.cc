@@ -2,7 +2,9 @@
 // A step that is retired by one thread while another is still carrying it out: nothing waits for it any more,
 // but its blocks stay where they are until it has ended.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 
 #include <numeric>
 #include <thread>

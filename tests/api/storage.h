@@ -2,7 +2,7 @@
 // Small storages and random rows for tests of kvc_storage_*.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/storage.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized storage: rows come back within their step, scales of all keys and all values, rotation, measures.
+#include <kvcache/model.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>

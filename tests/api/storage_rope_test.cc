@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores that rotate keys on their way leave the bytes of kvc_rope_apply and a store after it.
+#include <kvcache/model.h>
+
 #include <iterator>
 #include <string>
 

@@ -4,7 +4,6 @@
 #include "cpu/stream.h"
 
 #include <gtest/gtest.h>
-#include <kvcache.h>
 
 #include <algorithm>
 #include <cstring>

@@ -3,6 +3,13 @@
 // touched: small and huge sizes are refused, unknown bytes of an input must be 0, and an output is written up
 // to its size and not further.
 #include <gtest/gtest.h>
+#include <kvcache/attention.h>
+#include <kvcache/device.h>
+#include <kvcache/model.h>
+#include <kvcache/prefix.h>
+#include <kvcache/sizing.h>
+#include <kvcache/step.h>
+#include <kvcache/storage.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -2,7 +2,9 @@
 // Clearing policies, proven by canaries: every namespace fills its blocks with its own bytes, and looks into
 // each block that it is given. Without a policy it finds those of others: the control.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/external.h>
+#include <kvcache/manager.h>
+#include <kvcache/storage.h>
 
 #include <algorithm>
 #include <cstring>

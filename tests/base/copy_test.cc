@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies of every length and alignment give the bytes and touch no others.
 #include "base/copy.h"
 
 #include <gtest/gtest.h>

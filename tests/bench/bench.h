@@ -8,7 +8,8 @@
 #define KVC_TESTS_BENCH_BENCH_H_
 
 #include <benchmark/benchmark.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/step.h>
 
 #include <cstdint>
 #include <cstdio>

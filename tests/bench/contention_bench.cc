@@ -2,6 +2,8 @@
 //
 // How long a probe takes, at worst, while another thread admits, commits and frees prompts of 131,072 tokens:
 // p50 and p99 beside those without a writer. Needs two processors to say something about the lock alone.
+#include <kvcache/prefix.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>

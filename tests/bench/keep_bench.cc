@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What hints, quotas and policies cost where every block evicts another: admission and commit of prompts of
 // 512 blocks that nobody has seen, in a pool full of cached ones.
+#include <kvcache/quota.h>
+#include <kvcache/retention.h>
+
 #include "bench.h"
 #include "calls.h"
 

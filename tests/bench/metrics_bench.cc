@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What measuring costs: an empty step with latencies off and on; and the text of some managers.
+#include <kvcache/metrics.h>
+
 #include <string>
 
 #include "bench.h"

@@ -4,6 +4,7 @@
 // request's state.
 #include "bench.h"
 #include "calls.h"
+#include "event_calls.h"
 
 namespace {
 

@@ -3,6 +3,8 @@
 // Matching: probes of cached and of unknown prompts, and admissions of cached ones. Prompts are drawn at
 // random from all that fill the pool, so the index is as cold as its size makes it; the "hot" variants ask
 // for one prompt again and again.
+#include <kvcache/prefix.h>
+
 #include "bench.h"
 #include "calls.h"
 

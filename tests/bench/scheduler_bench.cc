@@ -4,6 +4,8 @@
 // average, and live for 1,000 tokens; when one ends another is added, whose prompt of 500 tokens shares
 // nothing. The timed part is kvc_scheduler_plan and kvc_scheduler_finish; sampling tokens and adding requests
 // is the engine's work. Async: plan n + 1 is made while plan n is in flight.
+#include <kvcache/scheduler.h>
+
 #include <deque>
 #include <utility>
 

@@ -3,6 +3,9 @@
 // Decode attention over 32,768 cached tokens (32 query heads on 8 KV heads of 128, bf16, tiled keys, one
 // thread, four layers in turn so that nothing is in a cache), dense and over the best blocks. A block has 16
 // tokens. `choice` is the share of kvc_storage_select_blocks.
+#include <kvcache/attention.h>
+#include <kvcache/storage.h>
+
 #include <algorithm>
 #include <numeric>
 #include <random>

@@ -3,6 +3,13 @@
  * groups, blocks and element sizes that do not exist, requests in the wrong state. Each fails as documented,
  * names value and limit, changes nothing and writes nothing. Ids have their own test, and so have lengths
  * beyond the memory given. */
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/retention.h>
+#include <kvcache/sizing.h>
+#include <kvcache/step.h>
+
+#include "../event_calls.h"
 #include "check.h"
 
 static kvc_manager* m;

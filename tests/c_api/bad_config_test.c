@@ -2,6 +2,8 @@
 /* Bad input for everything that makes something: managers with their groups, pools and allocator, namespaces,
  * steps. Each call fails with the documented status and a text that names the value and the limit, and writes
  * nothing. */
+#include <kvcache/step.h>
+
 #include "check.h"
 
 static kvc_manager* witness_; /* an innocent manager, for REFUSED */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids that are stale, given back twice, of another manager, of another kind, or made up: NOT_FOUND
  * everywhere, and nothing changes. A made-up id differs from a valid one in one bit, each bit in turn. */
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
+
 #include "check.h"
 
 static int32_t tokens_[16];

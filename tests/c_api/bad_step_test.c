@@ -2,6 +2,8 @@
 /* Structural faults of a step: missing pointers, offsets, rows, flags, retired_step. The call fails as a
  * whole before any change: nothing is written to any output array, and the state stays. Faults of single
  * items are the items' own. */
+#include <kvcache/step.h>
+
 #include "check.h"
 
 static kvc_manager* m;

@@ -6,6 +6,7 @@
 #define KVC_TESTS_C_API_CHECK_H
 
 #include <inttypes.h>
+#include <kvcache/manager.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planes as DLPack tensors, read as any consumer would: by the public layout of the structs. The tensor keeps
 // the memory when its storage is gone.
+#include <kvcache/storage.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,9 @@
 /* Events: replaying them gives the index of what is findable, parents chain, tokens are those of the prompts,
  * a full ring loses the oldest and says so, a reset clears. That digests are SHA-256 over what the manual
  * says is checked elsewhere. */
+#include <kvcache/prefix.h>
+
+#include "../event_calls.h"
 #include "check.h"
 
 enum { kB = 4, kBlocks = 24, kMaxEvents = 4096 };

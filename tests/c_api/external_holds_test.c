@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* External blocks, for engines that keep their own tables: acquire, publish, find again, release. Numbers
  * follow docs/SEMANTICS.md. */
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+
 #include "check.h"
 
 enum { kB = 4 };

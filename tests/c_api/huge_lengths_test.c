@@ -3,6 +3,10 @@
  * anything is read: every array here ends at a page that cannot be touched, so reading past it ends the
  * program. */
 #define _DEFAULT_SOURCE 1
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/retention.h>
+#include <kvcache/step.h>
 #include <sys/mman.h>
 
 #include "check.h"

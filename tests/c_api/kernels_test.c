@@ -2,6 +2,8 @@
 /* The environment variable KVC_KERNELS keeps attention below the processor's best instruction set. It is read
  * once, so this is a program of its own. */
 #define _POSIX_C_SOURCE 200809L
+#include <kvcache/attention.h>
+#include <kvcache/storage.h>
 #include <stdlib.h>
 #include <string.h>
 

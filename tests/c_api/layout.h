@@ -5,7 +5,7 @@
 #ifndef KVC_TESTS_C_API_LAYOUT_H
 #define KVC_TESTS_C_API_LAYOUT_H
 
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has another size")
 #define AT(type, field, offset) \

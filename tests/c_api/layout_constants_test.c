@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The values of all constants. See layout.h. */
+#include <kvcache.h>
 #include <stdio.h>
 
 #include "layout.h"

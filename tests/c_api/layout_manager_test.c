@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of the structs of managers, requests and steps. See layout.h. */
+#include <kvcache/events.h>
+#include <kvcache/manager.h>
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/record.h>
+#include <kvcache/request.h>
+#include <kvcache/step.h>
 #include <stdio.h>
 
 #include "layout.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of the structs of models and rotary embedding. See layout.h. */
+#include <kvcache/model.h>
 #include <stdio.h>
 
 #include "layout.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of the structs of the scheduler. See layout.h. */
-#include <kvcache.h>
+#include <kvcache/scheduler.h>
 #include <stdio.h>
 
 #include "layout.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of the structs of sizing. See layout.h. */
+#include <kvcache/sizing.h>
 #include <stdio.h>
 
 #include "layout.h"

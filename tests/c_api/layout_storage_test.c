@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of the structs of devices, storages, quantization and attention. See layout.h. */
+#include <kvcache/attention.h>
+#include <kvcache/device.h>
+#include <kvcache/storage.h>
 #include <stdio.h>
 
 #include "layout.h"

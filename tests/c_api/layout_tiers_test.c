@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of the structs and the values of the constants of pages, tiers and plug-ins. See layout.h. */
+#include <kvcache/page.h>
+#include <kvcache/plugin.h>
+#include <kvcache/tier.h>
 #include <stdio.h>
 
 #include "layout.h"

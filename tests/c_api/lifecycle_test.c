@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of requests by single calls: allocate, append, commit, reserve, truncate, fork, preempt, free, and
  * what block tables, slots, states and counters say after each. Expected numbers follow docs/SEMANTICS.md. */
+#include <kvcache.h>
+
 #include "check.h"
 
 enum { kB = 4 };

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that would go past what a manager was made for, or past what a counter or an integer holds, are
  * refused and change nothing; when there is room again, they succeed. */
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
+
 #include "check.h"
 
 enum { kMostHolds = 65535 }; /* pins, or external holds, of one block */

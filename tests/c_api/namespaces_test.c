@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may share with whom, and who decides what stays: namespaces and their identities, resets, pins, dropped
  * and evicted prefixes, extra keys, per-request options. */
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
+
 #include "check.h"
 
 enum { kB = 4 };

@@ -3,6 +3,10 @@
  * call that meets the failure says OUT_OF_MEMORY and changes nothing; tried again it succeeds, and the end is
  * the same as without failures. In a second pass everything from the k-th call on fails, and what was made
  * can still be freed. No byte is ever lost. */
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
+
 #include "check.h"
 
 typedef struct Heap {

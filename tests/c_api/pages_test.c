@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages from C: the bytes do not depend on the layout; parts of ranks make up the whole; positions are those
  * of events; and whatever changes what the bytes mean changes the fingerprint. */
+#include <kvcache/page.h>
+#include <kvcache/storage.h>
+
+#include "../event_calls.h"
 #include "check.h"
 
 enum { kLayers = 4, kHeads = 6, kDim = 8, kB = 16, kBlocks = 3, kMost = 1 << 20 };

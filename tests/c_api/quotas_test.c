@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas: minimums that others cannot touch, maximums that evict a namespace's own blocks, what is refused
  * and with which text, and where a quota begins and ends. */
+#include <kvcache.h>
+
 #include "check.h"
 
 enum { kB = 4 };

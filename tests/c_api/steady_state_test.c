@@ -5,10 +5,13 @@
  * which the dynamic linker prefers to its own. */
 #define _GNU_SOURCE 1
 #include <errno.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../event_calls.h"
 #include "check.h"
 
 static uint64_t own_calls_, libc_calls_;

@@ -2,6 +2,8 @@
 /* How many table entries a step may change: with too little room it is refused and says how many, and with
  * that much it succeeds, whatever it does; and rows that are too short for their item fail that item alone.
  */
+#include <kvcache/step.h>
+
 #include "check.h"
 
 enum { kRows = 4, kStride = 16, kMost = 256 };

@@ -3,6 +3,8 @@
 #ifndef KVCACHE_TESTS_STEP_ENGINE_H_
 #define KVCACHE_TESTS_STEP_ENGINE_H_
 
+#include <kvcache/step.h>
+
 #include "check.h"
 
 static inline void* array(const kvc_step* step, int32_t which) {

@@ -7,6 +7,8 @@
  * - reading each token of each request through its table gives what was written, copies executed as listed.
  * Now and then the engine forgets to set an id: that item is refused, and no other.
  */
+#include <kvcache/step.h>
+
 #include "check.h"
 
 enum {

@@ -3,6 +3,11 @@
  * too small or too large is INVALID_ARGUMENT, zeros behind the known fields are fine, anything else there is
  * UNSUPPORTED. As output: known fields are written, the rest of the caller's struct is zeroed, not a byte
  * behind it is touched. */
+#include <kvcache/model.h>
+#include <kvcache/prefix.h>
+#include <kvcache/sizing.h>
+#include <kvcache/step.h>
+
 #include "check.h"
 
 enum { kMaxSize = 4096, kRoom = kMaxSize + 64 };

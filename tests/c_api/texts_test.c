@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Error texts of mistakes that users made: each has the value, the limit and what to do, and a mistake of one
  * kind has one status in all calls. */
+#include <kvcache/attention.h>
+#include <kvcache/step.h>
+#include <kvcache/storage.h>
+
 #include "check.h"
 
 static int32_t tokens_[64];

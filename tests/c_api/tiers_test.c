@@ -2,6 +2,8 @@
 /* Tiers from C: memory, folder and slab behave alike where they can; refusals keep nothing. */
 #define _POSIX_C_SOURCE 200809L
 
+#include <kvcache/plugin.h>
+#include <kvcache/tier.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <sys/stat.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks whose bytes turned out to be wrong are forgotten by their ids, whoever holds them. */
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+
 #include "check.h"
 
 enum { kB = 4 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Codecs: pages become shorter and come back bit by bit, also those of files with another codec; a codec that
 // is not there is named. Skips without the plug-ins.
-#include <kvcache/plugin.h>
 
 #include "plugin/plugins.h"
 #include "world.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder of checkpoints: increments, compaction, what is kept and removed, and what is refused.
 #include <fcntl.h>
+#include <kvcache/device.h>
 
 #include <atomic>
 #include <filesystem>

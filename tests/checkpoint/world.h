@@ -3,8 +3,14 @@
 // follow from their keys, so that a wrong byte is always seen.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
 #include <kvcache/checkpoint.h>
+#include <kvcache/external.h>
+#include <kvcache/manager.h>
+#include <kvcache/page.h>
+#include <kvcache/prefix.h>
+#include <kvcache/rebuild.h>
+#include <kvcache/retention.h>
+#include <kvcache/storage.h>
 
 #include <algorithm>
 #include <cstring>

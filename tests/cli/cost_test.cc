@@ -3,7 +3,7 @@
 // claim.
 #include "hardening/cost.h"
 
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <sstream>
 #include <string>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The time that the command says is left.
 #include "cli/progress.h"
 
 #include <gtest/gtest.h>

@@ -9,6 +9,7 @@
 #include "calls.h"
 #include "conformance/fixture.h"
 #include "conformance/sha256.h"
+#include "event_calls.h"
 
 namespace conformance {
 namespace {

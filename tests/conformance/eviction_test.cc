@@ -6,6 +6,7 @@
 
 #include "calls.h"
 #include "conformance/fixture.h"
+#include "event_calls.h"
 
 namespace conformance {
 namespace {

@@ -6,13 +6,15 @@
 #define KVCACHE_TESTS_CONFORMANCE_FIXTURE_H_
 
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
+#include <kvcache/manager.h>
+#include <kvcache/prefix.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "calls.h"
-#include "kvcache.h"
 
 namespace conformance {
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hints and registered prompts: exact victims, what ends a hint, and what is refused.
+#include <kvcache.h>
+
 #include <cstring>
 
 #include "calls.h"

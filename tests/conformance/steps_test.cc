@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step: batches whose items stand or fall alone, fences, rows that persist, and what it refuses as a
 // whole.
+#include <kvcache/step.h>
+
 #include <algorithm>
 
 #include "conformance/fixture.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Free memory as files of /proc and of control groups tell it.
 #include "cpu/free_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross groups: the blocks of a request's encoder, who shares them, and what the decoder's prefix depends on.
 // Random sequences are compared with a model in tests/property.
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/rebuild.h>
+#include <kvcache/retention.h>
+#include <kvcache/step.h>
+
 #include <numeric>
 
 #include "cross/scene.h"
+#include "event_calls.h"
 
 namespace kvc::test {
 namespace {

@@ -4,6 +4,7 @@
 #include "events/decode.h"
 
 #include <gtest/gtest.h>
+#include <kvcache/events.h>
 
 #include <fstream>
 #include <memory>

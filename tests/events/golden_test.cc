@@ -2,6 +2,7 @@
 // Batches and hashes equal those of vLLM's own encoder and hash function, byte for byte (golden.py), and what
 // is read back is what was written.
 #include <gtest/gtest.h>
+#include <kvcache/events.h>
 
 #include <deque>
 #include <fstream>

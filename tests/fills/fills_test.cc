@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills: who computes, shares and waits for equal tokens, and what happens if a step fails. Random sequences
 // are compared with a model in tests/property.
+#include <kvcache/fills.h>
+#include <kvcache/prefix.h>
+#include <kvcache/retention.h>
+#include <kvcache/step.h>
+
 #include "base/counting_heap.h"
 #include "calls.h"
 #include "manager/manager_peer.h"

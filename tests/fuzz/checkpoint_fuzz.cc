@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Manifests of checkpoints: any bytes are refused with a text, and so is what is malformed behind right
 // checksums; what is accepted can be restored, and the manager is sound then.
-#include <kvcache.h>
-#include <kvcache/checkpoint.h>
 
 #include <cstring>
 #include <string>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json files: an input is refused with a text, or the library takes the model, and from a file for
 // Shortfin the storage, that was read.
-#include <kvcache.h>
+#include <kvcache/model.h>
+#include <kvcache/shortfin.h>
+#include <kvcache/storage.h>
 
 #include <cstring>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches of events as they come from the wire. A batch that is taken has arrays of the lengths that its
 // events say, and one that is written anew from it is read as the same events.
+#include <kvcache/events.h>
+
 #include <cstring>
 #include <string>
 #include <vector>

@@ -3,7 +3,7 @@
 // whose size and sum are made right, so that what it says is reached; else calls, a byte of kind and a few of
 // arguments each, with events whose every field is the input's. Whatever comes, each number of the index adds
 // up, a dump of it loads, and nothing is left of workers that are removed.
-#include <kvcache.h>
+#include <kvcache/events.h>
 #include <kvcache/index.h>
 
 #include <cstring>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs of calls: any bytes are refused with a text, and so is what is malformed behind a right checksum: the
 // input is also the calls of a log whose configuration is a small manager's.
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/record.h>
 
 #include <cstring>
 #include <vector>

@@ -2,6 +2,7 @@
 // Structs of kvcache/speculation.h for structs_fuzz.cc. What is not claimed by the input is right: one
 // request with a root, its child, and another root.
 #pragma once
+#include <kvcache/rebuild.h>
 #include <kvcache/speculation.h>
 
 #include "fuzz/claimed.h"

@@ -2,7 +2,13 @@
 // Structs with any struct_size and any content. The first byte says which one, the rest is the struct, in
 // memory of exactly the size that it claims. Its pointers become NULL or an array that is long enough for the
 // counts, which are cut where the library has to believe them. An allocator refuses what is large.
-#include <kvcache.h>
+#include <kvcache/attention.h>
+#include <kvcache/manager.h>
+#include <kvcache/model.h>
+#include <kvcache/scheduler.h>
+#include <kvcache/sizing.h>
+#include <kvcache/step.h>
+#include <kvcache/storage.h>
 
 #include <cstddef>
 #include <cstring>

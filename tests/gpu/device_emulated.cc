@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Memory and launches of the kernel tests on the emulator.
 #include "gpu/device.h"
 #include "seed.h"
 

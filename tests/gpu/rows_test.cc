@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that store and gather rows leave the bytes that the CPU leaves.
+#include <kvcache/model.h>
+
 #include "gpu/storage.h"
 
 namespace kvc::gpu::test {

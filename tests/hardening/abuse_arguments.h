@@ -2,7 +2,8 @@
 // Random arguments, most of them good: ids that are live, stale, of another manager or of another kind,
 // forged in one bit or 0; NULL where that is wrong, tokens and keys out of range, lengths up to SIZE_MAX.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/request.h>
 
 #include <vector>
 

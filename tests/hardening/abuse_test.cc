@@ -2,7 +2,6 @@
 // Random misuse of a manager (abuser.h), while other managers come and go.
 //   --calls N   (default 10^6; a hundred times as many take minutes)     --seed S
 #include <gtest/gtest.h>
-#include <kvcache.h>
 
 #include <atomic>
 #include <cstdio>

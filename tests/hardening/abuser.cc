@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hardening/abuser.h"
 
+#include <kvcache/external.h>
+#include <kvcache/fills.h>
+#include <kvcache/quota.h>
+#include <kvcache/resize.h>
+#include <kvcache/retention.h>
+#include <kvcache/step.h>
+
 #include <algorithm>
 #include <string>
 
 #include "calls.h"
+#include "event_calls.h"
 
 namespace kvc::test {
 

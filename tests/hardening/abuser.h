@@ -3,6 +3,8 @@
 // one leaves the digest as it was.
 #pragma once
 #include <gtest/gtest.h>
+#include <kvcache/events.h>
+#include <kvcache/prefix.h>
 
 #include "calls.h"
 #include "hardening/abuse_arguments.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of checkpoints and files of tiers. Their folder does not exist: what is in one is tested in
 // tests/checkpoint.
+#include <kvcache/checkpoint.h>
 #include <kvcache/inspect.h>
 
 #include "hardening/every_call.h"

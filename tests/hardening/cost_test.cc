@@ -4,6 +4,8 @@
 // copies of a position cost its holders little.
 #include "hardening/cost.h"
 
+#include <kvcache/prefix.h>
+
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inputs and results of the calls of kvcache/index.h. The index is made for a call and ended by clean().
 #pragma once
-#include <kvcache.h>
+#include <kvcache/events.h>
 #include <kvcache/index.h>
 
 #include <cstring>

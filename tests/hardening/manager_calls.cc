@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of the manager, its requests, its step.
+#include <kvcache/fills.h>
+#include <kvcache/resize.h>
+
 #include "calls.h"
 #include "hardening/every_call.h"
 #include "hardening/prompt_calls.h"

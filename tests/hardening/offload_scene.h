@@ -3,6 +3,7 @@
 // and ended by clean(), because it holds blocks of the manager and has the scene's tier for itself.
 #pragma once
 #include <kvcache/offload.h>
+#include <kvcache/page.h>
 
 namespace kvc::test {
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of what needs no object; and the whole table.
+#include <kvcache.h>
+
+#include "attention_call.h"
 #include "hardening/every_call.h"
 #include "hardening/prompt_calls.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of prefixes, external blocks and events.
+#include "event_calls.h"
 #include "hardening/every_call.h"
 #include "hardening/prompt_calls.h"
 

@@ -2,6 +2,12 @@
 // Calls with a kvc_prompt, with each of its parts as an argument, so that the matrix of bad arguments
 // replaces them one by one.
 #pragma once
+#include <kvcache/events.h>
+#include <kvcache/external.h>
+#include <kvcache/page.h>
+#include <kvcache/prefix.h>
+#include <kvcache/retention.h>
+
 #include "calls.h"
 
 namespace kvc::test {

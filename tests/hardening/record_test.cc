@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each function of a manager is in its log, or only reads.
 #include <gtest/gtest.h>
+#include <kvcache/checkpoint.h>
+#include <kvcache/resize.h>
+#include <kvcache/retention.h>
 
 #include <set>
 

@@ -3,7 +3,8 @@
 // "failing": memory fails, so that logs may end before.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/record.h>
 
 #include <cstdlib>
 #include <vector>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hardening/scene.h"
 
+#include <kvcache/external.h>
+#include <kvcache/retention.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

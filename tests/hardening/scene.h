@@ -4,7 +4,17 @@
 // clean() gives back whatever the calls since the last one have made. A scene is used by one thread. Storages
 // are of KVC_TEST_DEVICE, but for channel keys, which the CPU alone has; the CPU's if it is not set.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/attention.h>
+#include <kvcache/device.h>
+#include <kvcache/manager.h>
+#include <kvcache/model.h>
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/record.h>
+#include <kvcache/sizing.h>
+#include <kvcache/step.h>
+#include <kvcache/storage.h>
+#include <kvcache/tier.h>
 
 #include <memory>
 #include <string>

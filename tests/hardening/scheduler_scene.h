@@ -2,7 +2,8 @@
 // Inputs and results of the calls of kvcache/scheduler.h. The scheduler is made for a call and ended by
 // clean(), with its requests.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/request.h>
+#include <kvcache/scheduler.h>
 
 namespace kvc::test {
 

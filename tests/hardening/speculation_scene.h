@@ -2,6 +2,7 @@
 // Inputs and results of the calls of kvcache/speculation.h: one request with a tree of three nodes, of which
 // the second root and its child are what the target says, and an index with a text that repeats.
 #pragma once
+#include <kvcache/rebuild.h>
 #include <kvcache/speculation.h>
 
 namespace kvc::test {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of devices, streams and storages. What takes a stream stands here twice.
+#include <kvcache/resize.h>
+
 #include "api/device.h"
 #include "hardening/every_call.h"
 

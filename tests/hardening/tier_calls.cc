@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of tiers, pages and plug-ins.
+#include <kvcache/plugin.h>
+
 #include "api/device.h"
 #include "hardening/every_call.h"
 #include "hardening/prompt_calls.h"

@@ -2,7 +2,6 @@
 // An index with its memory, and shorthands for events and matches.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
 
 #include <algorithm>
 #include <map>

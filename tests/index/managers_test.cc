@@ -2,11 +2,13 @@
 // Eight managers behind a channel that loses batches, and an index. Managers evict, drop, reset, open and
 // close namespaces, and restart; their rings of events are short, so that readers lose events. Whenever the
 // index has caught up with a manager, it has exactly what the manager lists.
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/prefix.h>
 
 #include <cstdlib>
 
 #include "calls.h"
+#include "event_calls.h"
 #include "index_peer.h"
 #include "property/random.h"
 #include "seed.h"

@@ -3,6 +3,8 @@
 // and reorders them; publishers begin again at sequence 0 and answer with replays and lists. Whenever the
 // index calls a stream complete, its blocks are those after exactly the events before next_sequence, and
 // matches are those of the sets.
+#include <kvcache/manager.h>
+
 #include <cstdlib>
 
 #include "index_peer.h"

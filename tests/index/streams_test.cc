@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams of events, workers that come and go, eviction, and what a match says of each.
+#include <kvcache/manager.h>
+
 #include "index_peer.h"
 
 namespace kvc::test {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_step.admit_slots: the step says how many slots an admission gets.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/request.h>
+#include <kvcache/step.h>
 
 #include <vector>
 

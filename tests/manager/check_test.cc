@@ -3,6 +3,9 @@
 // external holds, copies, fences and waiting requests, is reported with a text that names it; undone, the
 // manager is whole again.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 
 #include <cstring>
 #include <vector>

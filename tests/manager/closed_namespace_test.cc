@@ -2,6 +2,9 @@
 // A namespace that is closed while a call hashes tokens for it, without the lock: the call finds it gone, and
 // nothing lands in its slot, which may be another namespace's by then. Closing is tried at all times of the
 // call.
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+
 #include <chrono>
 #include <thread>
 

@@ -2,6 +2,7 @@
 // Miss-ratio curves against the manager itself: what a curve says of a size is what a manager of that size
 // does.
 #include <gtest/gtest.h>
+#include <kvcache/sizing.h>
 
 #include <cmath>
 #include <functional>

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a batch of events holds: all that fit, in order, over as many slices as it takes; tokens that fit or
 // end it; each reader's own place; a gap that is seen.
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+
 #include "calls.h"
+#include "event_calls.h"
 #include "manager/event_writer.h"
 #include "manager/manager_peer.h"
 #include "prefix/tree_world.h"

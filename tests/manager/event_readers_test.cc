@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers of events beside a busy writer: what a batch has is without gaps and true, however fast the ring is
 // overwritten while digests are worked out without the lock, and however long the chains are.
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+
 #include <atomic>
 #include <map>
 #include <thread>
 
 #include "base/sha256.h"
 #include "calls.h"
+#include "event_calls.h"
 #include "manager/manager_peer.h"
 
 namespace kvc {

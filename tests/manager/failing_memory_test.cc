@@ -3,6 +3,9 @@
 // leaves the state's digest as it was, the same call then succeeds, the end state is that of a run without
 // failures, and at the end every byte has gone back.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 
 #include <functional>
 #include <string>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers that run out: ids are never given twice, not even by another manager, and what a reset made stale
 // stays so after 2^32 resets.
+#include <kvcache/prefix.h>
+
 #include <set>
 
 #include "calls.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager takes memory from the system when it first uses it, and works beyond what it has used so far.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
 #include <unistd.h>
 
 #include <fstream>

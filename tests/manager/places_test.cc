@@ -3,6 +3,8 @@
 // it, though dead positions keep their places for a while; and each event that is read is true. Positions
 // without a block tell no event.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
 
 #include <array>
 #include <map>
@@ -10,6 +12,7 @@
 
 #include "base/sha256.h"
 #include "calls.h"
+#include "event_calls.h"
 #include "manager/manager_peer.h"
 
 namespace kvc {

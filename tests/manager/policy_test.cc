@@ -2,6 +2,8 @@
 // Golden victims of each policy on one small trace, worked out by hand from docs/SEMANTICS.md; what is
 // remembered after eviction; and that no policy keeps a position whose beginning is gone.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
 
 #include <set>
 #include <string>

@@ -4,6 +4,9 @@
 // in cached blocks, the copies bring the right
 // bytes, and blocks leave in the order in which the old ones would.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
+#include <kvcache/retention.h>
+#include <kvcache/step.h>
 
 #include <set>
 

@@ -3,6 +3,10 @@
 // the old manager through its public listing alone, walks the known prompts token by token, and shares no
 // code with the library.
 #pragma once
+#include <kvcache/events.h>
+#include <kvcache/prefix.h>
+#include <kvcache/rebuild.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>

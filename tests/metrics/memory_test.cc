@@ -2,8 +2,14 @@
 // The memory profile against an allocator that counts by itself, for objects of all kinds, at rest and at
 // work.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/attention.h>
+#include <kvcache/manager.h>
 #include <kvcache/metrics.h>
+#include <kvcache/offload.h>
+#include <kvcache/page.h>
+#include <kvcache/scheduler.h>
+#include <kvcache/storage.h>
+#include <kvcache/tier.h>
 
 #include <cstdlib>
 #include <functional>

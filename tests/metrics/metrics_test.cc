@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources, labels, buffers and latencies of kvcache/metrics.h. The text itself is for the Python tests.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
 #include <kvcache/metrics.h>
+#include <kvcache/step.h>
+#include <kvcache/tier.h>
 
 #include <atomic>
 #include <string>

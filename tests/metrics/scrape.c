@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects of all kinds after some work: prints their metrics, for tests of the text. */
 #include <kvcache/metrics.h>
+#include <kvcache/offload.h>
+#include <kvcache/page.h>
+#include <kvcache/scheduler.h>
+#include <kvcache/storage.h>
+#include <kvcache/tier.h>
 
 #include "../c_api/check.h"
 

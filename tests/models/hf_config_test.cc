@@ -2,7 +2,7 @@
 // kvc_model_from_config: the keys that published config.json files have give the struct of the preset, and
 // whatever else a file may hold gives an error that names key and remedy.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <cmath>
 #include <cstring>

@@ -2,7 +2,7 @@
 // Models and questions of the tests of memory estimates.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 namespace kvc {
 

@@ -4,6 +4,8 @@
 #include "models/memory.h"
 
 #include <gtest/gtest.h>
+#include <kvcache/device.h>
+#include <kvcache/manager.h>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // Rotary embedding through the C API against stored vectors (rope_vectors.py): frequencies of every scaling,
 // tables, and rows of every type, pairing and place.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/model.h>
 
 #include <cmath>
 #include <cstring>

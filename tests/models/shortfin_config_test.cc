@@ -2,7 +2,10 @@
 // kvc_config_from_shortfin: files as sharktank writes them give the manager and the storages of their pages,
 // with Shortfin's bytes; whatever else a file may hold gives an error that names key, value and remedy.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/model.h>
+#include <kvcache/shortfin.h>
+#include <kvcache/storage.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>

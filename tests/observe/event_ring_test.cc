@@ -4,6 +4,7 @@
 #include "observe/event_ring.h"
 
 #include <gtest/gtest.h>
+#include <kvcache/events.h>
 
 #include "base/counting_heap.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Histograms: exact and rounded durations, bounds, what is too long, and percentiles of sorted durations.
 #include "observe/histogram.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ends a request, a lookup or the offload itself at each stage of a load and a store: nothing stays
 // held, nothing wrong is cached, and the same prompt is served afterwards.
+#include <kvcache/record.h>
 #include <poll.h>
 
 #include "offload/scene.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Offload: what was evicted comes back before the admission, and nothing else does.
 #include "offload/scene.h"
 
 namespace kvc::test {

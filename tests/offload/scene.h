@@ -3,8 +3,13 @@
 // byte is always seen. The oracle knows nothing of digests: it hashes tokens by itself.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/device.h>
+#include <kvcache/manager.h>
 #include <kvcache/offload.h>
+#include <kvcache/page.h>
+#include <kvcache/prefix.h>
+#include <kvcache/request.h>
+#include <kvcache/storage.h>
 
 #include <functional>
 #include <memory>

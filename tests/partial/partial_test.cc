@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partial reuse: which block is copied, how far a hit goes, and what holds the block. Random sequences are
 // compared with a model in tests/property.
+#include <kvcache/external.h>
+#include <kvcache/step.h>
+#include <kvcache/storage.h>
+
 #include <array>
 #include <cstring>
 

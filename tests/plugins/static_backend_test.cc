@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library with backends in it (KVC_STATIC_BACKENDS): that of emulated devices, and those of the vendors
 // whose compilers there are. It needs no file.
+#include <kvcache/attention.h>
+
 #include <sstream>
 #include <string>
 

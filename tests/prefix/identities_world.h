@@ -2,6 +2,8 @@
 // A reader of the events of a World, as Manager::poll_events is one, in single steps; and digests computed
 // from tokens alone.
 #pragma once
+#include <kvcache/events.h>
+
 #include "prefix/tree_world.h"
 
 namespace kvc {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Namespaces: indices and generations are used again only when nothing of them is left, counts are zeroed
 // lazily after a reset of all, and a failure changes nothing.
+#include <kvcache/events.h>
+
 #include <set>
 #include <vector>
 

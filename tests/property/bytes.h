@@ -7,6 +7,8 @@
 #ifndef KVCACHE_TESTS_PROPERTY_BYTES_H_
 #define KVCACHE_TESTS_PROPERTY_BYTES_H_
 
+#include <kvcache/storage.h>
+
 #include <set>
 #include <string>
 #include <vector>

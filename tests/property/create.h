@@ -3,9 +3,9 @@
 #ifndef KVCACHE_TESTS_PROPERTY_CREATE_H_
 #define KVCACHE_TESTS_PROPERTY_CREATE_H_
 
-#include <cstdint>
+#include <kvcache/manager.h>
 
-#include "kvcache.h"
+#include <cstdint>
 
 // A manager whose table hash is ANDed with `hash_mask`: ~0 leaves it alone, 0 makes all hashes equal. nullptr
 // on failure.

@@ -3,6 +3,13 @@
 // other. Tenant B makes the same random calls on two managers; on one of them tenant A makes others in
 // between, and has items in the same steps. All answers to B must be equal, block ids excepted.
 //   --operations N    calls of both (default 200000)    --seed S    of the first pair of managers (default 1)
+#include <kvcache/events.h>
+#include <kvcache/external.h>
+#include <kvcache/manager.h>
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/step.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

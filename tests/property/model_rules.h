@@ -4,6 +4,9 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_RULES_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_RULES_H_
 
+#include <kvcache/events.h>
+#include <kvcache/prefix.h>
+
 #include <algorithm>
 
 #include "property/model_quota.h"

@@ -4,6 +4,8 @@
 #ifndef KVCACHE_TESTS_PROPERTY_MODEL_TYPES_H_
 #define KVCACHE_TESTS_PROPERTY_MODEL_TYPES_H_
 
+#include <kvcache/manager.h>
+
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -11,8 +13,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "kvcache.h"
 
 namespace model {
 

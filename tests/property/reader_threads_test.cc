@@ -4,6 +4,8 @@
 // longer than what a probe reads at once, prefix nodes are scarce, and steps make copies before long
 // admissions.
 #include <gtest/gtest.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 
 #include <atomic>
 #include <cstdio>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "calls.h"
+#include "event_calls.h"
 #include "property/create.h"
 #include "property/random.h"
 

@@ -4,6 +4,8 @@
 // shapes.
 //   --operations N    calls of all managers    --seed S    of the first manager (default 1)
 //   --write FILE      one log of 3,000 operations, and its digest, for other programs
+#include <kvcache/record.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -4,6 +4,8 @@
 // at every committed token, the token of its own request. A block given to two writers, or a hit of a wrong
 // prefix, shows as a wrong token. Sized for TSan.
 #include <gtest/gtest.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 
 #include <atomic>
 #include <string>

@@ -2,6 +2,8 @@
 // World: the managers side by side, an operation applied to all, the digests around it.
 #include "property/world.h"
 
+#include <kvcache/record.h>
+
 #include <sstream>
 
 #include "property/create.h"

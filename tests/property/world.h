@@ -5,6 +5,8 @@
 #ifndef KVCACHE_TESTS_PROPERTY_WORLD_H_
 #define KVCACHE_TESTS_PROPERTY_WORLD_H_
 
+#include <kvcache/step.h>
+
 #include <array>
 #include <map>
 #include <string>

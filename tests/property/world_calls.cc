@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // World: the single calls, on the model and on the library, and what an engine does to the bytes before them.
+#include <kvcache/external.h>
+#include <kvcache/fills.h>
+#include <kvcache/quota.h>
+#include <kvcache/resize.h>
+#include <kvcache/retention.h>
+
 #include <cstdio>
 #include <cstring>
 

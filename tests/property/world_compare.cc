@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // World: the comparison of everything that the library tells about its state with the model's.
+#include <kvcache/quota.h>
+#include <kvcache/retention.h>
+
 #include <cstring>
 #include <sstream>
 
 #include "calls.h"
+#include "event_calls.h"
 #include "property/world.h"
 
 namespace {

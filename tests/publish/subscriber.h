@@ -3,7 +3,7 @@
 // it has, nor a removal of one that it has not, and counts parents that it was never told of.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/events.h>
 #include <kvcache/publisher.h>
 
 #include <set>

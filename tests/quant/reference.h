@@ -4,7 +4,7 @@
 // a code is
 // (-1)^s 2^(e - bias) 1.m, or 2^(1 - bias) 0.m for e = 0.
 #pragma once
-#include <kvcache.h>
+#include <kvcache/types.h>
 
 #include <algorithm>
 #include <bit>

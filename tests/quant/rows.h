@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized rows for tests: there and back, data, and all formats.
 #pragma once
-#include <kvcache.h>
-
 #include <limits>
 #include <random>
 #include <string>

@@ -2,6 +2,12 @@
 // Logs that were cut or changed: refused with a text, or what is malformed in them is found; never a crash.
 #include "record/log.h"
 
+#include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/retention.h>
+#include <kvcache/step.h>
+
 #include <cstring>
 #include <string>
 

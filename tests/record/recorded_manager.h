@@ -2,7 +2,8 @@
 // A small recorded manager with some calls, and what its log is worth.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/record.h>
 
 #include <vector>
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a log has, and what it does not have.
+#include <kvcache.h>
+
 #include <thread>
 
 #include "record/recorded_manager.h"

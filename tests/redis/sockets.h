@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sockets of the loopback device for tests of connections.
 #pragma once
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -2,7 +2,7 @@
 // A tier of the public interface for tests: one job at a time, pages that say which they are.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/tier.h>
 #include <poll.h>
 
 #include <chrono>

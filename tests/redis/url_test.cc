@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// URLs of the Redis plug-in: what they name, and errors that say what is wrong.
 #include "url.h"
 
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/tier.h>
 
 #include <string>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_storage_discard_blocks: the memory of unused blocks goes back, that of all others stays as it is.
 #include <gtest/gtest.h>
-#include <kvcache.h>
 #include <unistd.h>
 
 #include <cstring>

@@ -2,6 +2,9 @@
 // kvc_request_config.reserve: what admissions reserve by the lengths of ended requests, that appends within
 // it never lack a block, and when it does not apply. Random sequences are compared with a model in
 // tests/property.
+#include <kvcache/external.h>
+#include <kvcache/step.h>
+
 #include "base/counting_heap.h"
 #include "resize/scene.h"
 

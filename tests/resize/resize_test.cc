@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc_manager_resize: ids and counts of pools that grow, what is evicted and what moves when they shrink, and
 // that tables, pins, quotas and bytes follow. Random sequences are compared with a model in tests/property.
+#include <kvcache/external.h>
+#include <kvcache/quota.h>
+#include <kvcache/rebuild.h>
+#include <kvcache/retention.h>
+#include <kvcache/step.h>
 #include <unistd.h>
 
 #include <algorithm>

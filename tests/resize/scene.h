@@ -2,6 +2,9 @@
 // What tests of resizing share: managers of small shapes, prompts of numbered tokens, and the calls whose
 // answers they compare.
 #pragma once
+#include <kvcache/prefix.h>
+#include <kvcache/resize.h>
+
 #include <numeric>
 
 #include "calls.h"

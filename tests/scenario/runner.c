@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executes a scenario (README.md) by calls of kvcache.h and prints its trace. */
 #include <inttypes.h>
+#include <kvcache/external.h>
+#include <kvcache/fills.h>
+#include <kvcache/manager.h>
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/record.h>
+#include <kvcache/resize.h>
+#include <kvcache/retention.h>
+#include <kvcache/sizing.h>
+#include <kvcache/step.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../calls.h"
+#include "../event_calls.h"
 #include "scheduler.h"
 #include "speculation.h"
 #include "tiers.h"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../calls.h"
+#include "../event_calls.h"
 #include "scheduler.h"
 #include "speculation.h"
 #include "tiers.h"

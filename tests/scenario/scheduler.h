@@ -4,6 +4,7 @@
 #define KVC_TESTS_SCENARIO_SCHEDULER_H
 
 #include <inttypes.h>
+#include <kvcache/scheduler.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #define KVC_TESTS_SCENARIO_SPECULATION_H
 
 #include <inttypes.h>
+#include <kvcache/rebuild.h>
 #include <kvcache/speculation.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 #define KVC_TESTS_SCENARIO_TIERS_H
 
 #include <inttypes.h>
+#include <kvcache/page.h>
+#include <kvcache/tier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

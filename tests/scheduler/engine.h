@@ -5,7 +5,14 @@
 // every plan against the promises of kvcache/scheduler.h.
 #pragma once
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/offload.h>
+#include <kvcache/page.h>
+#include <kvcache/quota.h>
+#include <kvcache/request.h>
+#include <kvcache/scheduler.h>
+#include <kvcache/storage.h>
+#include <kvcache/tier.h>
 
 #include <algorithm>
 #include <deque>

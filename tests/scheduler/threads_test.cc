@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests come and go from other threads while one plans.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/manager.h>
+#include <kvcache/request.h>
+#include <kvcache/scheduler.h>
 
 #include <atomic>
 #include <thread>

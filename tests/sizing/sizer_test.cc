@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decisions: one trace on which the three modes differ, the rule of each reason, and the log.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/sizing.h>
 
 #include <cmath>
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workloads whose figures have a closed form.
 #include <gtest/gtest.h>
-#include <kvcache.h>
+#include <kvcache/sizing.h>
 
 #include <cmath>
 #include <limits>

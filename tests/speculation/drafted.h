@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drafts for tests: arrays that grow node by node, with what a verification reads and writes.
 #pragma once
-#include <kvcache.h>
 #include <kvcache/speculation.h>
 
 #include <initializer_list>

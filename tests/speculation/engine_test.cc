@@ -3,6 +3,10 @@
 // and the token, kept as the token's key. It reads states from the cache alone, so that a token that was not
 // moved, or moved wrongly, changes what follows. Texts and cached bytes equal those of a run without drafts.
 #include <gtest/gtest.h>
+#include <kvcache/manager.h>
+#include <kvcache/request.h>
+#include <kvcache/step.h>
+#include <kvcache/storage.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of moves, and the moves inside a storage, overlapping ones too.
 #include <gtest/gtest.h>
+#include <kvcache/storage.h>
 
 #include <string>
 

@@ -4,6 +4,9 @@
 // the request's. Texts equal those without drafts, and every state, hits on checkpoints included, is that of
 // the tokens before it.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
+#include <kvcache/manager.h>
+#include <kvcache/request.h>
 
 #include <string>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The threads of a storage: each job runs once, on a worker that exists.
 #include "storage/worker_pool.h"
 
 #include <gtest/gtest.h>

@@ -4,6 +4,8 @@
 #include "tier/page.h"
 
 #include <gtest/gtest.h>
+#include <kvcache/events.h>
+#include <kvcache/manager.h>
 
 #include <algorithm>
 #include <random>

@@ -3,6 +3,8 @@
 // are cancelled at any time; and tenants that must not see each other through it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <kvcache/manager.h>
+#include <kvcache/page.h>
 
 #include <random>
 #include <set>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// URLs of the ZeroMQ plug-in: endpoints, parameters, who binds.
 #include "url.h"
 
 #include <gtest/gtest.h>

@@ -8,7 +8,8 @@
 // copy a reply out of where it reads it to; the tier computes and checks CRC-32C too. Every page is compared.
 // Prints the medians of the rounds as JSON, and the medians of the ratios of each round.
 #include <hiredis/hiredis.h>
-#include <kvcache.h>
+#include <kvcache/plugin.h>
+#include <kvcache/tier.h>
 #include <poll.h>
 
 #include <algorithm>

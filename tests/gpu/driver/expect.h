@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What programs in C count as failures, with the library's last error beside each.
-#include <kvcache.h>
+#include <kvcache/types.h>
 #include <stdio.h>
 
 static int failures;

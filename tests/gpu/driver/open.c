@@ -5,6 +5,8 @@
 // memory or files were kept.
 #include <dirent.h>
 #include <inttypes.h>
+#include <kvcache/device.h>
+#include <kvcache/storage.h>
 #include <malloc.h>
 #include <string.h>
 

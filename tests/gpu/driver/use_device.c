@@ -4,6 +4,8 @@
 // with 1 if anything went otherwise than it should, or more is kept after some rounds than after the first.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <kvcache/device.h>
+#include <kvcache/storage.h>
 #include <stdlib.h>
 #include <string.h>
 

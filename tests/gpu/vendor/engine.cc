@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The device of the engine tests by a vendor's runtime.
 #include "api/engine.h"
 
 #include <cstdio>

@@ -6,6 +6,7 @@
 #include "faulty.h"
 
 #include <kvcache/plugin.h>
+#include <kvcache/tier.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

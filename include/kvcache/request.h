@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef KVCACHE_REQUEST_H
+#define KVCACHE_REQUEST_H
+
+/** @file kvcache/request.h
+ *  @brief Requests: their tokens, blocks and tables, and the work on the bytes of blocks that a manager asks
+ *  for.
+ *
+ *  <kvcache.h> states the terms, the conventions of all calls and the threading; it includes this header. */
+
+#include <kvcache/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an
+ *  image. Two blocks are equal only if the spans over them have equal digests, lengths and offsets. A hit
+ *  never ends inside a span. Frozen. */
+typedef struct kvc_extra_key {
+  uint64_t first_token; /**< Position of the span's first token in the request. */
+  uint64_t num_tokens;  /**< Length of the span, at least 1. */
+  uint8_t digest[32];   /**< Digest of the content, computed by a party that the engine trusts. */
+} kvc_extra_key;
+
+/** Tokens and all else that identifies their KV. */
+typedef struct kvc_prompt {
+  size_t struct_size;    /**< sizeof(kvc_prompt) */
+  uint64_t namespace_id; /**< From kvc_manager_open_namespace; 0 = the default one. */
+  const int32_t* tokens; /**< [num_tokens] */
+  size_t num_tokens;     /**< May be 0. */
+  /** [num_keys] in order of first_token, without overlaps, inside the tokens; NULL = none. */
+  const kvc_extra_key* keys;
+  /** Number of extra keys. 0 means none, also if `keys` is set: do not forget it. */
+  size_t num_keys;
+} kvc_prompt;
+
+/** kvc_request_config.flags. */
+enum {
+  KVC_REQUEST_NO_READ = 1,  /**< Do not use cached blocks: compute everything. */
+  KVC_REQUEST_NO_WRITE = 2, /**< Do not publish. */
+  /** Admit only if all known tokens would fit, even if `slots` asks for fewer now. */
+  KVC_REQUEST_FULL_MUST_FIT = 4,
+  /** Admitted before under another id: counted in kvc_stats.readmissions, not in admissions. */
+  KVC_REQUEST_RESUMED = 8,
+  /** The known tokens that a step gives slots are computed by that step: kvcache/fills.h. Since 0.3. */
+  KVC_REQUEST_PUBLISH_ENQUEUED = 16,
+  /** Hits may end in blocks that a step in flight writes: kvcache/fills.h. Since 0.3. */
+  KVC_REQUEST_SHARE_FILLING = 32
+};
+
+/** How much room an admission reserves for the tokens that a request will get: so many that, of the requests
+ *  that have ended, this share got no more. Since 0.3. */
+enum {
+  KVC_RESERVE_NONE = 0,      /**< None. */
+  KVC_RESERVE_MINIMAL = 1,   /**< Enough for 50 of 100 requests. */
+  KVC_RESERVE_BALANCED = 2,  /**< Enough for 75 of 100 requests. */
+  KVC_RESERVE_AGGRESSIVE = 3 /**< Enough for 95 of 100 requests. */
+};
+
+/** Options of a request. A NULL pointer to it means all defaults. */
+typedef struct kvc_request_config {
+  size_t struct_size;         /**< sizeof(kvc_request_config) */
+  uint64_t user_data;         /**< Returned by kvc_manager_request_info; not interpreted. */
+  uint64_t max_cached_tokens; /**< Upper bound of the hit, besides known tokens - 1; 0 = none. */
+  /** Tokens after the hit that a transfer will fill. They get blocks at admission in addition to `slots`,
+   *  and are published when they are committed, like computed ones. */
+  uint64_t external_tokens;
+  /** Tokens after the hit and external_tokens that get slots at each admission; 0 = all known tokens. */
+  uint64_t slots;
+  uint64_t lookahead; /**< Slots reserved past the known tokens (speculative decoding). */
+  uint32_t flags;     /**< KVC_REQUEST_* */
+  /** Shorten every hit by this many blocks (draft heads that need hidden states). */
+  uint32_t drop_tail_blocks;
+  /** Until then the request is not admitted (FILLING) while another one computes its next tokens, in the
+   *  clock of kvc_step.now_ns: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
+  uint64_t wait_until_ns;
+  /** KVC_RESERVE_*: each admission takes blocks for all known tokens, whatever `slots` is, and for the tokens
+   *  that kvc_manager_expected_tokens expects; appends within them need no block and so never lack one. With
+   *  nothing expected, and if it does not fit while no other request is admitted, it is as without. Needs
+   *  KVC_MANAGER_RESERVE. Since 0.3. */
+  uint32_t reserve;
+  uint32_t reserved; /**< 0 */
+  /** Tokens of the request's encoder, at most max_request_tokens; 0 = none. Each KVC_GROUP_CROSS has
+   *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. The first commit of a
+   *  token that was computed after the admission says that they are written: write them first. Needs such a
+   *  group. Since 0.3. */
+  uint64_t cross_tokens;
+  /** Digest of the encoder's input, by a party that the engine trusts. Requests of a namespace with equal
+   *  digests and cross_tokens share the encoder's blocks, and the prefixes that the decoder computed with
+   *  them: it is as if the first token had an extra key, of which the SHA-256 of these 32 bytes and
+   *  cross_tokens (8 bytes, little-endian) is the digest. A key of the prompt over that token is
+   *  KVC_ERROR_UNSUPPORTED, unless it is this one. All zero = private: the request neither uses nor publishes
+   *  anything, in any group. Since 0.3. */
+  uint8_t cross_digest[32];
+} kvc_request_config;
+
+/** State of a request. */
+typedef struct kvc_request_info {
+  size_t struct_size;     /**< sizeof(kvc_request_info) */
+  uint64_t namespace_id;  /**< As configured. */
+  uint64_t user_data;     /**< As configured. */
+  uint64_t num_tokens;    /**< Known tokens. */
+  uint64_t num_committed; /**< Tokens whose KV is written. */
+  uint64_t num_cached;    /**< Tokens of the hit at the last admission. */
+  uint64_t capacity;      /**< Tokens that have slots; 0 while waiting. */
+  uint64_t num_blocks;    /**< Blocks held in all groups. */
+  /** Tokens that one group had cached and another had not, at the last admission. */
+  uint64_t lost_reuse_tokens;
+  /** Smallest non-zero length that kvc_manager_truncate_request can restore. Without sink tokens it can
+   *  restore every greater length too; with them it may refuse lengths between the sinks and the present
+   *  window. */
+  uint64_t min_truncate_tokens;
+  uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
+  uint32_t flags;    /**< KVC_REQUEST_* as configured. */
+  /** State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the
+   *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of
+   *  a group's retention_tokens. End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
+  uint64_t next_checkpoint;
+  uint64_t cross_tokens; /**< As configured. Since 0.3. */
+  /** cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need
+   *  not run; else 0. A fork has cross_tokens here if they are written. Since 0.3. */
+  uint64_t num_cross_cached;
+  /** If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why
+   *  most of it was lost (KVC_LOST_*). Else 0. Since 0.3. */
+  uint32_t lost_group, lost_reason;
+} kvc_request_info;
+
+/** Creates a waiting request. Its tokens are copied and hashed; it gets no block.
+ *  @param[in]  prompt  Its tokens and their identity.
+ *  @param[in]  config  Options; NULL = defaults.
+ *  @param[out] request Its id.
+ *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, keys out of order), NOT_FOUND (namespace),
+ *  LIMIT (max_requests, max_request_tokens), UNSUPPORTED, OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
+                                              const kvc_request_config* config, uint64_t* request);
+
+/** Admits a waiting request: finds its longest cached prefix in every group and takes blocks for the rest,
+ *  all or nothing.
+ *  With KVC_MANAGER_PARTIAL_REUSE the hit then goes on inside the next block: of the newest 32 cached blocks
+ *  that follow the hit, the one that shares most tokens is copied, in each group, to the request's own block
+ *  (kvc_step.copies, in single calls kvc_manager_take_pending). Not if the copied block would have to leave
+ *  for the admission to fit, nor with external_tokens or drop_tail_blocks.
+ *  @param[out] num_cached Tokens of the hit, which count as committed: at most num_tokens - 1, and without
+ *  partial reuse a multiple of block_size. May be NULL.
+ *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, NOT_FOUND, BUSY
+ *  (admitted already), OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached);
+
+/** kvc_manager_create_request and kvc_manager_admit_request in one call. If either fails, there is no
+ *  request. @return As both. Since 0.1. */
+KVC_API kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt,
+                                                const kvc_request_config* config, uint64_t* request,
+                                                uint64_t* num_cached);
+
+/** Gives the request slots for `capacity` tokens in all, without token ids (the next chunk of a prefill,
+ *  asynchronous scheduling). Does nothing if the capacity is that large. May need copies:
+ *  kvc_manager_take_pending. The request keeps these slots until it is truncated, preempted or freed: appends
+ *  within them (known tokens and lookahead) need no block and are never NO_SPACE, unless the request was
+ *  forked or a block of it was pinned meanwhile.
+ *  @return KVC_OK; NO_SPACE, AGAIN, NOT_FOUND, BUSY (waiting), LIMIT (max_request_tokens), OUT_OF_MEMORY.
+ *  Since 0.1. */
+KVC_API kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity);
+
+/** Appends known tokens. An admitted request gets slots for all known tokens and its lookahead. May need
+ *  copies: kvc_manager_take_pending. @return As kvc_manager_reserve_tokens, and INVALID_ARGUMENT for a
+ *  token out of range. Since 0.1. */
+KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
+                                             size_t num_tokens);
+
+/** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
+ *  left a window are returned.
+ *  @param[in] num_committed Absolute count.
+ *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
+ *  no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
+
+/** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
+ *  past them are unpublished, unless others can reach them: a longer prefix is known, or a block of the
+ *  position, in any group, has another holder or a copy. The same rule applies to the published block that
+ *  is cut. If it stays published, it is copied before the next write.
+ *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
+ *  state block leaves slots for the committed tokens alone. If a kernel has run past the committed tokens,
+ *  restore their state before the next step. To go back to a checkpoint, preempt the request,
+ *  truncate it and admit it again.
+ *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
+ *  at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
+ *  OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens);
+
+/** Creates a request with the committed tokens of another; they share all blocks (beam search, parallel
+ *  sampling). The first to write to a shared partial block gets a copy. @param[out] child Its id. Its
+ *  known, committed tokens and capacity are the parent's committed tokens. State groups: the child gets a
+ *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no
+ *  kernel may have run past the parent's committed tokens: commit first.
+ *  @return KVC_OK; NOT_FOUND, BUSY (waiting, or its encoder's blocks are not written: commit first), LIMIT,
+ *  OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN, OVER_QUOTA. Since 0.1. */
+KVC_API kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child);
+
+/** Returns all blocks of an admitted request, which then waits. It keeps its tokens. What it published can
+ *  be hit when it is admitted again.
+ *  @return KVC_OK; NOT_FOUND, BUSY (waiting already), OUT_OF_MEMORY. Since 0.1. */
+KVC_API kvc_status kvc_manager_preempt_request(kvc_manager* m, uint64_t request);
+
+/** Frees a request, waiting or admitted. Its published blocks stay cached; the last of them is evicted
+ *  first. Blocks that a step in flight may still write to become available when that step is retired.
+ *  Needs no memory. @return KVC_OK; NOT_FOUND. Since 0.1. */
+KVC_API kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request);
+
+/** State of a request. @param[in,out] info The caller sets struct_size. @return KVC_OK, NOT_FOUND,
+ *  INVALID_ARGUMENT. Since 0.1. */
+KVC_API kvc_status kvc_manager_request_info(kvc_manager* m, uint64_t request, kvc_request_info* info);
+
+/** Lists all requests, in no particular order. @param[out] requests [capacity] @param[out] count Number of
+ *  requests.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed; ask with capacity 0). Since 0.1. */
+KVC_API kvc_status kvc_manager_list_requests(kvc_manager* m, uint64_t* requests, size_t capacity,
+                                             size_t* count);
+
+/** Writes whole block tables of one group.
+ *  @param[in]  requests [num_requests] requests; a waiting one has no blocks.
+ *  @param[in]  fill_id  Written where there is no block: entries that left a window, and the rest of the
+ *  row.
+ *  @param[out] tables   [num_requests][row_stride]
+ *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT; BUFFER_TOO_SMALL (a table is longer than row_stride).
+ *  Nothing is written on failure. Since 0.1. */
+KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, size_t num_requests,
+                                             uint32_t group, int32_t fill_id, int32_t* tables,
+                                             size_t row_stride);
+
+/** Writes the slots of tokens [first_token, first_token + num_tokens) of a request in one group; -1 for
+ *  tokens that left the window. In a cross group they are the encoder's tokens. In a state group
+ *  slots have no meaning: use kvc_manager_export_tables.
+ *  @param[out] slots        [num_tokens] integers of element_size bytes.
+ *  @param[in]  element_size 4 (int32; INVALID_ARGUMENT if a slot does not fit) or 8 (int64).
+ *  @return KVC_OK; NOT_FOUND; BUSY (tokens of a waiting request, which has no slots); INVALID_ARGUMENT
+ *  (tokens past the capacity, or past those of the encoder). Since 0.1. */
+KVC_API kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group,
+                                            uint64_t first_token, uint64_t num_tokens, void* slots,
+                                            size_t element_size);
+
+/** Copies and clears that the engine must execute. The caller sets the arrays and capacities. */
+typedef struct kvc_pending_work {
+  size_t struct_size;     /**< sizeof(kvc_pending_work) */
+  kvc_block_copy* copies; /**< Out [copy_capacity] copies, in order (kvc_storage_copy_blocks). */
+  size_t copy_capacity;   /**< Entries of copies. */
+  size_t num_copies;      /**< Out: number of copies. */
+  int32_t* zero_blocks;   /**< Out [zero_capacity] blocks to clear, each once (kvc_storage_zero_blocks). */
+  size_t zero_capacity;   /**< Entries of zero_blocks. */
+  size_t num_zero_blocks; /**< Out: number of blocks to clear. */
+} kvc_pending_work;
+
+/** Takes the pending work: the copies of single calls, and the blocks to clear of steps and single calls
+ *  (KVC_MANAGER_ZERO_*), since the last take. Take the copies of single calls before the next
+ *  kvc_manager_step, and execute copies in the order of the calls: these before those of that step, and what
+ *  single calls leave after a step behind the step's. Then the clears, before anything else writes to these
+ *  blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared. A copy is
+ *  dropped when its destination has no holder any more.
+ *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, nothing is taken; ask with capacities
+ *  0). Since 0.3. */
+KVC_API kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work);
+
+/** Moves contents from the highest blocks of a pool to its lowest free ones, so that the used blocks are
+ *  contiguous. Moves cached blocks and blocks that only requests hold; blocks with a pin or an external
+ *  hold stay. Before any block is read or written, the engine must execute the moves
+ *  (kvc_storage_copy_blocks) and take the new tables: kvc_manager_export_tables has them at once; the next
+ *  step of a request updates its row of the step tables and lists the changes. Afterwards the lowest free
+ *  block is taken first. Holds the lock for O(blocks + entries of tables).
+ *  @param[in]  pool  Index of the pool.
+ *  @param[out] moves [capacity] No block occurs twice. @param[out] count Number of moves. If it equals
+ *  capacity, another call may find more.
+ *  @return KVC_OK; INVALID_ARGUMENT (no such pool); BUSY (a step is in flight, another thread is in
+ *  kvc_manager_step, or work is pending). Since 0.2. */
+KVC_API kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* moves, size_t capacity,
+                                       size_t* count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVCACHE_REQUEST_H */
