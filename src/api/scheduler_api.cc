@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // C functions of kvcache/scheduler.h.
+#include <kvcache/prefix.h>
+
 #include <algorithm>
 
 #include "api/offload_handle.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Admissions of waiting jobs, in the order of the policy, as long as the plan has tokens and rows.
+#include <kvcache/prefix.h>
+
 #include <algorithm>
 
 #include "scheduler/scheduler.h"

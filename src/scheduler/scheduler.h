@@ -7,7 +7,6 @@
 #pragma once
 #include <kvcache/manager.h>
 #include <kvcache/offload.h>
-#include <kvcache/prefix.h>
 #include <kvcache/quota.h>
 #include <kvcache/step.h>
 
@@ -15,6 +14,8 @@
 #include "scheduler/plan_set.h"
 #include "scheduler/prefix_walk.h"
 #include "scheduler/waiting.h"
+
+struct kvc_probe_info;
 
 namespace kvc {
 
@@ -27,7 +28,7 @@ struct SchedulerCalls {
   decltype(&kvc_manager_append_tokens) append_tokens;
   decltype(&kvc_manager_truncate_request) truncate_request;
   decltype(&kvc_manager_free_request) free_request;
-  decltype(&kvc_manager_probe_request) probe_request;
+  kvc_status (*probe_request)(kvc_manager* m, uint64_t request, kvc_probe_info* info);
   PrefixWalk::KeyOf prefix_key;
   decltype(&kvc_manager_request_info) request_info;
   decltype(&kvc_manager_pool_info) pool_info;
