@@ -189,8 +189,10 @@ def test_a_manager_serves_while_it_is_saved(tmp_path):
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not done.is_set():
+    saves = 0
+    while not saves or not done.is_set():
         kvcache.save_checkpoint(m, s, tmp_path, **NAMES, sync=False, keep_last=2)
+        saves += 1
     thread.join()
     assert not faults
     m.check()
