@@ -192,7 +192,7 @@ class Model : public PartialRules {
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
     for (uint64_t j = r->committed / B; j < up(c); ++j)
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !fills(*r, j))
+        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !blocks_[b].filling)
           blocks_[b].written = true;
     const uint64_t published = r->published, committed = r->committed;
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {

@@ -39,11 +39,6 @@ class FillRules : public HintRules {
     if (now() >= until || !being_filled(r, hit.reached, limit)) return KVC_OK;
     return ++stats.filling_waits, KVC_ERROR_FILLING;
   }
-  // Does a step in flight write a block at the request's position?
-  bool fills(const Request& r, uint64_t j) const {
-    return std::any_of(r.table.begin(), r.table.end(),
-                       [&](const auto& row) { return row[j].block >= 0 && blocks_[row[j].block].filling; });
-  }
   // The step writes the slots of the request.
   void enqueue(Request& r, uint64_t step) {
     if (!(r.options.flags & KVC_REQUEST_PUBLISH_ENQUEUED) || !publishes(r)) return;
