@@ -65,9 +65,9 @@ typedef struct kvc_event_batch {
 } kvc_event_batch;
 
 /** Reads events without removing them. There may be any number of readers, each with its own cursor.
- *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
- *  event has a greater sequence than you passed, the events before it are lost: kvc_manager_list_prefixes
- *  has the state.
+ *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If that is more
+ *  than you passed and count (the first event has a greater sequence, or count is 0), the events between
+ *  are lost: kvc_manager_list_prefixes has the state.
  *  @param[in,out] batch  Room for at least one event, and its tokens if they are wanted. count is 0 only if
  *  there are no more events. The call hashes positions that no reader has asked for yet; other calls go on
  *  meanwhile.

@@ -41,10 +41,13 @@ kvc_status Manager::poll_events(uint64_t* cursor, kvc_event_batch* batch) {
       if (!out.takes(record)) return KVC_OK;
       if (!out.ready(record)) break;
       out.write(record, at);
-      *cursor = ++at;  // it moves with events alone: else the reader would not see a gap
+      *cursor = ++at;
       events_.note_read(at);
     }
-    if (!events_.holds(at)) return KVC_OK;
+    if (!events_.holds(at)) {
+      *cursor = at;  // without an event it has moved if those before it are lost: so the reader sees the gap
+      return KVC_OK;
+    }
     identities.gather_events(at, &work);
   }
 }

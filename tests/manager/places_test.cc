@@ -187,5 +187,46 @@ TEST(Places, AManagerWithEventsAnswersAsOneWithout) {
   EXPECT_GT(limits, 100u);
 }
 
+// Positions that tell nothing take the places of dead ones, and the newest event leaves with them: the ring
+// is empty, and a reader is told so at once.
+TEST(Places, AReaderIsToldOfALossThatNoEventFollows) {
+  kvc_group_config group = {};
+  group.struct_size = sizeof group;
+  group.kind = KVC_GROUP_STATE;
+  kvc_manager_config config = {};
+  config.num_blocks = 4, config.block_size = 1, config.max_nodes = 20, config.event_capacity = 4;
+  config.groups = &group, config.num_groups = 1;
+  const ManagerOf manager(config);
+  const auto compute = [&](const std::vector<int32_t>& tokens) {
+    uint64_t id = 0;
+    EXPECT_EQ(kvc_manager_allocate_request(manager.m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
+                                           nullptr, &id, nullptr),
+              KVC_OK);
+    EXPECT_EQ(kvc_manager_commit_tokens(manager.m, id, tokens.size()), KVC_OK) << last_error();
+    return id;
+  };
+  kvc_event events[16];
+  uint64_t cursor = 0, end = 0, list = 0;
+  size_t count = 0;
+  const auto read = [&] {
+    return poll_events(manager.m, &cursor, events, sizeof events[0], 16, &count, nullptr, 0);
+  };
+  EXPECT_EQ(kvc_manager_free_request(manager.m, compute(tokens_from(100, 20))), KVC_OK);
+  EXPECT_EQ(read(), KVC_OK);
+  EXPECT_NE(count, 0u);
+  const uint64_t before = cursor;
+  EXPECT_EQ(kvc_manager_evict_blocks(manager.m, -1, 10, &count), KVC_OK);
+  compute(tokens_from(200, 40));
+  EXPECT_EQ(read(), KVC_OK);
+  EXPECT_EQ(count, 0u);
+  EXPECT_GT(cursor, before);
+  kvc_event_batch batch = {sizeof batch, events, sizeof events[0], 16, 0, nullptr, 0};
+  EXPECT_EQ(kvc_manager_list_prefixes(manager.m, &list, &end, &batch), KVC_OK);
+  EXPECT_EQ(cursor, end);
+  const uint64_t told = cursor;
+  EXPECT_EQ(read(), KVC_OK);
+  EXPECT_EQ(cursor, told) << "once";
+}
+
 }  // namespace
 }  // namespace kvc

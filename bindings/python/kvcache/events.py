@@ -122,8 +122,7 @@ class EventReader:
         asked = self.cursor
         self.cursor, count = _native.kvc_manager_poll_events(self._manager._m, asked, self._events, self._tokens)
         events = self._events[:count].copy()
-        if count:
-            self.lost += int(events["sequence"][0]) - asked
+        self.lost += self.cursor - asked - count
         return events, self._tokens[: int(events["num_tokens"].sum())].copy()
 
     def __iter__(self) -> Iterator[Event]:
