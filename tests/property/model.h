@@ -651,9 +651,8 @@ class Model : public PartialRules {
       for (const auto& row : r.table)
         for (const Cell& cell : row)
           if (r.admitted && cell.block >= 0 && blocks_[cell.block].filling >= step) losers[r.order] = id;
-    for (size_t b = 0; b < blocks_.size(); ++b)
-      if (blocks_[b].filling >= step)
-        blocks_[b].filling = 0, blocks_[b].written = false, detach(int(b)), changed();
+    for (const int b : failing(step))
+      blocks_[b].filling = 0, blocks_[b].written = false, detach(b), changed();
     for (const auto& [order, id] : losers) preempt(id), preempted.push_back(id);
     return KVC_OK;
   }

@@ -375,9 +375,11 @@ class Rules {
         Pool& pool = pools[blocks_[cell.block].pool];
         remove(pool.lru, cell.block);
         std::erase_if(pool.fenced, [&](auto& entry) { return entry.first == cell.block; });
+        if (!holds(cell.block)) fill(cell.block, blocks_[cell.block].filling);
         ++(blocks_[cell.block].*count);
       }
   }
+  void fill(int id, uint64_t step) { blocks_[id].filling = step, blocks_[id].since = ++fills_; }
   void drop(int id, int Block::*count) {
     --(blocks_[id].*count);
     if (count != &Block::pins) blocks_[id].released = issued;
@@ -506,7 +508,7 @@ class Rules {
         copies.push_back(copy), ++stats.copies, cell = {copy.destination, true};
         blocks_[copy.destination].requests = 1,
         blocks_[copy.destination].written = r.committed > r.capacity / B * B;
-        blocks_[copy.destination].filling = blocks_[copy.source].filling;
+        fill(copy.destination, blocks_[copy.source].filling);
       }
       lengthen(r.table, g, up(capacity), r.options.ns, step_end, 0);
     }
@@ -570,7 +572,7 @@ class Rules {
   std::map<Key, Hint> hints_;  // of positions with blocks; the others have none
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
-  uint64_t last_id_ = 0;
+  uint64_t last_id_ = 0, fills_ = 0;
   std::map<Key, uint64_t> born_;  // when positions got their first block; also of those that lost it
   uint64_t births_ = 0;
 };
