@@ -71,7 +71,9 @@ typedef struct kvc_lost_reuse {
  *  @return KVC_OK, INVALID_ARGUMENT (no such group). Since 0.3. */
 KVC_API kvc_status kvc_manager_lost_reuse(kvc_manager* m, uint32_t group, kvc_lost_reuse* info);
 
-/** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1.
+/** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1. Holds one
+ * block at least: where chunks begin and a hit needs none, the last block before; without it nothing is
+ * pinned.
  *  @param[out] pin Id for kvc_manager_unpin_prefix. @param[out] num_pinned Tokens pinned.
  *  @return KVC_OK; NOT_FOUND (no block is cached, and no pin is made; or no such namespace);
  *  INVALID_ARGUMENT; LIMIT; OUT_OF_MEMORY. Since 0.1. */

@@ -355,7 +355,7 @@ class Model : public PartialRules {
   }
   kvc_status pin(uint64_t ns, const Text& text, uint64_t* id, uint64_t* tokens) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    const Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
+    const Hit hit = pinnable(ns, text);
     if (!hit.blocks) return KVC_ERROR_NOT_FOUND;
     if (shares_.on())
       if (kvc_status status = fits(int64_t(ns), std::vector<uint64_t>(pools.size()), hit.table, 0))

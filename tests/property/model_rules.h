@@ -231,6 +231,22 @@ class Rules {
         hit.table[g].push_back({needed(g, j, hit.blocks) ? copy_at(at[j], g) : -1, false});
     return hit;
   }
+  // The hit of a pin. If it needs no block, one of its last position stands in; without it, there is none.
+  Hit pinnable(uint64_t ns, const Text& text) const {
+    Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
+    for (const auto& row : hit.table)
+      for (const Cell& cell : row)
+        if (cell.block >= 0) return hit;
+    for (auto& row : hit.table) {
+      if (hit.blocks == 0) break;
+      const auto last = positions.find(key(ns, text, hit.blocks));
+      row.back().block = copy_at(last, size_t(&row - hit.table.data()), false);
+      if (row.back().block >= 0) return hit;
+    }
+    hit.blocks = 0;
+    for (auto& row : hit.table) row.clear();
+    return hit;
+  }
   static bool in(const std::vector<int>& list, int b) {
     return std::find(list.begin(), list.end(), b) != list.end();
   }
