@@ -27,11 +27,13 @@ typedef struct kvc_probe_info {
   uint64_t blocks_available;
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
   /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA.
-   */
+   *  It is about space alone: with wait_until_ns the admission may be FILLING all the same, or, if no time
+   * was told, INVALID_ARGUMENT. */
   uint32_t fits;
   uint32_t reserved; /**< 0 */
   /** kvc_manager_probe_request: the request that computes the block after num_cached, for all to wait for; 0
-   * = none does from there. kvc_manager_probe: 0. Since 0.3. */
+   * = none does from there, but a step in flight may write it, which is FILLING too. kvc_manager_probe: 0.
+   * Since 0.3. */
   uint64_t filling_request;
 } kvc_probe_info;
 
