@@ -171,7 +171,7 @@ func (m *Manager) UnpublishBlocks(blocks []int32) (unpublished int, err error) {
 }
 
 // Events reads up to len(events) events, 1 at least, from a cursor on (0 at first), without removing them. It returns their number,
-// 0 if there are no more, and the next cursor. If tokens is not empty, it receives the tokens of the events, NumTokens each, and has
+// 0 if there are no more, and the next cursor; if that is more than cursor + count, the events between are lost. If tokens is not empty, it receives the tokens of the events, NumTokens each, and has
 // room for a block at least; reading stops before an event whose tokens do not fit.
 func (m *Manager) Events(cursor uint64, events []Event, tokens []int32) (count int, next uint64, err error) {
 	var read uint64

@@ -17,16 +17,19 @@ extern "C" {
 
 /** kvc_event.kind. */
 enum {
-  /** A prefix position can be found in a group; perhaps only by requests that share (kvcache/fills.h). */
+  /** A prefix position has a block in a group; perhaps only requests that share find it (kvcache/fills.h).
+   *  With block -1 it has none in any group: it is told of as the parent of one that has, and is no hit. */
   KVC_EVENT_STORED = 1,
-  KVC_EVENT_REMOVED = 2, /**< Its last copy in that group is gone. */
+  /** Its last copy in that group is gone. With block -1: what a STORED with block -1 said is over. */
+  KVC_EVENT_REMOVED = 2,
   /** All of namespace_id (0 = all namespaces, KVC_DEFAULT_NAMESPACE = the default one) is gone; no REMOVED
    *  events follow for it. */
   KVC_EVENT_CLEARED = 3
 };
 
 /** A change of what can be found, for routers and other caches. Read events in the order of `sequence`; a
- *  gap means that events were lost. digest = SHA-256(the tokens as little-endian int32,
+ *  gap means that events were lost. When a position is stored, its parent is there: stored and not removed in
+ *  some group, or the root. digest = SHA-256(the tokens as little-endian int32,
  *  parent_digest, extra_digest, num_tokens + 2^31 as little-endian uint32): a chain over the prefix. Without
  *  extra keys extra_digest is left out, and 2^31 is not added. The first parent_digest identifies the
  *  namespace. */
@@ -41,7 +44,7 @@ typedef struct kvc_event {
   uint32_t kind;             /**< KVC_EVENT_* */
   uint32_t group;            /**< Group in which it was stored or removed. */
   uint32_t num_tokens;       /**< Tokens of the position: block_size; 0 for CLEARED. */
-  int32_t block;             /**< Block stored; for REMOVED the block that held it; -1 for CLEARED. */
+  int32_t block;             /**< Block stored; for REMOVED the block that held it; -1 = none. */
   uint8_t digest[32];        /**< Chained identity of the position. */
   uint8_t parent_digest[32]; /**< That of its parent. */
   /** SHA-256 over the extra keys in this block: per key int64 offset from the block's first token, uint64
@@ -63,9 +66,9 @@ typedef struct kvc_event_batch {
 } kvc_event_batch;
 
 /** Reads events without removing them. There may be any number of readers, each with its own cursor.
- *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If the first
- *  event has a greater sequence than you passed, the events before it are lost: kvc_manager_list_prefixes
- *  has the state.
+ *  @param[in,out] cursor Sequence to read from, 0 at first; on return the one to read next. If that is more
+ *  than you passed and count (the first event has a greater sequence, or count is 0), the events between
+ *  are lost: kvc_manager_list_prefixes has the state.
  *  @param[in,out] batch  Room for at least one event, and its tokens if they are wanted. count is 0 only if
  *  there are no more events. The call hashes positions that no reader has asked for yet; other calls go on
  *  meanwhile.
@@ -73,10 +76,11 @@ typedef struct kvc_event_batch {
  *  event_capacity is 0. Since 0.1. */
 KVC_API kvc_status kvc_manager_poll_events(kvc_manager* m, uint64_t* cursor, kvc_event_batch* batch);
 
-/** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, in no
- *  particular order. time_ns is 0, and sequence that of the next event to come. Other calls may change the
- *  state meanwhile: list everything, then apply the events from event_cursor on. That is the present state.
- *  If some of these events are lost, list again. Like kvc_manager_poll_events it needs 32 KB of stack.
+/** Lists what can be found, a batch at a time: a STORED event for each prefix position and group, and for
+ *  each parent without a block (block -1), in no particular order. time_ns is 0, and sequence that of the
+ *  next event to come. Other calls may change the state meanwhile: list everything, then apply the events
+ *  from event_cursor on. That is the present state. If some of these events are lost, list again. Like
+ *  kvc_manager_poll_events it needs 32 KB of stack.
  *  @param[in,out] cursor       0 at first; on return where to go on, 0 = everything was listed.
  *  @param[in,out] event_cursor For kvc_manager_poll_events; written if cursor is 0.
  *  @param[in,out] batch        Room for at least one event, and its tokens if they are wanted.

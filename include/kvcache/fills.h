@@ -35,9 +35,11 @@
  *  A wait needs the time: set kvc_step.now_ns in each step.
  *
  *  FAILURES. If the kernels of a step fail, or are not launched, call kvc_manager_fail_step before you retire
- *  it. The kernels of all slots that a step gave must run, also if their request was freed, preempted or
- *  truncated since. Execute the copies of a failed step all the same. Requests that hold no FILLING block,
- *  such as those that decode, are not preempted: their commits tell how far they are.
+ *  it. An encoder whose kernels were in such a step must run again, also of a request that is not preempted,
+ *  as when its decoder was truncated to 0 tokens. The kernels of all slots that a step gave must run, also if
+ *  their request was freed, preempted or truncated since. Execute the copies of a failed step all the same.
+ *  Requests that hold no FILLING block, such as those that decode, are not preempted: their commits tell how
+ *  far they are.
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 

@@ -29,6 +29,8 @@
  *  before, or by event 0 or event next_sequence - 1 with another time. So replay from next_sequence - 1. If
  *  you know that a worker restarted, remove it and add it again.
  *
+ *  POSITIONS WITHOUT A BLOCK (events with block -1) only advance the stream.
+ *
  *  WHAT A MATCH GUARANTEES. The index compares the first 128 bits of kvc_event.digest, a SHA-256 chain over
  *  namespace, tokens and extra keys. Two prefixes that agree in them would be taken for one. If all streams
  *  of a worker are complete and nothing was evicted, its counts are exactly what the worker has.

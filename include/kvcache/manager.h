@@ -316,9 +316,9 @@ KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespa
 #define KVC_DEFAULT_NAMESPACE UINT64_MAX
 
 /** Forgets all cached content of a namespace, for example after new weights, in constant time, but for the
- *  pins of its registered prompts, which end. Requests keep their blocks and finish, but publish nothing
- *  more. Old content is never hit. @param[in]
- *  namespace_id A namespace; KVC_DEFAULT_NAMESPACE = the default one; 0 = all.
+ *  pins of its registered prompts, which end, and the samples of a curve of all namespaces. Requests keep
+ *  their blocks and finish, but publish nothing more. Old content is never hit.
+ *  @param[in] namespace_id A namespace; KVC_DEFAULT_NAMESPACE = the default one; 0 = all.
  *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.1. */
 KVC_API kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id);
 

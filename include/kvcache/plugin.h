@@ -16,7 +16,7 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/tier.h>  /* the results of items */
+#include <kvcache/tier.h> /* the results of items */
 
 KVC_EXPERIMENTAL
 

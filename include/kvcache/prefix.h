@@ -25,11 +25,13 @@ typedef struct kvc_probe_info {
   uint64_t blocks_available;
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
   /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA.
-   */
+   *  It is about space alone: with wait_until_ns the admission may be FILLING all the same, or, if no time
+   *  was told, INVALID_ARGUMENT. */
   uint32_t fits;
   uint32_t reserved; /**< 0 */
   /** kvc_manager_probe_request: the request that computes the block after num_cached, for all to wait for; 0
-   *  = none does from there. kvc_manager_probe: 0. Since 0.3. */
+   *  = none does from there, but a step in flight may write it, which is FILLING too. kvc_manager_probe: 0.
+   *  Since 0.3. */
   uint64_t filling_request;
 } kvc_probe_info;
 
@@ -69,7 +71,9 @@ typedef struct kvc_lost_reuse {
  *  @return KVC_OK, INVALID_ARGUMENT (no such group). Since 0.3. */
 KVC_API kvc_status kvc_manager_lost_reuse(kvc_manager* m, uint32_t group, kvc_lost_reuse* info);
 
-/** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1.
+/** Protects the cached part of a prefix from eviction. All n tokens may match, not only n - 1. Holds one
+ *  block at least: where chunks begin and a hit needs none, the last block before; without it nothing is
+ *  pinned.
  *  @param[out] pin Id for kvc_manager_unpin_prefix. @param[out] num_pinned Tokens pinned.
  *  @return KVC_OK; NOT_FOUND (no block is cached, and no pin is made; or no such namespace);
  *  INVALID_ARGUMENT; LIMIT; OUT_OF_MEMORY. Since 0.1. */

@@ -94,7 +94,7 @@ typedef struct kvc_publisher_stats {
   uint64_t bytes;             /**< Of all payloads. */
   uint64_t resyncs;           /**< AllBlocksCleared with all that is cached behind it; the first one too. */
   uint64_t lost_events;       /**< Left the manager's ring before they were read. A resync followed. */
-  uint64_t unresolved_blocks; /**< Not told: VLLM, SGLANG, and the hash of the parent is not known. */
+  uint64_t unresolved_blocks; /**< Not told: VLLM, SGLANG, and the parent is in none of the `groups`. */
   uint64_t slow_batches;      /**< Did not reach a subscriber whose queue is full. It must ask for replay. */
   uint64_t failed_batches;    /**< Not taken by the transport. Subscribers must ask for replay. */
   uint64_t replay_requests;   /**< Answered. */

@@ -180,9 +180,9 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  position, in any group, has another holder or a copy. The same rule applies to the published block that
  *  is cut. If it stays published, it is copied before the next write.
  *  With a state group, 0 and lengths from the committed one on are possible; a length whose token has no
- *  state block leaves slots for the committed tokens alone. If a kernel has run past the committed tokens,
- *  restore their state before the next step. To go back to a checkpoint, preempt the request,
- *  truncate it and admit it again.
+ *  state block leaves slots for the committed tokens alone, fewer than asked: see kvc_request_info.capacity.
+ *  If a kernel has run past the committed tokens, restore their state before the next step. To go back to a
+ *  checkpoint, preempt the request, truncate it and admit it again.
  *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
  *  at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
@@ -255,7 +255,9 @@ typedef struct kvc_pending_work {
  *  kvc_manager_step, and execute copies in the order of the calls: these before those of that step, and what
  *  single calls leave after a step behind the step's. Then the clears, before anything else writes to these
  *  blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared. A copy is
- *  dropped when its destination has no holder any more.
+ *  dropped when its destination has no holder any more. No fence covers the copies of single calls: execute
+ *  them in stream order before the kernels of the next step, or before you retire the step in flight; else
+ *  another request may get the source, or hit it, while it is read.
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, nothing is taken; ask with capacities
  *  0). Since 0.3. */
 KVC_API kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work);

@@ -73,7 +73,9 @@ typedef struct kvc_curve_info {
  *  Method: SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS", USENIX FAST 2015). Two
  *  corrections use what the manager knows exactly: distances are counted apart for queries that it answered
  *  and for others. The first get their missing weight at distance 0 (SHARDS-adj), the others are scaled to
- *  their number. Rule of thumb: 16,000 samples keep the error below 0.01.
+ *  their number. The number of samples bounds the error, not their share: 16,000
+ *  keep it below 0.01. Of blocks of 16 tokens that may be 1 %; of blocks of 512, of which a trace has some
+ *  10^5, it is a sample_rate of 0.2, and 1 % leaves an error of up to 0.05 (docs/BENCHMARKS.md).
  *
  *  What counts: the first admission of each request, with all its full prompt blocks, and the blocks that it
  *  publishes later. Not counted: admissions again after a preemption or with KVC_REQUEST_RESUMED, forks,

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
-#include <unordered_map>
 #include <vector>
 
 #include "api/record_write.h"
@@ -44,29 +43,11 @@ class LogScratch {
   std::vector<Part> parts_;
 };
 
-// The ids of the replaying manager, by those of the log.
-class ReplayedIds {
- public:
-  uint64_t find(uint64_t place, uint32_t generation) const {
-    constexpr uint64_t kNobodys = 1;
-    const auto found = ids_.find(place);
-    return found != ids_.end() && found->second.generation == generation ? found->second.id : kNobodys;
-  }
-  void learn(uint64_t place, uint32_t generation, uint64_t id) { ids_[place] = {generation, id}; }
-
- private:
-  struct Known {
-    uint32_t generation;
-    uint64_t id;
-  };
-  std::unordered_map<uint64_t, Known> ids_;
-};
-
 class CallReader {
  public:
   // `log_size`: bytes of the whole log.
-  CallReader(ByteReader& in, kvc_manager* m, ReplayedIds& ids, LogScratch& scratch, size_t log_size)
-      : in_(in), manager_(m), ids_(ids), scratch_(scratch), log_size_(log_size) {}
+  CallReader(ByteReader& in, kvc_manager* m, LogScratch& scratch, size_t log_size)
+      : in_(in), manager_(m), scratch_(scratch), log_size_(log_size) {}
 
   const Shape& shape() const { return manager_->impl->shape(); }
   bool refused() const { return in_.failed(); }
@@ -85,9 +66,18 @@ class CallReader {
     const uint64_t place = in_.number();
     if (place == 0 || place == kEveryId) {
       id = place == 0 ? 0 : UINT64_MAX;
-    } else {
-      id = ids_.find(place, place < kFirstId ? 0 : static_cast<uint32_t>(in_.number()));
+      return;
     }
+    constexpr uint64_t kNobodys = 1;
+    const IdTag tag = manager_->impl->id_tag();
+    id = first_id(tag);
+    if (place == kOtherId) {
+      id += in_.number();
+    } else {
+      if (id_place((place - kFirstId) << 32) != place - kFirstId) return in_.fail();
+      id += (place - kFirstId) << 32 | static_cast<uint32_t>(in_.number() + tag.generation);
+    }
+    if (id == 0 || id == UINT64_MAX) id = kNobodys;  // these have meanings of their own
   }
   static size_t size_of(const char*, size_t) { return 0; }
   void text(const void*& data, size_t size) {
@@ -189,23 +179,16 @@ class CallReader {
     differ("%s is %lld; the log has %lld", name, static_cast<long long>(value),
            static_cast<long long>(logged));
   }
-  void new_id(uint64_t made) {
-    const uint64_t place = in_.number();
-    if (place < kFirstId || in_.failed()) {
-      if (place == 0 && made == 0) return;
-      return differ("%s is of place %lld; the log has %lld", "the id", place_of(made),
-                    static_cast<long long>(place));
-    }
-    ids_.learn(place, static_cast<uint32_t>(in_.number()), made);
-    if (made == 0 || place - kFirstId != id_place(made))
-      differ("%s is of place %lld; the log has %lld", "the id", place_of(made),
-             static_cast<long long>(place - kFirstId));
-  }
+  void new_id(uint64_t made) { known_id(made); }
   void known_id(uint64_t known) {
     uint64_t logged = 0;
     id(logged);
-    if (logged != known)
+    if (logged == known) return;
+    if (place_of(logged) != place_of(known))
       differ("%s is of place %lld; the log has %lld", "the id", place_of(known), place_of(logged));
+    else
+      differ("%s is of generation %lld; the log has %lld", "the id", static_cast<uint32_t>(known),
+             static_cast<uint32_t>(logged));
   }
   template <typename T>
   void list(const T* data, size_t count, const char* name) {
@@ -245,7 +228,6 @@ class CallReader {
 
   ByteReader& in_;
   kvc_manager* const manager_;
-  ReplayedIds& ids_;
   LogScratch& scratch_;
   const size_t log_size_;
   char difference_[160] = "";

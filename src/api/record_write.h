@@ -8,16 +8,20 @@
 #include "api/made_step.h"
 #include "base/handle.h"
 #include "base/hash.h"
+#include "base/id_tags.h"
 #include "record/bytes.h"
 
 namespace kvc {
 
 // Ids in a log: 0; kEveryId for UINT64_MAX, which has meanings of its own; kOtherId for what another manager
-// made or nobody; else kind and index, from kFirstId on, and the generation, counted from the manager's
-// first.
+// made or nobody, and its distance from the manager's own; else kind and index, from kFirstId on, and the
+// generation, counted from the manager's first. So different ids are different in a replay too, and an id
+// that the call itself makes is one there.
 inline constexpr uint64_t kEveryId = 1, kOtherId = 2, kFirstId = 3;
 
 constexpr uint32_t id_place(uint64_t id) { return static_cast<uint32_t>(id >> 32) & 0xFFFFF; }
+
+constexpr uint64_t first_id(IdTag tag) { return uint64_t{tag.tag} << 52; }
 
 inline uint32_t list_checksum(const void* data, size_t size) {
   DigestHash hash;
@@ -52,7 +56,10 @@ class CallWriter {
   }
   void id(const uint64_t& id) {
     if (id == 0 || id == UINT64_MAX) return out_.number(id == 0 ? 0 : kEveryId);
-    if (id >> 52 != tag_.tag) return out_.number(kOtherId);
+    if (id >> 52 != tag_.tag) {
+      out_.number(kOtherId);
+      return out_.number(id - first_id(tag_));
+    }
     out_.number(kFirstId + id_place(id));
     out_.number(static_cast<uint32_t>(id) - tag_.generation);
   }

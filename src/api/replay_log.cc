@@ -33,7 +33,6 @@ class LogReplay {
   const unsigned char* const log_;
   const size_t size_;
   kvc_manager* manager_ = nullptr;
-  ReplayedIds ids_;
   LogScratch scratch_;
   kvc_replay_info info_ = {};
 };
@@ -46,7 +45,7 @@ kvc_status LogReplay::malformed(const ByteReader& in, const char* what) const {
 // What kvc_manager_create was told; the seed is another one.
 kvc_status LogReplay::make_manager(ByteReader in) {
   constexpr uint64_t kMost = 32;
-  CallReader reader(in, nullptr, ids_, scratch_, size_);
+  CallReader reader(in, nullptr, scratch_, size_);
   kvc_manager_config config;
   const auto read_all = [&](auto* elements, size_t* count) {
     reader.number(*count);
@@ -81,7 +80,7 @@ void LogReplay::compare(const char* name, kvc_status status, kvc_status logged, 
 
 template <typename Logged, typename Function, typename... Args>
 kvc_status LogReplay::replay_as(Function function, std::tuple<Args...> args, ByteReader& in) {
-  CallReader reader(in, manager_, ids_, scratch_, size_);
+  CallReader reader(in, manager_, scratch_, size_);
   visit_inputs<typename Logged::Codecs>(reader, args);
   kvc_status logged = 0;
   reader.number(logged);

@@ -111,7 +111,7 @@ kvc_status PrefixIndex::apply(uint64_t id, uint32_t medium, const kvc_event* eve
       counts_.gaps += was_whole && admission == Admission::kAhead;
     }
     ++done.applied;
-    if (event.group != group_ && event.kind != KVC_EVENT_CLEARED) continue;
+    if ((event.group != group_ || event.block < 0) && event.kind != KVC_EVENT_CLEARED) continue;
     if (change(worker, medium, {event.kind, event.namespace_id, BlockKey::of(event.digest)})) continue;
     stream.needs_list = 1;
     ++counts_.dropped_events;

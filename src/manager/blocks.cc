@@ -256,23 +256,22 @@ void Blocks::settle_fenced(uint64_t step_id) {
   }
 }
 
+// In the order of lists: that of ids is decided by other namespaces.
 void Blocks::fail_fills(uint64_t step_id) {
-  const auto fails = [&](BlockId id) {
-    return pool_.is_filling(id) &&
-           static_cast<int32_t>(pool_.filling_step(id) - static_cast<uint32_t>(step_id)) >= 0;
-  };
-  for (size_t p = 0; p < shape_.num_pools; ++p) {
-    const uint64_t first = pool_.counts(p).first, end = pool_.first_unopened(p);
-    for (uint64_t i = first; i < end; ++i) {
-      const BlockId id{static_cast<int32_t>(i)};
-      if (!fails(id)) continue;
-      if (pool_[id].list == List::kFenced) {
-        pool_.end_released_filling(pool_[id], Content::kEmpty);
-      } else {
-        pool_.fail_filling(id);
-      }
+  const auto each_failing = [&](BlockId first, auto&& fail) {
+    for (BlockId id = first, next; !pool_.at_end(id); id = next) {
+      next = pool_[id].next;
+      if (!pool_.is_filling(id) ||
+          static_cast<int32_t>(pool_.filling_step(id) - static_cast<uint32_t>(step_id)) < 0)
+        continue;
+      fail(id);
       if (is_node(pool_[id].node)) detach(id);
     }
+  };
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    each_failing(pool_.filling_head(p), [&](BlockId id) { pool_.fail_filling(id); });
+    each_failing(pool_.fenced_head(p),
+                 [&](BlockId id) { pool_.end_released_filling(pool_[id], Content::kEmpty); });
   }
 }
 

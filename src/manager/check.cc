@@ -402,6 +402,12 @@ class Checker {
               node.resident, resident);
     KVC_CHECK(!tree_.counts_uses() || (tree_.uses().of(id) != 0) == (resident != 0),
               "node %zu has %u uses, and groups with a block %x", i, tree_.uses().of(id), resident);
+    if (tree_.has_events() && !tree_.stale(node)) {
+      KVC_CHECK(tree_.waypoint_group(id) < 0 || resident == 0, "node %zu is told of as without a block, %x",
+                i, resident);
+      KVC_CHECK(!tree_.is_told(id) || tree_.is_told(node.parent),
+                "node %zu is told of, and the position before it is not", i);
+    }
     const ExtraView none;
     KVC_CHECK(
         node.extra != nullptr || tree_.find(node.parent, node.key, tree_.tokens(id), none, node.epoch) == id,

@@ -41,10 +41,13 @@ kvc_status Manager::poll_events(uint64_t* cursor, kvc_event_batch* batch) {
       if (!out.takes(record)) return KVC_OK;
       if (!out.ready(record)) break;
       out.write(record, at);
-      *cursor = ++at;  // it moves with events alone: else the reader would not see a gap
+      *cursor = ++at;
       events_.note_read(at);
     }
-    if (!events_.holds(at)) return KVC_OK;
+    if (!events_.holds(at)) {
+      *cursor = at;  // without an event it has moved if those before it are lost: so the reader sees the gap
+      return KVC_OK;
+    }
     identities.gather_events(at, &work);
   }
 }
@@ -58,13 +61,16 @@ uint64_t Manager::list_slice(uint64_t at, EventWriter& out, Identities::Work* wo
   const uint64_t stop = first + kNodes < size ? first + kNodes : size;
   const auto listed = [&](uint64_t i) {
     const NodeId id{static_cast<int32_t>(i)};
-    return tree.alive(id) && tree[id].resident != 0 && !tree.stale(tree[id]);
+    return tree.alive(id) && tree.is_told(id) && !tree.stale(tree[id]);
   };
   for (out.begin_slice(); at < stop * shape_.num_groups && !out.full() && !out.slice_ended(); ++at) {
     const uint64_t place = at / shape_.num_groups;
     const NodeId id{static_cast<int32_t>(place)};
     const auto group = static_cast<uint32_t>(at % shape_.num_groups);
-    if (!listed(place) || (tree[id].resident >> group & 1) == 0) continue;
+    const auto stands_in = [&] {
+      return (tree[id].resident >> group & 1) != 0 || tree.waypoint_group(id) == static_cast<int32_t>(group);
+    };
+    if (!listed(place) || !stands_in()) continue;
     const EventRecord record{0, tree[id].epoch, id, tree.block_of(id, group), KVC_EVENT_STORED, group};
     if (!out.ready(record)) {
       for (uint64_t i = place; i < stop; ++i) {

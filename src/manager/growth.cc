@@ -155,12 +155,18 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
 }
 
 // The first committed tokens of blocks up to the committed count. A block that is filling is written when all
-// of it is committed; one of the hit not by a transfer.
+// of it is committed, one of the hit not by a transfer; the others of its position are written now.
 void Requests::mark_committed(Request& request) {
   size_t last = shape_.by_block.divide_up(request.committed);
   if (!shape_.has_fills()) return mark_written(request, last);
   const size_t full = shape_.by_block.divide(request.committed);
-  if (full != last && is_filling(request, full)) last = full;
+  if (full != last && is_filling(request, full)) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+      const BlockId block = request.groups[g].blocks.data[full];
+      if (is_block(block) && !blocks_.pool().is_filling(block)) blocks_.mark_written(block);
+    }
+    last = full;
+  }
   const uint32_t marked = request.marked;
   const bool computed = request.committed > uint64_t{request.num_cached} + request.external_tokens;
   const uint32_t own = request.own_from * shape_.block_size;

@@ -35,7 +35,8 @@ size_t OffloadView::read_published(uint64_t* cursor, StoredBlock* out, size_t ca
   size_t count = 0;
   for (; count < capacity && events_.holds(*cursor); ++*cursor) {
     const EventRecord& record = events_[*cursor];
-    if (record.kind != KVC_EVENT_STORED || !blocks_.tree().alive(record.position)) continue;
+    if (record.kind != KVC_EVENT_STORED || !is_block(record.block) || !blocks_.tree().alive(record.position))
+      continue;
     count += add(record.position, record.group, record.block, out + count);
   }
   return count;

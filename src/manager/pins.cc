@@ -3,10 +3,16 @@
 
 namespace kvc {
 
+uint32_t Pins::stand_in(const NodeId* path, size_t length) const {
+  if (needs_any(length)) return shape_.num_token_groups;
+  const uint32_t resident = blocks_.readable(path[length - 1], blocks_.retired()) & shape_.token_groups();
+  return resident == 0 ? shape_.num_token_groups : static_cast<uint32_t>(__builtin_ctz(resident));
+}
+
 size_t Pins::first_full(const NodeId* path, size_t length) const {
   for (size_t j = 0; j < length; ++j) {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-      if (matcher_.needs_position(g, j, length) &&
+      if (holds(g, j, path, length) &&
           blocks_.pool()[blocks_.tree().block_of(path[j], g)].pins == UINT16_MAX) {
         return j;
       }
@@ -19,8 +25,7 @@ Demand Pins::demand(const NodeId* path, size_t length) const {
   Demand demand(shape_.num_pools);
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
-      if (matcher_.needs_position(g, j, length))
-        demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path[j], g)]);
+      if (holds(g, j, path, length)) demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path[j], g)]);
     }
   }
   return demand;
@@ -43,7 +48,7 @@ void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     for (size_t j = 0; j < length; ++j) {
       BlockId block = kNoBlock;
-      if (matcher_.needs_position(g, j, length)) {
+      if (holds(g, j, path, length)) {
         block = blocks_.tree().block_of(path[j], g);
         blocks_.pin(block);
       }
@@ -67,8 +72,9 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   Prompt prompt;
   KVC_TRY(scratch.look(&prompt));
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
-  const size_t length =
+  const size_t hit =
       matcher_.match(prompt, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  const size_t length = pinnable(scratch.path(), hit);
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());
   }

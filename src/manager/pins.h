@@ -29,7 +29,12 @@ class Pins {
   kvc_status pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned);
   kvc_status unpin(uint64_t id);
 
-  // What pins and registered prompts do with the blocks of a hit of `length` positions:
+  // How much of a hit of `length` positions a pin can keep. A hit that ends where chunks of all groups begin
+  // needs no block: a block of its last position stands in for it. Without one there it is 0.
+  size_t pinnable(const NodeId* path, size_t length) const {
+    return length == 0 || stand_in(path, length) < shape_.num_token_groups || needs_any(length) ? length : 0;
+  }
+  // What pins and registered prompts do with the blocks of `length` positions that are pinnable:
   // [num_token_groups][length]. LIMIT if a block has as many pins as it can have; without room for the
   // namespace what an admission answers.
   kvc_status check(const NodeId* path, size_t length, uint32_t ns) const;
@@ -40,6 +45,18 @@ class Pins {
   void follow_moves(uint32_t pool);
 
  private:
+  bool needs_any(size_t length) const {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+      if (matcher_.needs_position(g, length - 1, length)) return true;
+    }
+    return false;
+  }
+  // The group whose block stands in; num_token_groups = none.
+  uint32_t stand_in(const NodeId* path, size_t length) const;
+  bool holds(uint32_t group, size_t position, const NodeId* path, size_t length) const {
+    return matcher_.needs_position(group, position, length) ||
+           (position + 1 == length && group == stand_in(path, length));
+  }
   // Position of a block with as many pins as it can have, or `length`.
   size_t first_full(const NodeId* path, size_t length) const;
   Demand demand(const NodeId* path, size_t length) const;

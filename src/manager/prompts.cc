@@ -83,8 +83,9 @@ kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& 
                 ull(shape_.max_requests));
   }
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
-  const size_t length =
+  const size_t hit =
       matcher_.match(content, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  const size_t length = pins_.pinnable(scratch.path(), hit);
   KVC_TRY(pins_.check(scratch.path(), length, content.ns));
   const size_t name_size = std::strlen(name);
   RegisteredPrompt fresh = {};
@@ -193,8 +194,9 @@ void Prompts::grow(RegisteredPrompt& prompt) {
   const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.keys.data,
                        prompt.num_keys,    prompt.ns,          blocks_.namespaces().epoch(prompt.ns)};
   const size_t limit = shape_.caches() ? prompt.num_positions : 0;
-  const size_t length =
+  const size_t hit =
       matcher_.match(content, limit, shape_.token_groups(), 0, path_.data, residents_.data, nullptr);
+  const size_t length = pins_.pinnable(path_.data, hit);
   if (length < prompt.num_pinned || !pins_.may_hold(path_.data, length, prompt.ns)) return;
   pins_.hold(path_.data, length, spare_.data);
   give_up(prompt);

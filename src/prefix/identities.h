@@ -73,7 +73,18 @@ class Identities {
     Identity& identity = of(id);
     identity.serial = next_serial_++;
     identity.known = false;
+    identity.waypoint = 0;
   }
+  // A position without a block that was told of in a group, as the parent of one that was. Each is told of
+  // once, until it gets a block or dies.
+  bool is_waypoint(NodeId id) const { return of(id).waypoint != 0; }
+  uint32_t waypoint_group(NodeId id) const { return of(id).waypoint - 1; }
+  void begin_waypoint(NodeId id, size_t group) { of(id).waypoint = static_cast<uint8_t>(group + 1); }
+  void end_waypoint(NodeId id) { of(id).waypoint = 0; }
+  // The way down again, for who climbs from `id`.
+  void note_way(NodeId parent, NodeId id) { of(parent).down = id; }
+  NodeId way_down(NodeId parent) const { return of(parent).down; }
+
   void prefetch(NodeId id) const { __builtin_prefetch(&identities_[static_cast<size_t>(raw(id))], 1); }
 
   bool known(NodeId id) const { return of(id).known; }
@@ -95,6 +106,7 @@ class Identities {
     Digest256 digest;
     NodeId down;  // the child by which a reader came, a hint
     bool known;
+    uint8_t waypoint;  // 0 = it is none; else its group + 1
   };
 
   Identity& of(NodeId id) { return identities_[static_cast<size_t>(raw(id))]; }

@@ -187,6 +187,7 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   for (size_t j = 0; j < i && events_.enabled(); ++j) {
     const NodeId made = pool_[blocks[j]].node;
     identities_.begin(made);
+    if (j == 0 && !is_told(parent)) tell_way(made, 0);
     events_.add(kEventStored, epoch, made, 0, blocks[j]);
   }
   if (uses_.on()) [[unlikely]]
@@ -280,6 +281,18 @@ void PrefixTree::end_residence(NodeId id) {
   uses_.end(id, use_key(node), static_cast<uint32_t>(tag.value()));
 }
 
+// Before a block of the group is told of at a position: it is no waypoint any more, and its ancestors were
+// told of, the first one first.
+[[gnu::noinline]] void PrefixTree::tell_way(NodeId id, size_t group) {
+  if (identities_.is_waypoint(id)) end_waypoint(id);
+  NodeId at = id;
+  for (NodeId parent = (*this)[at].parent; !is_told(parent); parent = (*this)[at].parent) {
+    identities_.note_way(parent, at);
+    at = parent;
+  }
+  for (; at != id; at = identities_.way_down(at)) begin_waypoint(at, group);
+}
+
 void PrefixTree::bury(NodeId id) {
   for (int climbed = 0; climbed < kClimb; ++climbed) {
     take_from_table(id);
@@ -303,6 +316,7 @@ inline void PrefixTree::take_from_table(NodeId id) {
   Node* const nodes = nodes_.data();
   Node& node = nodes[raw(id)];
   node.listed = 0;
+  if (events_.enabled() && identities_.is_waypoint(id)) end_waypoint(id);
   if (readers_ != nullptr) [[unlikely]]
     fall_back(id);
   int32_t& bucket = buckets_[bucket_of(node.key)];

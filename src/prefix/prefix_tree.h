@@ -10,6 +10,9 @@
 // is one of max_nodes, and who was born since told an event. Should positions without a block use up the
 // places, the oldest events are dropped.
 //
+// Readers of events build a tree: before a position is told of, its ancestors are, those without a block as
+// waypoints (an event without a block). A waypoint is taken back when it gets a block, or dies.
+//
 // Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first;
 // `resident` has a bit per group with a block; block_of() is the first of the copies, which form a ring
 // (copies.cc). A death goes up a bounded number of ancestors; the others wait in the list of orphans, out of
@@ -163,6 +166,9 @@ class PrefixTree {
     record.next_copy = block;
     set_block(id, group, block);
     ++counters_.published_blocks;
+    if (!events_.enabled()) return;
+    if (identities_.is_waypoint(id) || !is_told(node.parent)) [[unlikely]]
+      tell_way(id, group);
     tell(kEventStored, id, group, block);
   }
   // Takes a block from its position; the position may die.
@@ -178,8 +184,11 @@ class PrefixTree {
     if (!stale(node)) tell(kEventRemoved, position, group, id);
     set_block(position, group, kNoBlock);
     node.resident &= ~(1u << group);
-    if (node.resident == 0 && annotates_) [[unlikely]]
-      end_residence(position);
+    if (node.resident == 0) {
+      if (annotates_) [[unlikely]]
+        end_residence(position);
+      if (events_.enabled() && is_node(node.first_child) && !stale(node)) begin_waypoint(position, group);
+    }
     if (unused(node)) bury(position);
   }
   // `to`, which is not published, takes the place of a published block; the caller moves the
@@ -247,6 +256,19 @@ class PrefixTree {
     if (const int32_t first = buckets_[bucket]; first >= 0) prefetch_node(NodeId{first});
   }
 
+  bool has_events() const { return events_.enabled(); }
+  // Whether readers of events were told of a position: it has a block, or is a waypoint. A root needs no
+  // word.
+  bool is_told(NodeId id) const {
+    return !is_node(id) || (*this)[id].resident != 0 || identities_.is_waypoint(id);
+  }
+  // The group of a waypoint, -1 = it is none.
+  int32_t waypoint_group(NodeId id) const {
+    return events_.enabled() && identities_.is_waypoint(id)
+               ? static_cast<int32_t>(identities_.waypoint_group(id))
+               : -1;
+  }
+
   // Whether each place has a position in use, a dead one that waits in its order, or none.
   bool places_intact() const;
 
@@ -265,6 +287,15 @@ class PrefixTree {
   void tell(uint32_t kind, NodeId id, size_t group, BlockId block) {
     if (events_.enabled()) events_.add(kind, (*this)[id].epoch, id, group, block);
   }
+  void begin_waypoint(NodeId id, size_t group) {
+    identities_.begin_waypoint(id, group);
+    tell(kEventStored, id, group, kNoBlock);
+  }
+  void end_waypoint(NodeId id) {
+    if (!stale((*this)[id])) tell(kEventRemoved, id, identities_.waypoint_group(id), kNoBlock);
+    identities_.end_waypoint(id);
+  }
+  void tell_way(NodeId id, size_t group);
   // Epochs are told apart; the key tells namespaces and contents apart.
   static uint64_t use_key(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
   // Blocks that publish_chain has attached.

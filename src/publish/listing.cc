@@ -75,7 +75,7 @@ kvc_status Listing::try_read(Manager& manager, uint64_t* cursor, bool* lost) {
   do {
     const uint64_t expected = *cursor;
     KVC_TRY(manager.poll_events(cursor, &batch));
-    if (batch.count != 0 && events[0].sequence != expected) *lost = true;
+    *lost = *cursor - expected != batch.count;
     if (*lost) return KVC_OK;
     apply_all();
   } while (batch.count != 0);

@@ -205,12 +205,12 @@ kvc_status Publisher::follow() {
                              tokens_.data(), tokens_.size()};
     const uint64_t expected = cursor_;
     KVC_TRY(manager_.poll_events(&cursor_, &batch));
-    if (batch.count == 0) return KVC_OK;
-    if (events_[0].sequence != expected) {
-      stats_.lost_events += events_[0].sequence - expected;
+    if (const uint64_t lost = cursor_ - expected - batch.count; lost != 0) {
+      stats_.lost_events += lost;
       resync_ = true;
       return KVC_OK;
     }
+    if (batch.count == 0) return KVC_OK;
     const int32_t* tokens = tokens_.data();
     for (size_t i = 0; i < batch.count && !resync_; ++i) {
       apply(events_[i], tokens);

@@ -35,14 +35,15 @@ bool Curve::create(Memory& memory, uint64_t max_blocks, double rate, uint64_t ha
   half_life_ = until_halving_ = half_life;
   samples_ = samples_for(max_blocks, rate);
   room_ = samples_ + samples_ / 2 + 1;  // compact() leaves at most 5/4 of the samples
-  mask_ = next_power_of_two(room_ + room_ / 3 + 1) - 1;
+  const size_t table = next_power_of_two(room_ + room_ / 3 + 1);
+  mask_ = std::min<size_t>(table, 1024) - 1;
   const uint64_t before = memory.bytes();
   size_t size = 2 * samples_ + kFan;
   for (auto& level : counts_) {
     if (!level.create(memory, size)) return false;
     size = ceil_div(size, kFan);
   }
-  if (!entries_.create(memory, mask_ + 1) || !near_.distances.create(memory, kBuckets) ||
+  if (!entries_.create(memory, table) || !near_.distances.create(memory, kBuckets) ||
       !far_.distances.create(memory, kBuckets))
     return false;
   bytes_ = memory.bytes() - before;
@@ -93,7 +94,7 @@ void Curve::touch(uint64_t key, uint32_t ns, bool publishes, Part* part) {
   if (part != nullptr) ++part->sampled;
   size_t at = find(key);
   Entry& entry = entries_[at];
-  if (entry.slot != 0) {
+  if (entry.slot > forgotten_) {
     if (part != nullptr) {
       const double blocks = static_cast<double>(above(entry.slot)) / rate_ + 1.5;
       ++part->distances[bucket_of(static_cast<uint64_t>(blocks))];
@@ -102,12 +103,16 @@ void Curve::touch(uint64_t key, uint32_t ns, bool publishes, Part* part) {
     count(entry.slot, -1u);
   } else {
     if (!publishes) return;
-    if (used_ == room_) {
+    if (entry.slot == 0 && used_ == room_) {
       if (counts_[0][slot_] >= samples_) return;  // the deep end of one request
       compact();
       at = find(key);
     }
-    ++used_;
+    if (entries_[at].slot == 0 && ++used_ > mask_ - mask_ / 4 && mask_ + 1 < entries_.size()) {
+      grow_table();
+      at = find(key);
+    }
+    ++alive_;
   }
   entries_[at] = {key, slot_, ns};
   count(slot_, 1);
@@ -131,6 +136,26 @@ void Curve::erase(size_t at) {
   entries_[at].slot = 0;
 }
 
+// Twice the part of the table, in place: each entry in turn takes its new place from those that have not.
+void Curve::grow_table() {
+  constexpr uint32_t kOld = 1u << 31;  // in ns: it has no new place yet
+  const size_t end = mask_ + 1;
+  mask_ = 2 * end - 1;
+  for (size_t at = 0; at < end; ++at) {
+    if (entries_[at].slot != 0) entries_[at].ns |= kOld;
+  }
+  for (size_t at = 0; at < end; ++at) {
+    while (entries_[at].slot != 0 && (entries_[at].ns & kOld) != 0) {
+      const Entry entry = entries_[at];
+      size_t to = entry.key & mask_;
+      while (entries_[to].slot != 0 && (entries_[to].ns & kOld) == 0) to = (to + 1) & mask_;
+      entries_[at] = to == at ? entry : entries_[to];
+      entries_[to] = entry;
+      entries_[to].ns &= ~kOld;
+    }
+  }
+}
+
 void Curve::count(uint32_t slot, uint32_t change) {
   counts_[0][slot] += change;
   counts_[1][slot / kFan] += change;
@@ -143,7 +168,8 @@ uint64_t Curve::above(uint32_t slot) const {
   size_t at = size_t{slot} + 1;
   for (int level = 0; level < 3; ++level) {
     const Array<uint32_t>& counts = counts_[level];
-    const size_t end = level == 2 ? counts.size() : std::min(counts.size(), (at + kFan - 1) / kFan * kFan);
+    const size_t end =
+        level == 2 ? slot_ / kFan / kFan + 1 : std::min(counts.size(), (at + kFan - 1) / kFan * kFan);
     uint32_t part = 0;
     for (; at < end; ++at) part += counts[at];
     sum += part;
@@ -155,9 +181,10 @@ uint64_t Curve::above(uint32_t slot) const {
 // Drops the oldest slots beyond the wanted samples, and numbers the others from 1 on without gaps.
 void Curve::compact() {
   Array<uint32_t>& counts = counts_[0];
+  const size_t slots = size_t{slot_} + 1;
   uint32_t oldest = slot_;
   uint64_t kept = counts[slot_];
-  while (oldest > 1 && kept < samples_ && kept + counts[oldest - 1] <= samples_ + samples_ / 4)
+  while (oldest > forgotten_ + 1 && kept < samples_ && kept + counts[oldest - 1] <= samples_ + samples_ / 4)
     kept += counts[--oldest];
   uint32_t last = 0;
   for (uint32_t s = 0; s <= slot_; ++s)
@@ -167,25 +194,43 @@ void Curve::compact() {
   }
   for (size_t at = 0; at <= mask_; ++at) entries_[at].slot = counts[entries_[at].slot];
   slot_ = last;
-  for (auto& level : counts_) std::memset(level.data(), 0, level.size() * sizeof(uint32_t));
+  clear_counts(slots);
   for (size_t at = 0; at <= mask_; ++at) {
     if (entries_[at].slot != 0) count(entries_[at].slot, 1);
+  }
+  forgotten_ = 0;
+  alive_ = used_;
+}
+
+void Curve::clear_counts(size_t slots) {
+  for (auto& level : counts_) {
+    std::memset(level.data(), 0, slots * sizeof(uint32_t));
+    slots = ceil_div(slots, kFan);
   }
 }
 
 void Curve::forget(uint32_t ns) {
+  if (alive_ == 0) return;
   for (size_t at = 0; at <= mask_; ++at) {
-    while (entries_[at].slot != 0 && entries_[at].ns == ns) {
+    while (entries_[at].slot > forgotten_ && entries_[at].ns == ns) {
       count(entries_[at].slot, -1u);
       erase(at);
+      --alive_;
     }
   }
 }
 
 void Curve::forget_all() {
-  std::memset(entries_.data(), 0, entries_.size() * sizeof(Entry));
-  for (auto& level : counts_) std::memset(level.data(), 0, level.size() * sizeof(uint32_t));
-  used_ = 0;
+  if (alive_ == 0) return;
+  alive_ = 0;
+  if (slot_ + 1 < counts_[0].size()) {
+    forgotten_ = slot_++;
+    return;
+  }
+  std::memset(entries_.data(), 0, (mask_ + 1) * sizeof(Entry));  // once in as many admissions as it has slots
+  clear_counts(size_t{slot_} + 1);
+  used_ = forgotten_ = 0;
+  slot_ = 1;
 }
 
 void Curve::halve() {

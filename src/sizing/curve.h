@@ -13,7 +13,8 @@
 // distances are counted in two parts. The part that the manager answered gets its missing weight at distance
 // 0 (SHARDS-adj). The other part is scaled to its number.
 //
-// create() takes all memory. Not thread-safe.
+// create() takes all memory. Calls touch of it what the stack has held, not what it could hold. Not
+// thread-safe.
 #pragma once
 #include "base/memory.h"
 
@@ -44,8 +45,9 @@ class Curve {
         touch(keys[i], ns, true, nullptr);
     }
   }
-  // The cached positions of a namespace are gone.
+  // The cached positions of a namespace are gone: looks at all entries that are in use, if there are any.
   void forget(uint32_t ns);
+  // Those of all are: constant time. Their entries stay until others need the room.
   void forget_all();
 
   // rates[i]: the share of queries that a cache of sizes[i] blocks answers. The sizes ascend.
@@ -55,7 +57,7 @@ class Curve {
   uint64_t max_blocks() const { return max_blocks_; }
   uint64_t half_life() const { return half_life_; }
   uint64_t max_samples() const { return samples_; }
-  uint64_t num_samples() const { return used_; }
+  uint64_t num_samples() const { return alive_; }
   double queries() const { return queries_; }
   double sampled() const { return near_.sampled + far_.sampled; }
   uint64_t bytes() const { return bytes_; }
@@ -87,20 +89,24 @@ class Curve {
   void touch(uint64_t key, uint32_t ns, bool publishes, Part* part);
   size_t find(uint64_t key) const;
   void erase(size_t at);
+  void grow_table();
   void count(uint32_t slot, uint32_t change);
   uint64_t above(uint32_t slot) const;
   void compact();
+  void clear_counts(size_t slots);  // of the first ones
   void halve();
 
   double rate_ = 1;
   uint64_t limit_ = 0;  // of half a key
   uint64_t max_blocks_ = 0, half_life_ = 0, bytes_ = 0;
-  uint64_t samples_ = 0, room_ = 0, used_ = 0;  // entries: wanted, possible, in use
+  uint64_t samples_ = 0, room_ = 0, used_ = 0,
+           alive_ = 0;  // entries: wanted, possible, in use, not forgotten
   uint64_t until_halving_ = 0;
-  uint32_t slot_ = 1;  // the newest
+  uint32_t slot_ = 1;       // the newest
+  uint32_t forgotten_ = 0;  // all slots up to this one
   double queries_ = 0;
-  Part near_, far_;  // answered by the manager, and not
-  size_t mask_ = 0;
+  Part near_, far_;            // answered by the manager, and not
+  size_t mask_ = 0;            // of the part of entries_ that is in use
   Array<Entry> entries_;       // open addressing
   Array<uint32_t> counts_[3];  // entries per slot, per 64 slots, per 64 of these
 };

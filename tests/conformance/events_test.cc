@@ -330,5 +330,86 @@ TEST(Counters, RefusalsAreThoseOfAdmissionsAndExtensions) {
   EXPECT_EQ(c.stats().refusals, 2u);
 }
 
+// Whoever builds a tree of the events finds each parent in it, also that of positions without a block: the
+// first ones of a prompt in a manager of states, and those of a prefix of which the last blocks alone are
+// published.
+class Tree {
+ public:
+  void take(const std::vector<Event>& events) {
+    for (const Event& event : events) {
+      const kvc_event& e = event.e;
+      EXPECT_NE(e.kind, uint32_t{KVC_EVENT_CLEARED});
+      if (e.kind == KVC_EVENT_STORED) {
+        EXPECT_TRUE(e.parent_node == 0 || !there_[e.parent_node].empty()) << "event " << e.sequence;
+        EXPECT_TRUE(there_[e.node].insert(e.group).second) << "event " << e.sequence;
+        blocks_[e.token_offset] = e.block;
+      } else {
+        EXPECT_EQ(there_[e.node].erase(e.group), 1u) << "event " << e.sequence;
+        if (there_[e.node].empty()) blocks_.erase(e.token_offset);
+      }
+    }
+  }
+  // Offsets of positions with a block, and of those without.
+  std::set<uint64_t> offsets(bool with_block) const {
+    std::set<uint64_t> out;
+    for (const auto& [offset, block] : blocks_)
+      if ((block >= 0) == with_block) out.insert(offset);
+    return out;
+  }
+
+ private:
+  std::map<uint64_t, std::set<uint32_t>> there_;
+  std::map<uint64_t, int32_t> blocks_;
+};
+using Offsets = std::set<uint64_t>;
+
+TEST(Events, EachParentIsToldOfBeforeInAManagerOfStates) {
+  kvc_group_config states = full_group();
+  states.kind = KVC_GROUP_STATE;
+  Cache c(with_events(50, 16), {states});
+  Tree tree;
+  uint64_t cursor = 0;
+  RequestOptions options = request_config();
+  options.slots = 64;
+  const Admitted a = c.allocate(text(1, 200), options);
+  for (const uint64_t end : {64u, 128u, 200u}) {
+    EXPECT_EQ(c.try_reserve(a.id, end), KVC_OK);
+    c.commit(a.id, end);
+    tree.take(poll(c, &cursor));
+  }
+  EXPECT_EQ(tree.offsets(true), Offsets{});  // the last state is none of a whole block
+  EXPECT_EQ(tree.offsets(false), (Offsets{0, 16, 32, 48, 64, 80, 96, 112}));
+  c.free(a.id);
+  tree.take(poll(c, &cursor));
+  EXPECT_LT(tree.offsets(false).size(), 8u)
+      << "nothing is known any more; the last ones are taken back later";
+}
+
+TEST(Events, EachParentIsToldOfBeforeWhereTheFirstBlocksAreMissing) {
+  Cache c(with_events(50, 16));
+  Tree tree;
+  uint64_t cursor = 0;
+  Ids blocks;
+  ASSERT_EQ(c.try_acquire(2, &blocks), KVC_OK);
+  ASSERT_EQ(c.publish(text(1, 80), {-1, -1, -1, blocks[0], blocks[1]}), KVC_OK);
+  tree.take(poll(c, &cursor));
+  EXPECT_EQ(tree.offsets(true), (Offsets{48, 64}));
+  EXPECT_EQ(tree.offsets(false), (Offsets{0, 16, 32}));
+  const Admitted a = c.allocate(text(1, 80));  // computes them
+  c.commit(a.id, 80);
+  tree.take(poll(c, &cursor));
+  EXPECT_EQ(tree.offsets(true), (Offsets{0, 16, 32, 48, 64}));
+  c.free(a.id);
+  c.drop(text(1, 48));  // a hole again
+  tree.take(poll(c, &cursor));
+  EXPECT_EQ(tree.offsets(true), (Offsets{48, 64}));
+  EXPECT_EQ(tree.offsets(false), (Offsets{0, 16, 32}));
+  EXPECT_EQ(c.release(blocks), KVC_OK);
+  c.evict(50);
+  tree.take(poll(c, &cursor));
+  EXPECT_EQ(tree.offsets(true), Offsets{});
+  EXPECT_EQ(tree.offsets(false), Offsets{});
+}
+
 }  // namespace
 }  // namespace conformance

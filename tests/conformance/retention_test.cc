@@ -472,5 +472,34 @@ TEST(Prompts, ARequestOutlivesItsPromptAndANewOneOfTheSameName) {
   EXPECT_EQ(c.stats().blocks_pinned, 0u);
 }
 
+// Where chunks begin, a hit needs no block. What is pinned hits all the same, whatever is evicted.
+TEST(Pins, AtTheBeginningOfAChunkHoldTheLastBlockBefore) {
+  Cache c(shape(8, 2), {chunk_group(4, 4)});
+  Ids blocks;
+  ASSERT_EQ(c.try_acquire(4, &blocks), KVC_OK);
+  ASSERT_EQ(c.publish(text(1, 8), blocks), KVC_OK);
+  ASSERT_EQ(c.release(blocks), KVC_OK);
+  uint64_t pin = 0, pinned = 0;
+  ASSERT_EQ(c.try_pin(text(1, 8), &pin, &pinned), KVC_OK);
+  EXPECT_EQ(pinned, 8u);
+  EXPECT_EQ(c.stats().blocks_pinned, 1u);
+  EXPECT_EQ(c.evict(100), 3u);
+  EXPECT_EQ(c.probe(text(1, 9)).num_cached, 8u);
+  c.unpin(pin);
+  c.evict(100);
+  EXPECT_EQ(c.probe(text(1, 9)).num_cached, 0u);
+}
+
+TEST(Pins, WithoutABlockToHoldPinNothing) {
+  Cache c(shape(8, 2), {chunk_group(6, 6)});
+  Ids blocks;
+  ASSERT_EQ(c.try_acquire(1, &blocks), KVC_OK);
+  ASSERT_EQ(c.publish(text(1, 10), {-1, -1, -1, -1, blocks[0]}), KVC_OK);  // the chunk lacks its first block
+  ASSERT_EQ(c.probe(text(1, 11)).num_cached, 6u);
+  uint64_t pin = 0, pinned = 77;
+  EXPECT_EQ(c.try_pin(text(1, 10), &pin, &pinned), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(pinned, 77u);
+}
+
 }  // namespace
 }  // namespace conformance

@@ -76,6 +76,7 @@ class Engine {
     step_ = {};
     step_.num_requests = 1, step_.requests = &id, step_.committed = &committed;
     step_.extend_offsets = offsets, step_.status = &status;
+    step_.copies = copies_, step_.copy_capacity = std::size(copies_);
     run();
     EXPECT_EQ(status, KVC_OK) << kvc_last_error();
   }
@@ -124,6 +125,7 @@ class Engine {
 
   ManagerOf of_;
   kvc_step step_ = {};
+  kvc_block_copy copies_[2];
 
  public:
   kvc_manager* const m;
@@ -454,6 +456,29 @@ TEST(Fills, AnEarlierChunkDoesNotWriteABlockThatIsShared) {
   EXPECT_EQ(engine.findable(), 4u);
   EXPECT_EQ(engine.fail(second_chunk), (std::vector<uint64_t>{first, sharer.id}));
   EXPECT_EQ(engine.findable(), 4u);
+}
+
+// Groups need not fill the same blocks of a position: the one that a request shares has ended FILLING in the
+// full group, and its window does not hold the position any more.
+TEST(Fills, APartIsWrittenInTheGroupsThatDoNotFillIt) {
+  kvc_group_config groups[2] = {};
+  groups[0].struct_size = groups[1].struct_size = sizeof groups[0];
+  groups[1].kind = KVC_GROUP_SLIDING_WINDOW, groups[1].window_tokens = kBlock;
+  kvc_manager_config config = following();
+  config.groups = groups, config.num_groups = 2;
+  Engine engine(config);
+  const uint64_t first = engine.admit(options(kBoth, 0)).id, sharer = engine.admit(options(kBoth, 0)).id;
+  ASSERT_EQ(kvc_manager_truncate_request(engine.m, first, 2), KVC_OK);
+  engine.commit(sharer, prompt().size());
+  const uint64_t before = engine.stats().blocks_filling;
+  EXPECT_EQ(before, 1u) << "the window's block of the first position";
+  engine.chunk(first, 0, 1);
+  EXPECT_EQ(engine.stats().copies, 2u);
+  EXPECT_EQ(engine.stats().blocks_filling, 1u) << "its copy";
+  engine.commit(first, 2);
+  EXPECT_EQ(kvc_manager_check(engine.m), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(engine.stats().blocks_reserved, 0u);
+  EXPECT_EQ(engine.fail(1), std::vector<uint64_t>{first});
 }
 
 TEST(Fills, ATransferSaysNothingOfTheHit) {

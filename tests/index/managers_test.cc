@@ -166,6 +166,7 @@ class Router {
     Keys listed;
     engine.list([&](const kvc_event* events, size_t count) {
       for (size_t i = 0; i < count; ++i) {
+        if (events[i].block < 0) continue;  // a position without a block
         const BlockKey key = BlockKey::of(events[i].digest);
         listed.emplace(key.low, key.high);
       }

@@ -162,45 +162,6 @@ TEST_F(EventBatch, AReaderThatFallsBehindSeesTheGap) {
   EXPECT_EQ(cursor, 10u);
 }
 
-// Positions that were published without a block tell no event, but keep the places of nodes after their
-// death: the oldest events leave the ring for them, and the reader sees that.
-TEST_F(EventBatch, EventsThatLeaveTheRingEarlyAreAGapAsWell) {
-  constexpr size_t kLength = 8;
-  create(2, 1, 8, 2 * kLength);
-  int32_t blocks[kLength] = {-1, -1, -1, -1, -1, -1, -1, -1};
-  ASSERT_EQ(kvc_manager_acquire_blocks(m_, 0, &blocks[kLength - 1], 1), KVC_OK);
-  bool early = false;
-  for (int32_t i = 0; i < 20; ++i) {
-    const std::vector<int32_t> tokens = tokens_from(100 * i, kLength);
-    ASSERT_EQ(
-        kvc_manager_publish_blocks(m_, PROMPT(0, tokens.data(), kLength, nullptr, 0), 0, blocks, kLength),
-        KVC_OK);
-    uint64_t count = 0, cursor = 0;
-    ASSERT_EQ(kvc_manager_unpublish_blocks(m_, &blocks[kLength - 1], 1, &count), KVC_OK);
-    EXPECT_EQ(count, 1u);
-    ASSERT_EQ(kvc_manager_check(m_), KVC_OK) << last_error();
-    std::vector<kvc_event> events(8);
-    std::vector<int32_t> read(8);
-    const size_t num_events = poll(&cursor, &events, read.data(), read.size());
-    ASSERT_GE(num_events, 2u);
-    early |= num_events < std::min<size_t>(8, cursor);
-    EXPECT_EQ(cursor, 2 * static_cast<uint64_t>(i) + 2) << "two events a round";
-    for (size_t j = 0; j < num_events; ++j) {
-      const uint64_t sequence = events[j].sequence;
-      EXPECT_EQ(sequence + num_events - j, cursor);
-      EXPECT_EQ(events[j].kind,
-                static_cast<uint32_t>(sequence % 2 == 0 ? KVC_EVENT_STORED : KVC_EVENT_REMOVED));
-      EXPECT_EQ(events[j].token_offset, kLength - 1);
-      EXPECT_EQ(static_cast<uint64_t>(read[j]), 100 * (sequence / 2) + kLength - 1);
-    }
-  }
-  EXPECT_TRUE(early);
-  kvc_stats stats = {};
-  stats.struct_size = sizeof stats;
-  ASSERT_EQ(kvc_manager_stats(m_, &stats), KVC_OK);
-  EXPECT_EQ(stats.events_dropped, 0u) << "all were read once";
-}
-
 TEST_F(EventBatch, LargerElementsAreZeroedBehindTheKnownEvent) {
   create(8, 2, 4);
   store(10, 4);

@@ -46,6 +46,65 @@ TEST(LazyMemory, AllOfItIsTouchedIfAsked) {
   EXPECT_GT(resident_bytes() - before, stats_of(touched.m).metadata_bytes / 4 * 3);
 }
 
+// With the largest curves, ring and log no call touches more of them than what they hold.
+TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
+  kvc_manager_config config = {};
+  config.num_blocks = 40, config.block_size = 4, config.seed = 1;
+  config.event_capacity = 1 << 22, config.record_bytes = 1 << 28;
+  const ManagerOf large(config);
+  kvc_manager* const m = large.m;
+  uint64_t ns = 0;
+  kvc_namespace_config tenant = {};
+  tenant.struct_size = sizeof tenant, tenant.tenant = "a", tenant.tenant_size = 1;
+  ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &ns), KVC_OK);
+  kvc_curve_config curve = {};
+  curve.struct_size = sizeof curve, curve.sample_rate = 1, curve.max_blocks = 1 << 24;
+  for (const uint64_t of : {uint64_t{0}, ns, uint64_t{KVC_DEFAULT_NAMESPACE}})
+    ASSERT_EQ(kvc_manager_open_curve(m, of, &curve), KVC_OK) << kvc_last_error();
+  const uint64_t before = resident_bytes();
+  std::vector<int32_t> tokens(30);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::vector<kvc_event> events(8);
+  std::vector<unsigned char> log(1 << 16);
+  for (int round = 0; round < 3; ++round) {
+    for (const uint64_t of : {uint64_t{0}, ns}) {
+      uint64_t id = 0, pin = 0, count = 0, cursor = 0, at = 0;
+      size_t size = 0;
+      const auto prompt = PROMPT(of, tokens.data(), tokens.size(), nullptr, 0);
+      ASSERT_EQ(kvc_manager_allocate_request(m, prompt, nullptr, &id, nullptr), KVC_OK);
+      ASSERT_EQ(kvc_manager_commit_tokens(m, id, tokens.size()), KVC_OK);
+      ASSERT_EQ(kvc_manager_pin_prefix(m, prompt, &pin, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_preempt_request(m, id), KVC_OK);
+      ASSERT_EQ(kvc_manager_admit_request(m, id, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_truncate_request(m, id, 5), KVC_OK);
+      ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
+      ASSERT_EQ(kvc_manager_unpin_prefix(m, pin), KVC_OK);
+      ASSERT_EQ(kvc_manager_evict_blocks(m, -1, 2, &size), KVC_OK);
+      ASSERT_EQ(kvc_manager_drop_prefix(m, prompt, &count), KVC_OK);
+      kvc_event_batch batch = {sizeof batch, events.data(), sizeof(kvc_event), events.size(), 0, nullptr, 0};
+      ASSERT_EQ(kvc_manager_poll_events(m, &cursor, &batch), KVC_OK);
+      cursor = 0;
+      ASSERT_EQ(kvc_manager_list_prefixes(m, &cursor, &at, &batch), KVC_OK);
+      ASSERT_EQ(kvc_manager_take_log(m, log.data(), log.size(), &size), KVC_OK);
+      kvc_curve_info info = {};
+      info.struct_size = sizeof info;
+      ASSERT_EQ(kvc_manager_curve_info(m, of, &info), KVC_OK);
+      const uint64_t blocks = 1 << 24;
+      double rate = 0;
+      ASSERT_EQ(kvc_manager_read_curve(m, of, &blocks, 1, &rate), KVC_OK);
+      kvc_step step = {};
+      step.struct_size = sizeof step;
+      ASSERT_EQ(kvc_manager_step(m, &step), KVC_OK);
+      ASSERT_EQ(kvc_manager_retire_step(m, step.step_id), KVC_OK);
+    }
+    for (const uint64_t of : {ns, uint64_t{KVC_DEFAULT_NAMESPACE}, uint64_t{0}, uint64_t{0}})
+      ASSERT_EQ(kvc_manager_reset(m, of), KVC_OK);
+    ASSERT_EQ(kvc_manager_check(m), KVC_OK) << kvc_last_error();
+  }
+  ASSERT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);
+  EXPECT_LT(resident_bytes() - before, 64u << 20) << "some large pages, while a curve has 1.2 GB";
+}
+
 // Whether a part of the state was never used is no part of the state.
 TEST(LazyMemory, NothingElseDependsOnWhatWasUsed) {
   kvc_manager_config config = {};

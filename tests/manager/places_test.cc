@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Positions run out: a manager with events answers as one without, whatever its ring holds and whoever reads
 // it, though dead positions keep their places for a while; and each event that is read is true. Positions
-// without a block tell no event.
+// that lead to no block tell no event.
 #include <gtest/gtest.h>
 #include <kvcache/external.h>
 #include <kvcache/prefix.h>
@@ -188,6 +188,53 @@ TEST(Places, AManagerWithEventsAnswersAsOneWithout) {
       }
   EXPECT_GT(compared, 1000u);
   EXPECT_GT(limits, 100u);
+}
+
+// Positions that lead to no block tell nothing, but keep their places after their death: events leave the
+// ring for them, at times all. A reader is told so at once.
+TEST(Places, EventsLeaveTheRingForPositionsThatTellNothing) {
+  kvc_group_config group = {};
+  group.struct_size = sizeof group;
+  group.kind = KVC_GROUP_STATE;
+  kvc_manager_config config = {};
+  config.num_blocks = 4, config.block_size = kBlockSize, config.max_nodes = 20, config.event_capacity = 8;
+  config.groups = &group, config.num_groups = 1;
+  const ManagerOf manager(config);
+  const auto compute = [&](int32_t first, size_t length) {
+    const std::vector<int32_t> tokens = tokens_from(first, length);
+    uint64_t id = 0;
+    ASSERT_EQ(kvc_manager_allocate_request(manager.m, PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
+                                           nullptr, &id, nullptr),
+              KVC_OK);
+    ASSERT_EQ(kvc_manager_commit_tokens(manager.m, id, tokens.size()), KVC_OK) << last_error();
+    ASSERT_EQ(kvc_manager_free_request(manager.m, id), KVC_OK);
+  };
+  bool early = false, all = false;
+  for (int32_t i = 0; i < 40; ++i) {
+    compute(1000 * i, 2 * kBlockSize);  // a state at the second position
+    size_t count = 0;
+    ASSERT_EQ(kvc_manager_evict_blocks(manager.m, -1, 10, &count), KVC_OK);
+    for (int32_t j = 1; j <= i % 7; ++j) compute(1000 * i + 100 * j, 7 * kBlockSize + 1);  // none at an end
+    ASSERT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
+    kvc_event events[8];
+    int32_t tokens[8 * kBlockSize];
+    for (const uint64_t from : {uint64_t{0}, uint64_t{4} * static_cast<uint64_t>(i)}) {
+      uint64_t cursor = from;
+      ASSERT_EQ(
+          poll_events(manager.m, &cursor, events, sizeof events[0], 8, &count, tokens, std::size(tokens)),
+          KVC_OK);
+      ASSERT_EQ(cursor, 4 * static_cast<uint64_t>(i) + 4) << "two positions are told of, and two taken back";
+      early |= count != 0 && count < std::min<uint64_t>(8, cursor - from);
+      all |= count == 0;
+      for (size_t j = 0; j < count; ++j) {
+        ASSERT_EQ(events[j].sequence + count - j, cursor);
+        ASSERT_EQ(static_cast<uint64_t>(tokens[j * kBlockSize]),
+                  events[j].sequence / 4 * 1000 + events[j].token_offset);
+      }
+    }
+  }
+  EXPECT_TRUE(early);
+  EXPECT_TRUE(all);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST_F(IdentitiesTest, NothingIsHashedBeforeAReaderComes) {
 }
 
 TEST_F(IdentitiesTest, WhatDiesIsNotHashedAndKeepsItsPlaceUntilItsEventsHaveLeft) {
-  World small(16, 1, ~uint64_t{0}, 64, 6);
+  World small(16, 1, ~uint64_t{0}, 64, 8);
   EventReader reader(small);
   const NodeId a = small.publish(root_of(kRoot), 1), b = small.publish(a, 5);
   const BlockId of_a = small.attach(a), of_b = small.attach(b);
@@ -47,15 +47,21 @@ TEST_F(IdentitiesTest, WhatDiesIsNotHashedAndKeepsItsPlaceUntilItsEventsHaveLeft
     EXPECT_TRUE(others.back() != a && others.back() != b);
   }
   const std::vector<kvc_event> events = reader.work_and_read();
-  ASSERT_EQ(events.size(), 6u);
+  ASSERT_EQ(events.size(), 8u);
   const Digest256 first = below(root(), 1), second = below(first, 5);
-  EXPECT_EQ(digest_of(events[0].digest), first);
-  EXPECT_EQ(digest_of(events[1].digest), second);
-  EXPECT_EQ(digest_of(events[2].digest), first);
-  EXPECT_EQ(digest_of(events[3].digest), second);
-  EXPECT_EQ(digest_of(events[3].parent_digest), first);
-  EXPECT_EQ(events[3].kind, static_cast<uint32_t>(KVC_EVENT_REMOVED));
-  EXPECT_EQ(digest_of(events[5].digest), below(root(), 101));
+  const auto expect = [&](size_t i, uint32_t kind, const Digest256& digest, BlockId block) {
+    EXPECT_EQ(events[i].kind, kind) << i;
+    EXPECT_EQ(digest_of(events[i].digest), digest) << i;
+    EXPECT_EQ(events[i].block, raw(block)) << i;
+  };
+  expect(0, KVC_EVENT_STORED, first, of_a);
+  expect(1, KVC_EVENT_STORED, second, of_b);
+  expect(2, KVC_EVENT_REMOVED, first, of_a);
+  expect(3, KVC_EVENT_STORED, first, kNoBlock);  // it leads to the other
+  expect(4, KVC_EVENT_REMOVED, second, of_b);
+  expect(5, KVC_EVENT_REMOVED, first, kNoBlock);
+  EXPECT_EQ(digest_of(events[4].parent_digest), first);
+  EXPECT_EQ(digest_of(events[7].digest), below(root(), 101));
   for (int32_t i = 0; i < 14; ++i) {  // the ring wraps, and all 16 positions live
     others.push_back(small.publish(root_of(kRoot), 200 + i));
     small.attach(others.back());

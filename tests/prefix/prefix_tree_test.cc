@@ -182,11 +182,11 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   w.tree.detach(copy);
   w.namespaces.reset_all();
   w.tree.detach(below);
-  EXPECT_EQ(w.ring.next_sequence(), 3u) << "nor do stale ones";
+  EXPECT_EQ(w.ring.next_sequence(), 4u) << "nor do stale ones";
 
   EventReader reader(w);
   const std::vector<kvc_event> events = reader.work_and_read();
-  ASSERT_EQ(events.size(), 3u);
+  ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(events[0].kind, static_cast<uint32_t>(KVC_EVENT_STORED));
   EXPECT_EQ(events[0].block, raw(first));
   EXPECT_EQ(events[0].parent_node, 0u);
@@ -196,6 +196,9 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   EXPECT_EQ(events[2].kind, static_cast<uint32_t>(KVC_EVENT_REMOVED));
   EXPECT_EQ(events[2].block, raw(copy));
   EXPECT_EQ(std::memcmp(events[2].digest, events[0].digest, 32), 0);
+  EXPECT_EQ(events[3].kind, static_cast<uint32_t>(KVC_EVENT_STORED)) << "it leads to the other position";
+  EXPECT_EQ(events[3].block, -1);
+  EXPECT_EQ(std::memcmp(events[3].digest, events[0].digest, 32), 0);
   EXPECT_EQ(w.tree.tokens(w.ring[1].position)[0], 5) << "of a dead position";
 
   const kvc_extra_key key = image(9, 1, 4);

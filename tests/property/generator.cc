@@ -128,6 +128,10 @@ Setup random_setup(Random& random) {
   const bool has_states =
       std::any_of(c.groups.begin(), c.groups.end(), [](const model::Group& g) { return g.state; });
   c.fills = random.chance(50) && !has_states;
+  if (c.fills && c.groups.size() == 1 && c.cross.empty() && random.chance(20)) {  // more groups that fill
+    c.groups.push_back(random.chance(70) ? window(random, B, random.chance(30)) : chunks(random, B));
+    for (uint64_t& count : c.pools) count = std::max<uint64_t>(count, 12);
+  }
   c.reserves = random.chance(50) && !has_states;
   c.partial = random.chance(50) && !has_states;
   if (random.chance(60))
@@ -397,6 +401,22 @@ void Generator::step(const World& world, Op& op) {
   }
 }
 
+// Two are admitted together, the second one shares what the step fills. Then the first one is cut inside of
+// it, and goes on when the second one has come to its end; or the other way round.
+void Generator::tell_story(StepOp& s) {
+  model::StepAdmission a;
+  a.text = sound_prompt(), a.text.spans.clear();
+  a.text.tokens.resize(std::min(a.text.tokens.size(), 3 * B_ + random_.below(B_) + 1));
+  a.options.ns = any_namespace();
+  a.options.flags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
+  s.in.admissions = {a, a}, s.makes = {last_tag_ + 1, last_tag_ + 2};
+  requests_.insert(requests_.end(), s.makes.begin(), s.makes.end()), last_tag_ += 2;
+  const uint64_t first = s.makes[random_.below(2)], second = s.makes[0] + s.makes[1] - first;
+  story_ = {
+      {Kind::kTruncate, first}, {Kind::kCommit, second}, {Kind::kAppend, first}, {Kind::kCommit, first}};
+  if (random_.chance(20)) story_.erase(story_.begin() + static_cast<ptrdiff_t>(random_.below(4)));
+}
+
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42,  75, 400, 40,  78, 104, 36, 122, 46, 130, 18,  34, 50,
@@ -439,6 +459,10 @@ Op Generator::next(const World& world) {
     op.kind = Kind::kRetire, last_kind_ = op.kind;
     return op;  // all steps
   }
+  if (!story_.empty()) {
+    op.kind = story_.front().first, target = story_.front().second;
+    story_.erase(story_.begin());
+  }
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:
@@ -466,8 +490,9 @@ Op Generator::next(const World& world) {
       op.number = commit_length(world, op.target, 0);
       break;
     case Kind::kTruncate:
-      op.target = request(world, -1);
+      op.target = target ? target : request(world, -1);
       op.number = cut_length(world, op.target);
+      if (target) op.number = random_.below(op.number + 1);
       break;
     case Kind::kFork:
       for (int tries = 0; tries < 10; ++tries) {  // better one that ends inside a block
@@ -566,6 +591,7 @@ Op Generator::next(const World& world) {
       break;
     case Kind::kStep:
       step(world, op);
+      if (setup_.config.fills && random_.chance(15)) tell_story(op.step);
       break;
     case Kind::kSetTime:
       op.until = world.model().now() + random_.below(4);

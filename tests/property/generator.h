@@ -5,6 +5,7 @@
 #ifndef KVCACHE_TESTS_PROPERTY_GENERATOR_H_
 #define KVCACHE_TESTS_PROPERTY_GENERATOR_H_
 
+#include <utility>
 #include <vector>
 
 #include "property/ops.h"
@@ -31,6 +32,7 @@ class Generator {
   void external(const World& world, Op& op);
   void hint(const World& world, Op& op);
   void step(const World& world, Op& op);
+  void tell_story(StepOp& s);
   uint64_t retired();
   void learn(const World& world);
 
@@ -40,6 +42,7 @@ class Generator {
   uint64_t alphabet_, last_tag_ = 0, fence_lag_;
   Kind last_kind_ = Kind::kProbe;
   uint64_t last_target_ = 0;
+  std::vector<std::pair<Kind, uint64_t>> story_;  // what comes next, and to which tag
   std::vector<model::Text> texts_;
   std::vector<uint64_t> requests_, pins_,
       namespaces_;                            // tags made so far, the dead ones included for a while

@@ -36,6 +36,7 @@ uint64_t present_seed = 0;  // of the pair of managers
 struct Shape {
   uint32_t block_size, num_groups, num_pools;
   uint64_t pool_blocks[2];
+  bool fills;
 };
 
 using View = std::vector<uint64_t>;
@@ -49,6 +50,7 @@ struct Items {
   std::vector<size_t> frees, running;  // indices of its requests
   std::vector<uint64_t> committed;
   std::vector<std::vector<int32_t>> extensions, prompts;
+  std::vector<kvc_request_config> configs;  // of the prompts
 };
 
 class Tenant {
@@ -156,6 +158,8 @@ void Tenant::see_events() {
       for (size_t i = 0; i < count; ++i) {
         const kvc_event& e = events[i];
         if (e.namespace_id != ns_[m]) continue;
+        if (e.kind != KVC_EVENT_CLEARED && e.block < 0)
+          continue;  // of waypoints: when they go, others decide
         uint64_t digest;
         std::memcpy(&digest, e.digest, sizeof digest);
         for (const uint64_t v : {uint64_t{e.kind}, e.epoch, e.token_offset, uint64_t{e.group}, digest})
@@ -309,7 +313,13 @@ Items Tenant::items() {
     out.committed.push_back(std::min(now.num_tokens, now.capacity));
     out.extensions.push_back(tokens(random_.chance(80) ? 1 : shape_.block_size + 1));
   }
-  while (requests_.size() + out.prompts.size() < 12 && random_.chance(40)) out.prompts.push_back(prompt());
+  while (requests_.size() + out.prompts.size() < 12 && random_.chance(40)) {
+    kvc_request_config config{};
+    config.struct_size = sizeof config;
+    if (shape_.fills && random_.chance(80)) config.flags |= KVC_REQUEST_PUBLISH_ENQUEUED;
+    if (shape_.fills && random_.chance(50)) config.flags |= KVC_REQUEST_SHARE_FILLING;
+    out.prompts.push_back(prompt()), out.configs.push_back(config);
+  }
   return out;
 }
 
@@ -317,7 +327,7 @@ Items Tenant::items() {
 void step(Tenant& b, Tenant& a, kvc_manager** managers, const Shape& shape, Random& random) {
   static uint64_t lag = 0;
   const Items of_b = b.items(), of_a = a.items();
-  const bool a_first = random.chance(50);
+  const bool a_first = random.chance(50), fails = shape.fills && random.chance(25);
   lag = random.below(2);
   std::vector<Handle> made_b(of_b.prompts.size()), made_a(of_a.prompts.size());
   std::vector<bool> done_b(of_b.prompts.size()), done_a(of_a.prompts.size());
@@ -330,6 +340,7 @@ void step(Tenant& b, Tenant& a, kvc_manager** managers, const Shape& shape, Rand
     if (m == 1) parts.insert(a_first ? parts.begin() : parts.end(), Part{&a, &of_a});
     std::vector<uint64_t> frees, requests, committed, extend_offsets{0}, admit_offsets{0}, namespaces;
     std::vector<int32_t> extend_tokens, admit_tokens;
+    std::vector<kvc_request_config> configs;
     for (const Part& part : parts) {
       const Items& items = *part.items;
       for (const size_t i : items.frees) frees.push_back(part.tenant->requests_[i].id[m]);
@@ -344,6 +355,7 @@ void step(Tenant& b, Tenant& a, kvc_manager** managers, const Shape& shape, Rand
         admit_offsets.push_back(admit_tokens.size());
         namespaces.push_back(part.tenant->ns(m));
       }
+      configs.insert(configs.end(), items.configs.begin(), items.configs.end());
     }
     const size_t num_new = namespaces.size();
     std::vector<kvc_status> status(frees.size() + requests.size() + num_new + 1);
@@ -356,7 +368,7 @@ void step(Tenant& b, Tenant& a, kvc_manager** managers, const Shape& shape, Rand
     s.num_requests = requests.size(), s.requests = requests.data(), s.committed = committed.data();
     s.extend_offsets = extend_offsets.data(), s.extend_tokens = extend_tokens.data();
     s.num_admissions = num_new, s.admit_offsets = admit_offsets.data(), s.admit_tokens = admit_tokens.data();
-    s.admit_namespaces = namespaces.data();
+    s.admit_namespaces = namespaces.data(), s.admit_configs = configs.data();
     s.status = status.data(), s.admitted = admitted.data(), s.cached = cached.data();
     s.copies = copies.data(), s.copy_capacity = copies.size();
     demand(kvc_manager_step(managers[m], &s), "step");
@@ -373,6 +385,11 @@ void step(Tenant& b, Tenant& a, kvc_manager** managers, const Shape& shape, Rand
         (part.tenant == &b ? made_b : made_a)[k].id[m] = admitted[n];
         (part.tenant == &b ? done_b : done_a)[k] = admitted[n] != 0;
       }
+    }
+    if (fails) {
+      uint64_t preempted[64];
+      size_t count = 0;
+      demand(kvc_manager_fail_step(managers[m], s.step_id, preempted, 64, &count), "fail_step");
     }
     if (s.step_id > lag) demand(kvc_manager_retire_step(managers[m], s.step_id - lag), "retire_step");
     kvc_pending_work work = {sizeof work, nullptr, 0, 0, nullptr, 0, 0};
@@ -400,7 +417,7 @@ void step(Tenant& b, Tenant& a, kvc_manager** managers, const Shape& shape, Rand
 uint64_t run(uint64_t seed, uint64_t most) {
   Random random(seed * 0x9e3779b97f4a7c15u + 1);
   static const uint32_t kBlockSizes[] = {1, 2, 4, 4};
-  Shape shape{kBlockSizes[random.below(4)], 1, 1, {}};
+  Shape shape{kBlockSizes[random.below(4)], 1, 1, {}, random.chance(40)};
   kvc_group_config groups[2] = {};
   for (kvc_group_config& group : groups) group.struct_size = sizeof group;
   if (random.chance(50)) {
@@ -426,6 +443,7 @@ uint64_t run(uint64_t seed, uint64_t most) {
   config.event_capacity = 1 << 16, config.max_quotas = 2;
   config.watermark_blocks = random.chance(30) ? random.between(1, 3) : 0;
   config.flags = random.chance(30) ? KVC_MANAGER_ZERO_CROSS_NAMESPACE : 0;
+  if (shape.fills) config.flags |= KVC_MANAGER_FILLS;
   if (random.chance(30))  // with other weights, and with FREQUENCY, the age of a block counts those of all
     config.policy = KVC_POLICY_FRAGMENTATION, config.policy_weight = random.chance(70);
   kvc_manager* managers[2];

@@ -192,7 +192,7 @@ class Model : public PartialRules {
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
     for (uint64_t j = r->committed / B; j < up(c); ++j)
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !fills(*r, j))
+        if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !blocks_[b].filling)
           blocks_[b].written = true;
     const uint64_t published = r->published, committed = r->committed;
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
@@ -355,7 +355,7 @@ class Model : public PartialRules {
   }
   kvc_status pin(uint64_t ns, const Text& text, uint64_t* id, uint64_t* tokens) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    const Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
+    const Hit hit = pinnable(ns, text);
     if (!hit.blocks) return KVC_ERROR_NOT_FOUND;
     if (shares_.on())
       if (kvc_status status = fits(int64_t(ns), std::vector<uint64_t>(pools.size()), hit.table, 0))
@@ -651,9 +651,8 @@ class Model : public PartialRules {
       for (const auto& row : r.table)
         for (const Cell& cell : row)
           if (r.admitted && cell.block >= 0 && blocks_[cell.block].filling >= step) losers[r.order] = id;
-    for (size_t b = 0; b < blocks_.size(); ++b)
-      if (blocks_[b].filling >= step)
-        blocks_[b].filling = 0, blocks_[b].written = false, detach(int(b)), changed();
+    for (const int b : failing(step))
+      blocks_[b].filling = 0, blocks_[b].written = false, detach(b), changed();
     for (const auto& [order, id] : losers) preempt(id), preempted.push_back(id);
     return KVC_OK;
   }

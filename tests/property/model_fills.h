@@ -39,11 +39,6 @@ class FillRules : public HintRules {
     if (now() >= until || !being_filled(r, hit.reached, limit)) return KVC_OK;
     return ++stats.filling_waits, KVC_ERROR_FILLING;
   }
-  // Does a step in flight write a block at the request's position?
-  bool fills(const Request& r, uint64_t j) const {
-    return std::any_of(r.table.begin(), r.table.end(),
-                       [&](const auto& row) { return row[j].block >= 0 && blocks_[row[j].block].filling; });
-  }
   // The step writes the slots of the request.
   void enqueue(Request& r, uint64_t step) {
     if (!(r.options.flags & KVC_REQUEST_PUBLISH_ENQUEUED) || !publishes(r)) return;
@@ -53,11 +48,24 @@ class FillRules : public HintRules {
       const uint64_t j = r.published;
       const Key k = key(r.options.ns, r.text, j + 1);
       for (size_t g = 0; g < config_.groups.size(); ++g)
-        if (const int b = r.table[g][j].block; b >= 0)
-          stats.duplicates += attach(b, g, k), blocks_[b].filling = step;
+        if (const int b = r.table[g][j].block; b >= 0) stats.duplicates += attach(b, g, k), fill(b, step);
       policies_.use(positions, k), recall(r.options.ns, r.text, j, j + 1), changed();
     }
     apply(r, published, r.published);
+  }
+  // Blocks that steps from `step` on fill: pool by pool those that are held, by step, then those in FENCED.
+  std::vector<int> failing(uint64_t step) const {
+    std::vector<int> out;
+    for (const Pool& pool : pools) {
+      std::map<std::pair<uint64_t, uint64_t>, int> held;
+      for (size_t b = 0; b < blocks_.size(); ++b)
+        if (&pools[blocks_[b].pool] == &pool && blocks_[b].filling >= step && holds(int(b)))
+          held[{blocks_[b].filling, blocks_[b].since}] = int(b);
+      for (const auto& [order, b] : held) out.push_back(b);
+      for (const auto& [b, fence] : pool.fenced)
+        if (blocks_[b].filling >= step) out.push_back(b);
+    }
+    return out;
   }
   void written_by(uint64_t step) {
     for (Block& b : blocks_)

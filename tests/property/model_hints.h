@@ -81,7 +81,7 @@ class HintRules : public Rules {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     if (prompts.count(name)) return KVC_ERROR_INVALID_ARGUMENT;
     if (prompts.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
-    const Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
+    const Hit hit = pinnable(ns, text);
     if (shares_.on())
       if (kvc_status status = fits(int64_t(ns), std::vector<uint64_t>(pools.size()), hit.table, 0))
         return status;
@@ -174,7 +174,7 @@ class HintRules : public Rules {
     return true;
   }
   void grow(Prompt& prompt) {
-    const Hit hit = match(prompt.ns, prompt.text, prompt.text.tokens.size() / B, all_groups(), 0);
+    const Hit hit = pinnable(prompt.ns, prompt.text);
     if (hit.blocks < prompt.table[0].size() || !may_pin(prompt.ns, hit.table)) return;
     hold(hit.table, &Block::pins);
     drop_pins(prompt.table);

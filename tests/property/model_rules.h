@@ -234,6 +234,22 @@ class Rules {
         hit.table[g].push_back({needed(g, j, hit.blocks) ? copy_at(at[j], g) : -1, false});
     return hit;
   }
+  // The hit of a pin. If it needs no block, one of its last position stands in; without it, there is none.
+  Hit pinnable(uint64_t ns, const Text& text) const {
+    Hit hit = match(ns, text, text.tokens.size() / B, all_groups(), 0);
+    for (const auto& row : hit.table)
+      for (const Cell& cell : row)
+        if (cell.block >= 0) return hit;
+    for (auto& row : hit.table) {
+      if (hit.blocks == 0) break;
+      const auto last = positions.find(key(ns, text, hit.blocks));
+      row.back().block = copy_at(last, size_t(&row - hit.table.data()), false);
+      if (row.back().block >= 0) return hit;
+    }
+    hit.blocks = 0;
+    for (auto& row : hit.table) row.clear();
+    return hit;
+  }
   static bool in(const std::vector<int>& list, int b) {
     return std::find(list.begin(), list.end(), b) != list.end();
   }
@@ -378,9 +394,11 @@ class Rules {
         Pool& pool = pools[blocks_[cell.block].pool];
         remove(pool.lru, cell.block);
         std::erase_if(pool.fenced, [&](auto& entry) { return entry.first == cell.block; });
+        if (!holds(cell.block)) fill(cell.block, blocks_[cell.block].filling);
         ++(blocks_[cell.block].*count);
       }
   }
+  void fill(int id, uint64_t step) { blocks_[id].filling = step, blocks_[id].since = ++fills_; }
   void drop(int id, int Block::*count) {
     --(blocks_[id].*count);
     if (count != &Block::pins) blocks_[id].released = issued;
@@ -509,7 +527,7 @@ class Rules {
         copies.push_back(copy), ++stats.copies, cell = {copy.destination, true};
         blocks_[copy.destination].requests = 1,
         blocks_[copy.destination].written = r.committed > r.capacity / B * B;
-        blocks_[copy.destination].filling = blocks_[copy.source].filling;
+        fill(copy.destination, blocks_[copy.source].filling);
       }
       lengthen(r.table, g, up(capacity), r.options.ns, step_end, 0);
     }
@@ -573,7 +591,7 @@ class Rules {
   std::map<Key, Hint> hints_;  // of positions with blocks; the others have none
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
-  uint64_t last_id_ = 0;
+  uint64_t last_id_ = 0, fills_ = 0;
   std::map<Key, uint64_t> born_;  // when positions got their first block; also of those that lost it
   uint64_t births_ = 0;
 };

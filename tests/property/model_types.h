@@ -79,6 +79,7 @@ struct Block {
   int cls = 0;              // of the share, in lru
   int level = 0;            // likewise, of the hints
   uint64_t filling = 0;     // the step that writes it; 0 = none
+  uint64_t since = 0;       // the order in which blocks began to fill while they were held
 };
 struct Pool {
   int first = 0;

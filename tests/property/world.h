@@ -59,6 +59,7 @@ class World {
   struct Side {
     kvc_manager* manager = nullptr;
     uint64_t cursor = 0;  // of events
+    uint64_t told = 0;    // of the model, before that
     uint64_t unread = 0;  // comparisons, some of which do not read them
     std::vector<int32_t> tables,
         shadow;  // [group][row][column]: written by the library; kept up by its list of changes
@@ -86,6 +87,9 @@ class World {
   std::string compare_quotas(Side& side, int index);
   std::string compare_requests(Side& side, int index);
   std::string compare_events(Side& side, int index);
+  std::string compare_event(Side& side, int index, const kvc_event& e, const int32_t* tokens,
+                            const model::Event& want);
+  static bool follows_its_parent(const kvc_event& e, const Side& side);
   std::string compare_prefixes(Side& side);
   std::string compare_lists(Side& side, int index);
   std::string check_digests(bool ok, bool changed, bool reads);

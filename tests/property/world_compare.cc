@@ -3,7 +3,10 @@
 #include <kvcache/quota.h>
 #include <kvcache/retention.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <set>
 #include <sstream>
 
 #include "calls.h"
@@ -31,6 +34,9 @@ void replay(const kvc_event& e, std::map<std::pair<uint64_t, uint32_t>, kvc_even
   const uint64_t ns = e.namespace_id == KVC_DEFAULT_NAMESPACE ? 0 : e.namespace_id;
   std::erase_if(*state, [&](auto& entry) { return e.namespace_id == 0 || entry.second.namespace_id == ns; });
 }
+
+// Told of, or taken back, as the parent of others: a position without a block.
+bool is_waypoint(const kvc_event& e) { return e.kind != KVC_EVENT_CLEARED && e.block < 0; }
 
 }  // namespace
 
@@ -243,75 +249,97 @@ std::string World::compare_requests(Side& side, int index) {
 }
 
 // Events from the library's cursor on must be the model's, and digests must stand for positions one to one.
-// A small ring loses some, and then one of two managers is seldom read: no answer depends on readers.
+// A small ring loses some, and then one of two managers is seldom read: no answer depends on readers. The
+// model knows no events of waypoints, so what is read is compared from its end on.
 std::string World::compare_events(Side& side, int index) {
   const uint64_t B = setup_.config.block_size;
   if (!setup_.keeps_all_events() && index == 1 && ++side.unread % 7 != 0) return "";
-  std::vector<kvc_event> events(64);
-  std::vector<int32_t> tokens(64 * B);
-  for (;;) {
-    size_t count = 0;
-    const uint64_t from = side.cursor;
+  std::vector<kvc_event> read, events(64);
+  std::vector<int32_t> tokens_read, tokens(64 * B);
+  const uint64_t from = side.cursor;
+  for (size_t count = 1; count != 0;) {
     const kvc_status status = poll_events(side.manager, &side.cursor, events.data(), sizeof(kvc_event),
                                           events.size(), &count, tokens.data(), tokens.size());
     if (setup_.event_capacity == 0)
       return status == KVC_ERROR_UNSUPPORTED ? "" : "events are off but poll_events works";
     if (status != KVC_OK) return std::string("poll_events: ") + kvc_last_error();
-    if (count == 0) break;
+    read.insert(read.end(), events.begin(), events.begin() + static_cast<ptrdiff_t>(count));
     size_t used = 0;
-    for (size_t i = 0; i < count; ++i) {
-      Differences diff;
-      const kvc_event& e = events[i];
-      const uint64_t oldest = model_.events.size() - std::min(model_.events.size(), setup_.event_capacity);
-      const uint64_t sequence = std::max(from, oldest) + i;
-      const std::string name = "event " + std::to_string(sequence) + " ";
-      if (sequence >= model_.events.size())
-        return name + "is one too many, kind " + std::to_string(e.kind) + " block " + std::to_string(e.block);
-      const model::Event& want = model_.events[sequence];
-      const bool cleared = want.kind == KVC_EVENT_CLEARED;
-      diff.check(name + "sequence", e.sequence, sequence);
-      diff.check(name + "kind", e.kind, want.kind);
-      diff.check(name + "block", uint64_t(e.block), uint64_t(want.block));
-      if (!cleared) diff.check(name + "group", e.group, uint64_t(want.group));
-      diff.check(name + "num_tokens", e.num_tokens, cleared ? 0 : B);
-      if (!cleared) diff.check(name + "token_offset", e.token_offset, want.offset);
-      if (want.ns == KVC_DEFAULT_NAMESPACE) {
-        diff.check(name + "namespace_id", e.namespace_id, want.ns);
-      } else if (want.ns) {
-        bool found = false;
-        for (auto& [tag, handle] : handles_)
-          found |= handle.model == want.ns && handle.lib[size_t(index)] == e.namespace_id;
-        diff.check(name + "namespace known", found, true);
-      } else {
-        diff.check(name + "namespace_id", e.namespace_id, 0);
-      }
-      for (uint64_t t = 0; !cleared && t < B; ++t)
-        diff.check(name + "token", uint64_t(tokens[used + t]),
-                   uint64_t(want.position.prefix[want.offset + t].token));
-      if (!cleared) {
-        Digest digest;
-        std::memcpy(digest.data(), e.digest, 32);
-        model::Key position = want.position;  // a namespace opened again has its old digests
-        position.epoch = 0;
-        position.ns = identity_of_.count(want.ns) ? identity_of_.at(want.ns) : 0;
-        const bool same = side.digest_of.try_emplace(position, digest).first->second == digest &&
-                          side.position_of.try_emplace(digest, position).first->second == position;
-        diff.check(name + "digest stands for one position", same, true);
-        model::Key parent = position;
-        parent.prefix.resize(want.offset);
-        auto known = side.digest_of.find(parent);
-        if (known != side.digest_of.end())
-          diff.check(name + "parent_digest", std::memcmp(e.parent_digest, known->second.data(), 32) != 0, 0);
-        used += B;
-      }
-      replay(e, &side.replayed);
-      if (!diff.text().empty()) return diff.text();
-    }
+    for (size_t i = 0; i < count; ++i) used += events[i].num_tokens;
+    tokens_read.insert(tokens_read.end(), tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(used));
   }
-  if (side.cursor != model_.events.size())
-    return "events: library " + std::to_string(side.cursor) + ", model " +
+  const uint64_t most = std::min<uint64_t>(side.cursor, setup_.event_capacity);
+  const uint64_t oldest = std::max(from, side.cursor - most);
+  if (read.size() != side.cursor - oldest)
+    return "events: " + std::to_string(read.size()) + " from " + std::to_string(oldest) + " to " +
+           std::to_string(side.cursor);
+  const auto plain = static_cast<uint64_t>(std::count_if(read.begin(), read.end(), std::not_fn(is_waypoint)));
+  if (plain > model_.events.size() ||
+      (setup_.keeps_all_events() && side.told + plain != model_.events.size()))
+    return "events: library " + std::to_string(side.told + plain) + ", model " +
            std::to_string(model_.events.size());
+  side.told = model_.events.size();
+  uint64_t next = model_.events.size() - plain;
+  const int32_t* at = tokens_read.data();
+  for (size_t i = 0; i < read.size(); at += read[i++].num_tokens) {
+    Differences diff;
+    const kvc_event& e = read[i];
+    const std::string name = "event " + std::to_string(oldest + i) + " ";
+    diff.check(name + "sequence", e.sequence, oldest + i);
+    diff.check(name + "num_tokens", e.num_tokens, e.kind == KVC_EVENT_CLEARED ? 0 : B);
+    if (!is_waypoint(e))
+      if (std::string error = compare_event(side, index, e, at, model_.events[next++]); !error.empty())
+        return name + error;
+    if (setup_.keeps_all_events()) diff.check(name + "follows its parent", follows_its_parent(e, side), true);
+    replay(e, &side.replayed);
+    if (!diff.text().empty()) return diff.text();
+  }
   return compare_prefixes(side);
+}
+
+// A consumer that builds a tree can take the event: what is stored hangs on the root, or on what is there.
+bool World::follows_its_parent(const kvc_event& e, const Side& side) {
+  if (e.kind != KVC_EVENT_STORED || e.parent_node == 0) return true;
+  const auto parent = side.replayed.lower_bound({e.parent_node, 0});
+  return parent != side.replayed.end() && parent->first.first == e.parent_node;
+}
+
+std::string World::compare_event(Side& side, int index, const kvc_event& e, const int32_t* tokens,
+                                 const model::Event& want) {
+  Differences diff;
+  const uint64_t B = setup_.config.block_size;
+  const bool cleared = want.kind == KVC_EVENT_CLEARED;
+  diff.check("kind", e.kind, want.kind);
+  diff.check("block", uint64_t(e.block), uint64_t(want.block));
+  if (want.ns == KVC_DEFAULT_NAMESPACE) {
+    diff.check("namespace_id", e.namespace_id, want.ns);
+  } else if (want.ns) {
+    bool found = false;
+    for (auto& [tag, handle] : handles_)
+      found |= handle.model == want.ns && handle.lib[size_t(index)] == e.namespace_id;
+    diff.check("namespace known", found, true);
+  } else {
+    diff.check("namespace_id", e.namespace_id, 0);
+  }
+  if (cleared || !diff.text().empty()) return diff.text();
+  diff.check("group", e.group, uint64_t(want.group));
+  diff.check("token_offset", e.token_offset, want.offset);
+  for (uint64_t t = 0; t < B; ++t)
+    diff.check("token", uint64_t(tokens[t]), uint64_t(want.position.prefix[want.offset + t].token));
+  Digest digest;
+  std::memcpy(digest.data(), e.digest, 32);
+  model::Key position = want.position;  // a namespace opened again has its old digests
+  position.epoch = 0;
+  position.ns = identity_of_.count(want.ns) ? identity_of_.at(want.ns) : 0;
+  const bool same = side.digest_of.try_emplace(position, digest).first->second == digest &&
+                    side.position_of.try_emplace(digest, position).first->second == position;
+  diff.check("digest stands for one position", same, true);
+  model::Key parent = position;
+  parent.prefix.resize(want.offset);
+  auto known = side.digest_of.find(parent);
+  if (known != side.digest_of.end())
+    diff.check("parent_digest", std::memcmp(e.parent_digest, known->second.data(), 32) != 0, 0);
+  return diff.text();
 }
 
 // The list of prefixes must be what is left of all events.
@@ -321,6 +349,7 @@ std::string World::compare_prefixes(Side& side) {
   std::vector<int32_t> tokens(room * B);
   Differences diff;
   auto left = side.replayed;
+  std::set<uint64_t> nodes{0}, parents;
   uint64_t listed = 0, cursor = 0, events = ~uint64_t{0};
   do {
     kvc_event_batch batch = {sizeof batch,  entries.data(), sizeof(kvc_event), room, 0,
@@ -337,6 +366,8 @@ std::string World::compare_prefixes(Side& side) {
         want = at->second;
         left.erase(at);
       }
+      nodes.insert(e.node), parents.insert(e.parent_node);
+      if (is_waypoint(e)) continue;
       kvc_block_info block{};
       block.struct_size = sizeof block;
       diff.check(name + "block", uint64_t(kvc_manager_block_info(side.manager, e.block, &block)), KVC_OK);
@@ -358,6 +389,8 @@ std::string World::compare_prefixes(Side& side) {
   } while (cursor != 0);
   diff.check("event_cursor", events, side.cursor);
   if (setup_.keeps_all_events()) diff.check("prefixes that are not listed", left.size(), 0);
+  for (const uint64_t parent : parents)
+    diff.check("parent " + std::to_string(parent) + " is listed", nodes.count(parent), 1);
   uint64_t known = 0;
   for (auto& [key, groups] : model_.positions)
     for (auto& copies : groups) known += !copies.empty() && model_.findable(*copies.begin());

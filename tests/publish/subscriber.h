@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A subscriber as strict as any that is known: it keeps the blocks that it was told of, takes no block that
-// it has, nor a removal of one that it has not, and counts parents that it was never told of.
+// it has, nor a removal of one that it has not, and counts parents that it has not.
 #pragma once
 #include <gtest/gtest.h>
 #include <kvcache/events.h>
@@ -43,17 +43,18 @@ class Subscriber {
     for (const WireEvent& event : decoder_.events()) {
       if (event.kind == KVC_EVENT_CLEARED) {
         blocks_.clear();
-        told_.clear();
+        there_.clear();
         continue;
       }
-      unknown_parents_ += event.has_parent && told_.count(event.parent) == 0;
+      unknown_parents_ += event.has_parent && there_.count(event.parent) == 0;
       for (const uint64_t hash : event.hashes) {
         if (event.kind == KVC_EVENT_STORED) {
           EXPECT_TRUE(blocks_.insert({event.group, hash}).second) << "stored twice";
-          told_.insert(hash);
+          there_.insert(hash);
           ++stored_;
         } else {
           EXPECT_EQ(blocks_.erase({event.group, hash}), 1u) << "removed, but not there";
+          if (const auto at = there_.find(hash); at != there_.end()) there_.erase(at);
         }
       }
     }
@@ -69,7 +70,7 @@ class Subscriber {
   void restart(uint64_t next = 0) {
     next_ = next;
     blocks_.clear();
-    told_.clear();
+    there_.clear();
   }
   WireDecoder& decoder() { return decoder_; }  // the last batch
 
@@ -77,7 +78,7 @@ class Subscriber {
   WireDecoder decoder_;
   std::vector<char> payload_;
   std::set<Block> blocks_;
-  std::set<uint64_t> told_;
+  std::multiset<uint64_t> there_;  // hashes of blocks_
   uint64_t next_ = 0, stored_ = 0, unknown_parents_ = 0;
 };
 

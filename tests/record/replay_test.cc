@@ -92,6 +92,62 @@ TEST(Record, SaysWhatAFailedCallSays) {
   EXPECT_EQ(text, kvc_last_error());
 }
 
+// Ids that are nobody's, in two places of a step: those of another manager, and stale ones. Different ones
+// must not share a row; one may have its row twice.
+TEST(Record, IdsThatAreNobodysStayDifferent) {
+  const int32_t tokens[] = {1, 2, 3};
+  const auto make = [&](kvc_manager* m) {
+    uint64_t id = 0;
+    EXPECT_EQ(kvc_manager_create_request(m, PROMPT(0, tokens, 3, nullptr, 0), nullptr, &id), KVC_OK);
+    return id;
+  };
+  for (const int which : {0, 1, 2}) {
+    RecordedManager recorded, other(recorded_config(0));
+    kvc_manager* const of = which == 0 ? other.m : recorded.m;
+    uint64_t ids[] = {make(of), make(of)}, admitted[2], cached[2];
+    if (which == 1) {
+      for (const uint64_t id : ids) EXPECT_EQ(kvc_manager_free_request(of, id), KVC_OK);
+      make(of), make(of);  // in their places
+    }
+    if (which == 2) ids[0] = ids[1] = other.serve(0);
+    int32_t table[2 * 16];
+    const int32_t rows[] = {0, 0};
+    kvc_status status[2];
+    kvc_step step = {};
+    step.struct_size = sizeof step;
+    step.num_admissions = 2, step.admit_requests = ids, step.rows = rows, step.num_rows = 2;
+    step.row_stride = 16, step.block_tables = table, step.status = status;
+    step.admitted = admitted, step.cached = cached;
+    EXPECT_EQ(kvc_manager_step(recorded.m, &step), which == 2 ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(kvc_manager_retire_step(recorded.m, 1), which == 2 ? KVC_OK : KVC_ERROR_INVALID_ARGUMENT);
+    const Replayed replayed = replay(recorded.take());
+    EXPECT_EQ(replayed.status, KVC_OK) << kvc_last_error();
+    EXPECT_EQ(replayed.info.mismatches, 0u) << which << ": " << replayed.info.text;
+    EXPECT_EQ(replayed.info.digest, recorded.digest());
+  }
+}
+
+// An id that the step itself makes, and that the caller foresaw.
+TEST(Record, AnInventedIdIsTheSameInAReplay) {
+  RecordedManager recorded;
+  const uint64_t first = recorded.serve(0);
+  EXPECT_EQ(kvc_manager_free_request(recorded.m, first), KVC_OK);
+  const int32_t tokens[] = {1, 2, 3};
+  const uint64_t requests[] = {0, first + 1}, offsets[] = {0, 3, 3};
+  uint64_t admitted[2], cached[2];
+  kvc_status status[2];
+  kvc_step step = {};
+  step.struct_size = sizeof step;
+  step.num_admissions = 2, step.admit_requests = requests, step.admit_offsets = offsets;
+  step.admit_tokens = tokens, step.status = status, step.admitted = admitted, step.cached = cached;
+  ASSERT_EQ(kvc_manager_step(recorded.m, &step), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(admitted[0], first + 1);
+  EXPECT_EQ(status[1], KVC_ERROR_BUSY);
+  const Replayed replayed = replay(recorded.take());
+  EXPECT_EQ(replayed.status, KVC_OK) << kvc_last_error();
+  EXPECT_EQ(replayed.info.mismatches, 0u) << replayed.info.text;
+}
+
 // What was logged until then can be replayed; the manager goes on.
 TEST(Record, AFullLogEndsTheRecording) {
   RecordedManager recorded(recorded_config(KVC_MIN_RECORD_BYTES));

@@ -194,6 +194,26 @@ TEST_F(CurveTest, ForgetsOneNamespaceOrAll) {
   EXPECT_DOUBLE_EQ(read(1000), 2.0 / 10);
 }
 
+// However often all is forgotten, and whatever stood there: what comes then counts as in a new curve.
+TEST_F(CurveTest, IsExactAfterItForgotAll) {
+  for (const uint64_t stack : {600u, 5000u}) {
+    create(stack, 1);
+    double hits = 0, queries = 0;
+    for (uint64_t round = 0; round < 40; ++round) {
+      ExactStack exact;
+      for (const Request& request : make_requests(round % 5, round % 7 == 0 ? 900 : 20, 40, 3)) {
+        run(request);
+        exact.run(request);
+        queries += static_cast<double>(request.num_prompt);
+      }
+      hits += static_cast<double>(exact.hits(511));
+      ASSERT_NEAR(read(511), hits / queries, 1e-9) << stack << ", round " << round;
+      curve_->forget_all();
+      ASSERT_EQ(curve_->num_samples(), 0u);
+    }
+  }
+}
+
 TEST_F(CurveTest, OneRequestMayHaveMoreBlocksThanTheStack) {
   create(10, 1);
   Request huge;

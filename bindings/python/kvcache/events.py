@@ -46,7 +46,7 @@ class Event:
         "kind": "EventKind: STORED, REMOVED or CLEARED.",
         "group": "Index of the group in which the block was stored or removed.",
         "num_tokens": "Number of `tokens`: block_size; 0 for CLEARED.",
-        "block": "Block id; for REMOVED the block that held it; -1 for CLEARED.",
+        "block": "Block id; for REMOVED the block that held it; -1 for CLEARED, and for a position without a block that leads to others.",
         "digest": "32 bytes: identity of all tokens up to the end of the block.",
         "parent_digest": "The digest of the position before it.",
         "extra_digest": "32 bytes: SHA-256 over the extra keys in the block; zeros if there are none.",
@@ -122,8 +122,7 @@ class EventReader:
         asked = self.cursor
         self.cursor, count = _native.kvc_manager_poll_events(self._manager._m, asked, self._events, self._tokens)
         events = self._events[:count].copy()
-        if count:
-            self.lost += int(events["sequence"][0]) - asked
+        self.lost += self.cursor - asked - count
         return events, self._tokens[: int(events["num_tokens"].sum())].copy()
 
     def __iter__(self) -> Iterator[Event]:

@@ -42,12 +42,13 @@ def render_metrics(sources: Iterable[_Source], *, vllm_names: bool = False) -> s
         if len(pair) != 2 or not hasattr(pair[1], "items"):
             raise TypeError(f"sources[{i}] is {pair!r:.100}; it must be an object, or a pair of it and a mapping of labels")
     pairs.sort(key=lambda pair: _kind(pair[0]))
-    texts, counts = b"", np.array([len(labels) for _, labels in pairs], np.uint64)
+    parts, counts = [], np.array([len(labels) for _, labels in pairs], np.uint64)
     for _, labels in pairs:
         for text in (text for label in labels.items() for text in label):
             if not isinstance(text, str) or "\0" in text:
                 raise TypeError(f"a label is {text!r:.100}; names and values must be str without a NUL")
-            texts += text.encode("utf-8", "surrogateescape") + b"\0"  # the library refuses what is not UTF-8
+            parts += text.encode("utf-8", "surrogateescape"), b"\0"  # the library refuses what is not UTF-8
+    texts = b"".join(parts)
     flags = _native.KVC_METRICS_VLLM_NAMES if vllm_names else 0
 
     def render(n: Any) -> str:

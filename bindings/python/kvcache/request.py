@@ -45,7 +45,7 @@ class ExtraKey(NamedTuple):
 def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
     if not keys:
         return None
-    packed = b""
+    parts = []
     for i, key in enumerate(keys):
         try:
             first_token, num_tokens, digest = key
@@ -54,8 +54,8 @@ def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
             raise TypeError(f"keys[{i}] is {key!r:.100}; it must be an ExtraKey(first_token, num_tokens, digest of 32 bytes)") from None
         if len(digest) != 32:
             raise ValueError(f"the digest of keys[{i}] has {len(digest)} bytes; it needs 32")
-        packed += whole(first_token).to_bytes(8, "little") + whole(num_tokens).to_bytes(8, "little") + digest
-    return packed
+        parts += whole(first_token).to_bytes(8, "little"), whole(num_tokens).to_bytes(8, "little"), digest
+    return b"".join(parts)
 
 
 @described

@@ -2,6 +2,8 @@
 """What may be passed as an array, and that nothing else is taken."""
 
 import array
+import ast
+import pathlib
 
 import numpy as np
 import pytest
@@ -66,3 +68,33 @@ def test_buffers_are_released_after_success_and_after_failure(m):
     with pytest.raises(TypeError):
         kvcache._native.kvc_manager_allocate_request(m._m, tokens, "no keys", None)
     tokens.append(6)
+
+
+def concatenations(tree):
+    """Lines that add to a bytes or a str in a loop: each copies all that is there."""
+    for function in ast.walk(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        texts = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    pairs = zip(target.elts, node.value.elts) if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) else [(target, node.value)]
+                    texts |= {ast.dump(name) for name, value in pairs if isinstance(value, ast.Constant) and isinstance(value.value, (bytes, str))}
+        for loop in ast.walk(function):
+            if isinstance(loop, (ast.For, ast.While)):
+                yield from (node.lineno for node in ast.walk(loop)
+                            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and ast.dump(node.target) in texts)
+
+
+def test_no_argument_is_built_by_concatenation():
+    assert list(concatenations(ast.parse("def f(x):\n  a, n = b'', 0\n  for y in x:\n    a += y\n"))) == [4]
+    found = {path.name: lines for path in pathlib.Path(kvcache.__file__).parent.rglob("*.py") if (lines := list(concatenations(ast.parse(path.read_text()))))}
+    assert not found, "a time that grows with the square of the number of keys: append to a list, and join it"
+
+
+def test_keys_are_packed_one_behind_the_other():
+    keys = [kvcache.ExtraKey(64 * i, 40, i.to_bytes(32, "little")) for i in range(1000)]
+    packed = kvcache.request.pack_keys(keys)
+    assert packed == b"".join(n.to_bytes(8, "little") for i in range(1000) for n in (64 * i, 40, i, 0, 0, 0))
+    assert kvcache.request.pack_keys([]) is None and kvcache.request.pack_keys(None) is None

@@ -280,6 +280,21 @@ def test_events_chain_and_count_what_was_lost():
         list(m.events())
 
 
+def test_each_parent_is_told_of_before():
+    with Manager(50, groups=[Group(state=True)], event_capacity=100) as m, Manager(50, event_capacity=100) as n:
+        r = m.allocate(range(200), slots=64)
+        for end in (64, 128, 200):
+            r.reserve(end)
+            r.commit(end)
+        n.publish_blocks(range(80), [-1, -1, -1, *n.acquire_blocks(2)])
+        for manager in (m, n):
+            there = set()
+            for event in manager.events():
+                assert event.token_offset == 0 or event.parent_digest in there
+                there.add(event.digest) if event.kind == kvcache.EventKind.STORED else there.remove(event.digest)
+            assert len(there) == (8 if manager is m else 5)
+
+
 def test_events_by_columns_are_the_same_events():
     with Manager(8, block_size=4, event_capacity=64) as m:
         with m.allocate([*range(9)]) as r:

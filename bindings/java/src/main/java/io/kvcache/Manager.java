@@ -567,7 +567,10 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_retire_step(m, stepId));
   }
 
-  /** Reads up to 256 events from a cursor on (0 at first), without removing them. */
+  /**
+   * Reads up to 256 events from a cursor on (0 at first), without removing them. If the next cursor is more than the cursor and the events read,
+   * the events between are lost.
+   */
   public Event.Batch events(long cursor) throws KvCacheException {
     Sizes.count("cursor", cursor);
     return eventBatch((m, room, tokens, next, out) -> Native.kvc_manager_poll_events(m, cursor, room, tokens, next, out));
