@@ -555,6 +555,7 @@ KVC_STRUCT(kvc_index_stats)
 %include <kvcache/record.h>
 %include <kvcache/resize.h>
 %include <kvcache/page.h>
+%include <kvcache/page_result.h>
 %include <kvcache/tier.h>
 %include <kvcache/plugin.h>
 %include <kvcache/retention.h>

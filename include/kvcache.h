@@ -98,6 +98,7 @@
 #include <kvcache/model.h>
 #include <kvcache/offload.h>
 #include <kvcache/page.h>
+#include <kvcache/page_result.h>
 #include <kvcache/plugin.h>
 #include <kvcache/prefix.h>
 #include <kvcache/publisher.h>

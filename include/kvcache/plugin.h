@@ -16,7 +16,8 @@
  *
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
-#include <kvcache/tier.h> /* the results of items */
+#include <kvcache/page_result.h>
+#include <kvcache/types.h>
 
 KVC_EXPERIMENTAL
 
