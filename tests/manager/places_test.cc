@@ -23,8 +23,10 @@ constexpr size_t kLength = 7, kFamilies = 5;  // positions of a text; texts
 
 class Twins {
  public:
+  // Of states alone, if there are no groups.
   Twins(uint64_t nodes, uint64_t events, size_t groups, uint64_t seed) : seed_(seed) {
-    const kvc_group_config of[] = {full_group(), window_group(4)};
+    kvc_group_config of[] = {full_group(), window_group(4)};
+    if (groups == 0) of[0].kind = KVC_GROUP_STATE, groups = 1;
     kvc_manager_config config = {};
     config.num_blocks = 24;
     config.max_nodes = nodes;
@@ -181,7 +183,7 @@ TEST(Places, AManagerWithEventsAnswersAsOneWithout) {
   size_t compared = 0, limits = 0;
   for (const uint64_t nodes : {3, 8, 20})
     for (const uint64_t events : {1, 2, 7, 40})
-      for (const size_t groups : {1, 2}) {
+      for (const size_t groups : {0, 1, 2}) {
         Twins twins(nodes, events, groups, 1000 * nodes + 10 * events + groups);
         for (int i = 0; i < 1000 && !::testing::Test::HasFailure(); ++i) twins.step();
         compared += twins.compared(), limits += twins.limits();

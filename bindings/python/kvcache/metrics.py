@@ -42,7 +42,8 @@ def render_metrics(sources: Iterable[_Source], *, vllm_names: bool = False) -> s
         if len(pair) != 2 or not hasattr(pair[1], "items"):
             raise TypeError(f"sources[{i}] is {pair!r:.100}; it must be an object, or a pair of it and a mapping of labels")
     pairs.sort(key=lambda pair: _kind(pair[0]))
-    parts, counts = [], np.array([len(labels) for _, labels in pairs], np.uint64)
+    parts: list[bytes] = []
+    counts = np.array([len(labels) for _, labels in pairs], np.uint64)
     for _, labels in pairs:
         for text in (text for label in labels.items() for text in label):
             if not isinstance(text, str) or "\0" in text:

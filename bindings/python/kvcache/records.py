@@ -100,9 +100,10 @@ class ProbeInfo(NamedTuple):
         not. Use `fits` to decide.
     blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
-    fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA.
-    filling_request: Manager.probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there.
-        Manager.probe(): 0. Since 0.3.
+    fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA. It is about space alone:
+        with wait_until_ns the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
+    filling_request: Manager.probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there,
+        but a step in flight may write it, which is FILLING too. Manager.probe(): 0. Since 0.3.
     """
 
     num_cached: int
@@ -1012,7 +1013,7 @@ class PublisherStats(NamedTuple):
     bytes: Of all payloads.
     resyncs: AllBlocksCleared with all that is cached behind it; the first one too.
     lost_events: Left the manager's ring before they were read. A resync followed.
-    unresolved_blocks: Not told: VLLM, SGLANG, and the hash of the parent is not known.
+    unresolved_blocks: Not told: VLLM, SGLANG, and the parent is in none of the `groups`.
     slow_batches: Did not reach a subscriber whose queue is full. It must ask for replay.
     failed_batches: Not taken by the transport. Subscribers must ask for replay.
     replay_requests: Answered.

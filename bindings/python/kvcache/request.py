@@ -45,7 +45,7 @@ class ExtraKey(NamedTuple):
 def pack_keys(keys: Optional[Iterable[ExtraKey]]) -> Optional[bytes]:
     if not keys:
         return None
-    parts = []
+    parts: list[bytes] = []
     for i, key in enumerate(keys):
         try:
             first_token, num_tokens, digest = key
