@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager takes memory from the system when it first uses it, and works beyond what it has used so far.
 #include <gtest/gtest.h>
+#include <kvcache/events.h>
 #include <kvcache/external.h>
+#include <kvcache/prefix.h>
+#include <kvcache/record.h>
+#include <kvcache/retention.h>
+#include <kvcache/sizing.h>
+#include <kvcache/step.h>
 #include <unistd.h>
 
 #include <fstream>

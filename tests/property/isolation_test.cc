@@ -5,6 +5,7 @@
 //   --operations N    calls of both (default 200000)    --seed S    of the first pair of managers (default 1)
 #include <kvcache/events.h>
 #include <kvcache/external.h>
+#include <kvcache/fills.h>
 #include <kvcache/manager.h>
 #include <kvcache/prefix.h>
 #include <kvcache/quota.h>
