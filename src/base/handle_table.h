@@ -48,8 +48,10 @@ class HandleTable {
     return &record;
   }
   void publish(Record& record) { record.id = make_handle(tag_, kKind, index_of(record), record.generation); }
-  // Ends the id; buffers must be free already.
+  // Ends the id; buffers must be free already. A record that was never published leaves no trace: the next id
+  // is the one it would have had.
   void give_back(Record& record) {
+    if (record.id == 0) --record.generation;
     record.id = 0;
     if (record.generation == UINT32_MAX) return;  // ids are never reused: this record is retired
     record.next_free = free_;

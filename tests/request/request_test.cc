@@ -178,6 +178,16 @@ TEST_F(RequestTableTest, IsFoundOnlyBetweenPublishAndGiveBack) {
   EXPECT_EQ(table_.find(again->id), again);
 }
 
+TEST_F(RequestTableTest, ARecordThatWasNeverPublishedTakesNoId) {
+  create(1);
+  table_.give_back(*table_.take());
+  Request* request = take_published();
+  EXPECT_EQ(request->id, make_handle(9, HandleKind::kRequest, 0, 1));
+  table_.give_back(*request);
+  table_.give_back(*table_.take());
+  EXPECT_EQ(take_published()->id, make_handle(9, HandleKind::kRequest, 0, 2));
+}
+
 TEST_F(RequestTableTest, ForeignAndForgedIdsAreNotFound) {
   create(3);
   const uint64_t id = take_published()->id;
