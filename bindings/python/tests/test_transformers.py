@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+import transformers  # noqa: E402
 from transformers import (  # noqa: E402
     DynamicCache, Gemma2Config, Gemma2ForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM)
 
@@ -262,8 +263,10 @@ def test_what_does_not_work_says_so():
         pool.generate(model, prompt(60), do_sample=False, max_new_tokens=NEW)
     assert pool.manager.usage == 0
     for options in ({"num_beams": 2}, {"num_return_sequences": 2, "do_sample": True}):
-        with pytest.raises(ValueError, match=next(iter(options))):
+        with pytest.raises(UnsupportedError, match=next(iter(options))):
             pool.generate(model, prompt(8), max_new_tokens=4, **options)
+    with pool.new_cache(prompt(8)) as cache, pytest.raises(ValueError, match="num_beams"):
+        model.generate(prompt(8), max_new_tokens=4, past_key_values=cache, num_beams=2)
     with pool.new_cache(prompt(8)) as cache:
         with pytest.raises(UnsupportedError, match="num_beams"):
             cache.reorder_cache(torch.tensor([0]))
@@ -274,3 +277,60 @@ def test_what_does_not_work_says_so():
     model.config.layer_types = ["linear_attention"] * 4
     with pytest.raises(UnsupportedError, match="linear_attention"):
         CachePool(model.config, 8)
+
+
+def test_what_does_not_go_on_from_a_cached_prefix_is_refused_in_each_call_alike():
+    torch.manual_seed(5)
+    model, ids = MODELS["llama"]().eval(), prompt(40)
+    refused = ({"prompt_lookup_num_tokens": 3}, {"assistant_model": model}, {"use_cache": False}, {"penalty_alpha": 0.6, "top_k": 4}, {"dola_layers": "low"},
+               {"cache_implementation": "static"}, {"custom_generate": "x"}, {"prefill_chunk_size": 8}, {"num_beams": 2}, {"num_return_sequences": 2},
+               {"force_words_ids": [[5]]})
+    reference = model.generate(ids, do_sample=False, max_new_tokens=4)
+    pool = CachePool(model.config, 64, 8)
+    for _ in range(2):  # before the prefix is cached, and after
+        for options in refused:
+            with pytest.raises(UnsupportedError, match=next(iter(options))):
+                pool.generate(model, ids, max_new_tokens=4, **options)
+        kept, model.generation_config = model.generation_config, GenerationConfig(**{**model.generation_config.to_dict(), "prompt_lookup_num_tokens": 3})
+        try:
+            with pytest.raises(UnsupportedError, match="prompt_lookup_num_tokens"):
+                pool.generate(model, ids, max_new_tokens=4)
+        finally:
+            model.generation_config = kept
+        assert pool.manager.requests() == []
+        options = {"num_beams": 1, "num_return_sequences": 1, "use_cache": True, "prompt_lookup_num_tokens": None}
+        assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=4, **options), reference)
+    with pool.new_cache(ids) as cache:
+        assert cache.get_seq_length() == 32
+        with pytest.raises(UnsupportedError, match="holds 32"), torch.no_grad():
+            model(ids, past_key_values=cache, use_cache=True)
+
+
+@pytest.mark.parametrize("name, options", [
+    ("GPT2", {}), ("OPT", {"word_embed_proj_dim": 64, "ffn_dim": 96}), ("GPTNeoX", {}), ("GPTJ", {"rotary_dim": 8}), ("Bloom", {}), ("GPTBigCode", {}),
+    ("GPTBigCode", {"multi_query": False}), ("Falcon", {}), ("Falcon", {"multi_query": False}), ("Falcon", {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    ("Phi", {}), ("StableLm", {"num_key_value_heads": 2})])
+def test_models_whose_configuration_names_its_heads_otherwise(name, options):
+    torch.manual_seed(5)
+    shape = {key: value for key, value in SHAPE.items() if key != "num_key_value_heads"}
+    config = getattr(transformers, f"{name}Config")(**shape, **options)
+    model = getattr(transformers, {"GPT2": "GPT2LMHeadModel"}.get(name, f"{name}ForCausalLM"))(config).eval()
+    pool, ids = CachePool(model.config, 64, 8), prompt(37)
+    reference = expected(model, ids)
+    for hit in (0, 32):
+        with pool.new_cache(ids, torch.ones_like(ids)) as cache:
+            assert cache.get_seq_length() == hit
+        assert torch.equal(pool.generate(model, ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW), reference)
+
+
+def test_layers_without_keys_and_values_of_each_token_are_refused_by_the_constructor():
+    for config in (transformers.DeepseekV3Config(), transformers.T5Config(), transformers.MllamaTextConfig()):
+        with pytest.raises(UnsupportedError, match="kv_lora_rank|is_encoder_decoder|cross_attention_layers"):
+            CachePool(config, 8)
+    torch.manual_seed(5)
+    model = MODELS["llama"]().eval()
+    other = CachePool(LlamaConfig(**{**SHAPE, "num_key_value_heads": 4}), 8)
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=r"keys of \[heads, head_dim\] \[2, 16\], the pool of \[4, 16\]"):
+            other.generate(model, prompt(40), max_new_tokens=4)
+    assert other.manager.usage == 0

@@ -190,6 +190,79 @@ def test_adapters_salts_and_images_never_share():
     assert m.get_computed_blocks(inside, max_cache_hit_length=8)[1] == 8
 
 
+@pytest.mark.parametrize("kinds", [(0,), (0, 8), (0, ("chunk", 8)), (0, ("state", 0))])
+def test_what_a_session_appends_with_an_image_is_never_published(kinds):
+    m = make(num_blocks=200, max_model_len=200, kinds=kinds)
+    text, image, end = list(range(16)), [500] * 6, list(range(1000, 1018))
+    session = Request("session", text)
+    session.resumable = True
+    run(m, session)
+    session.all_token_ids += end
+    m.allocate_slots(session, len(end))
+    session.num_computed_tokens = session.num_tokens
+    session.mm_features = Request("", [], media=[("cat", 34, 6)]).mm_features
+    session.all_token_ids += image + end
+    m.allocate_slots(session, len(image + end))
+    session.num_computed_tokens = session.num_tokens
+    for token in range(20):
+        decode(m, session, token)
+    m.remove_skipped_blocks("session", session.num_computed_tokens)
+    m.cache_blocks(session, session.num_computed_tokens)
+    known = list(session.all_token_ids)
+    asked = {"without": Request("x", [*known, 1]), "same": Request("y", [*known, 1], media=[("cat", 34, 6)])}
+    while_it_runs = {name: m.get_computed_blocks(request)[1] for name, request in asked.items()}
+    m.manager.check()
+    m.free(session)
+    for name, request in asked.items():
+        assert while_it_runs[name] <= 32 and m.get_computed_blocks(request)[1] <= 32
+    assert kinds != (0,) or while_it_runs == {"without": 32, "same": 32}  # the text before it is shared, as that of other requests
+    again = Request("session", known, media=[("cat", 34, 6)])
+    again.resumable = True
+    assert run(m, again) <= 32  # a preempted session comes back with its image, and is published
+    assert m.get_computed_blocks(Request("z", [*known, 1], media=[("cat", 34, 6)]))[1] >= (76 if kinds == (0,) else 0)
+    assert m.get_computed_blocks(Request("x", [*known, 1]))[1] <= 32
+    m.free(again)
+    assert m.usage == 0
+    m.manager.check()
+
+
+def test_media_that_share_tokens_are_one_key_of_all():
+    m = make(num_blocks=1000, max_model_len=100)
+    both = [("video", 4, 20), ("audio", 4, 20)]
+    kinds = [[], both, both[:1], both[1:], [("video", 4, 20), ("voice", 4, 20)], [("video", 4, 20), ("audio", 6, 4)], [("audio", 6, 4), ("video", 4, 20)][::-1],
+             [("video", 4, 10), ("audio", 10, 14)], [("video", 4, 10), ("audio", 14, 10)], [("video", 4, 20), ("audio", 20, 20)],
+             [("video", 4, 20), ("audio", 8, 4), ("audio", 8, 5)], [("a", 0, 9), ("b", 4, 9), ("c", 12, 9)]]
+    tokens, seen = [7] * 60, {}
+    for i, media in enumerate(kinds):
+        key = tuple(sorted(media))
+        hit = run(m, Request(f"a{i}", tokens, media=media))
+        first = min((offset for _, offset, _ in media), default=60) // 4 * 4
+        assert hit == 56 if key in seen else hit <= first, (media, hit)
+        seen[key] = i
+        assert run(m, Request(f"b{i}", tokens, media=media[::-1], salt="")) == 56  # in whichever order they come
+    assert len(seen) == len(kinds) - 1
+    for hit in (28, 56):  # one of no tokens counts where it stands
+        assert run(m, Request(f"mark{hit}", tokens, media=[("video", 4, 20), ("mark", 30, 0)])) == hit
+    m.manager.check()
+
+
+def test_a_common_prefix_is_one_of_the_tables_whoever_else_holds_the_blocks():
+    m = make(num_blocks=400)
+    requests = [Request(str(i), [*range(12), i] if i < 8 else [1000 * i + j for j in range(13)]) for i in range(15)]
+    for request in requests:
+        run(m, request)
+    popped = [block for request in requests[:7] for block in m.pop_blocks_for_free(request)]
+    assert m.get_num_common_prefix_blocks("7") == [0]  # seven requests hold its blocks, and none of them runs
+    for request in requests[8:]:
+        m.free(request)
+    assert m.get_num_common_prefix_blocks("7") == [4]  # it is alone
+    run(m, requests[0])
+    assert m.get_num_common_prefix_blocks("7") == m.get_num_common_prefix_blocks("0") == [3]
+    assert m.get_num_common_prefix_blocks("unknown") == [0]
+    m.block_pool.free_blocks(popped)
+    assert m.get_num_common_prefix_blocks("7") == [3]
+
+
 def test_embeddings_are_neither_found_nor_shared():
     m = make()
     for name in "ab":

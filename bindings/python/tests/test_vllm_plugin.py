@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's plug-in: with stand-ins of vLLM's modules, and in a process with vLLM's own loader and engine core."""
 
+import functools
 import importlib
 import importlib.metadata
 import inspect
@@ -17,6 +18,7 @@ import pytest
 
 from kvcache.integrations import vllm_plugin
 from kvcache.integrations.vllm import KVCacheManager
+from vllm_doubles import config
 
 HERE = pathlib.Path(__file__).resolve().parent
 GROUP = "vllm.general_plugins"
@@ -33,6 +35,7 @@ def entry_points():
 def vllm(monkeypatch):
     """Modules with what the plug-in replaces: a manager with our methods, and an engine core that makes requests with its hasher."""
     own = type("KVCacheManager", (), {name: method for name, method in vars(KVCacheManager).items() if inspect.isfunction(method)})
+    own.__init__ = functools.wraps(KVCacheManager.__init__)(lambda self, *args, **options: None)
 
     class EngineCore:
         def __init__(self, scheduler):
@@ -102,7 +105,29 @@ def test_it_replaces_the_manager_once(vllm, monkeypatch):
     vllm_plugin.register()
     made = vllm.EngineCore.preprocess_add_request
     vllm_plugin.register()
-    assert vllm.scheduling.KVCacheManager is KVCacheManager and vllm.EngineCore.preprocess_add_request is made
+    assert vllm.scheduling.KVCacheManager.__wrapped__ is KVCacheManager and vllm.EngineCore.preprocess_add_request is made
+    assert type(vllm.scheduling.KVCacheManager(config(8), 64, 4, 4)) is KVCacheManager
+
+
+def replaying(**fields):
+    layout = config(8, kinds=(0, 8))
+    vars(layout.kv_cache_groups[1].kv_cache_spec).update(fields)
+    return layout
+
+
+@pytest.mark.parametrize("layout, options, text", [
+    (config(8), {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1}, "num_hash_lookahead_tokens"),  # EAGLE, MTP and the like
+    (config(8), {"num_prefill_lookahead": 1, "enable_caching": False}, "num_prefill_lookahead"), (config(8), {"dcp_world_size": 2}, "dcp_world_size"),
+    (config(8, kinds=["CircularBufferSpec"]), {}, "CircularBufferSpec"), (replaying(prefix_replay_tokens=8), {}, "prefix_replay_tokens"),
+    (replaying(extra_retained_tokens=2), {}, "extra_retained_tokens")])
+def test_what_is_not_supported_gets_vllms_own_manager_and_one_warning(vllm, monkeypatch, said, layout, options, text):
+    monkeypatch.setenv("KVCACHE_VLLM", "1")
+    vllm_plugin.register()
+    manager = vllm.scheduling.KVCacheManager(layout, 64, 4, 4, **options)
+    assert type(manager) is vllm.own and len(said) == 1
+    assert "vLLM's own KVCacheManager runs" in said[0] and text in said[0]
+    core = vllm.EngineCore(types.SimpleNamespace(kv_cache_manager=manager, connector=None))
+    assert core.preprocess_add_request(0) == (0, list)  # whose hashes it reads
 
 
 def test_a_vllm_with_other_methods_keeps_its_manager(vllm, monkeypatch, said):

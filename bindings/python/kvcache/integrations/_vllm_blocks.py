@@ -59,6 +59,10 @@ def layout_of(kv_cache_config: Any, caching: bool, hash_block_size: int, max_mod
         if kind not in _KNOWN:
             known = ", ".join(sorted(_KNOWN))
             raise UnsupportedError(f"layers with {kind} are not supported, only {known}; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
+        special = [name for owner, name in ((entry, "host_resident"), (spec, "prefix_replay_tokens"), (spec, "extra_retained_tokens"))
+                   if getattr(owner, name, 0)]
+        if special:
+            raise UnsupportedError(f"{kind} with {special[0]} is not supported; use vLLM's own manager for this model (unset KVCACHE_VLLM)")
         window = spec.sliding_window if kind in _WINDOW else 0
         chunk = spec.attention_chunk_size if kind in _CHUNK else 0
         state = kind in _MAMBA and spec.mamba_cache_mode == "align"
@@ -125,20 +129,30 @@ def text_of(group: Group) -> str:
 
 
 def identity_keys(request: Any) -> list[ExtraKey]:
-    """Returns the extra keys of a request: adapter and salt, as a key of the first token, and multimodal spans."""
-    parts: list[tuple[str, ...]] = []
+    """Returns the extra keys of a request: adapter and salt, as a key of the first token, and multimodal spans. Media that share tokens, such as a
+    video and its sound, are one key over their union."""
+    parts: list[tuple[str | int, ...]] = []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
         parts.append(("lora", lora.name, lora.path))  # a name may come to mean another adapter
     if salt:
         parts.append(("salt", salt))
-    spans: list[tuple[int, int, tuple[str, ...]]] = [(f.mm_position.offset, f.mm_position.length, ("media", f.identifier)) for f in request.mm_features]
+    spans = _spans(request.mm_features)
     if parts and not (spans and spans[0][0] == 0):
-        spans.insert(0, (0, 1, ()))
-    return [ExtraKey(first, length, _digest((parts if first == 0 else []) + [media])) for first, length, media in spans]
+        spans.insert(0, (0, 1, []))
+    return [ExtraKey(first, end - first, _digest([*(parts if first == 0 else []), *media])) for first, end, media in spans]
 
 
-def _digest(parts: Iterable[tuple[str, ...]]) -> bytes:
+def _spans(features: Iterable[Any]) -> list[tuple[int, int, list[tuple[str | int, ...]]]]:
+    """Returns (first token, end, all media in it), ascending and disjoint. A medium is told with its place in the span."""
+    spans: list[tuple[int, int, list[tuple[str | int, ...]]]] = []
+    for offset, length, identifier in sorted((f.mm_position.offset, max(1, f.mm_position.length), f.identifier) for f in features):
+        first, end, media = spans.pop() if spans and offset < spans[-1][1] else (offset, 0, [])
+        spans.append((first, max(end, offset + length), [*media, ("media", identifier, offset - first, length)]))
+    return spans
+
+
+def _digest(parts: Iterable[tuple[str | int, ...]]) -> bytes:
     # repr quotes strings, so no two lists of parts have one text.
     return hashlib.sha256(repr(list(parts)).encode()).digest()
 

@@ -41,9 +41,37 @@ def _layer_windows(config: Any) -> list[int]:
     window: int = getattr(config, "sliding_window", None) or 0
     types: list[str] = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
-    if getattr(config, "num_kv_shared_layers", 0) or unknown:
-        raise UnsupportedError(f"layers of kind {unknown or 'shared KV'} are not supported; use the model's own cache")
+    unknown += [name for name in ("num_kv_shared_layers", "kv_lora_rank", "cross_attention_layers", "is_encoder_decoder", "add_cross_attention")
+                if getattr(config, name, None)]  # layers without keys of their own, latent keys (MLA), keys that other inputs decide
+    if unknown:
+        raise UnsupportedError(f"layers of kind {', '.join(unknown)} are not supported; use the model's own cache")
     return [window if kind == "sliding_attention" else 0 for kind in types]
+
+
+def _num_kv_heads(config: Any) -> int:
+    """Returns the heads of the keys that a layer gives to its cache, whatever its configuration calls them."""
+    if getattr(config, "new_decoder_architecture", False):  # Falcon copies its few heads before
+        return int(config.num_attention_heads)
+    queries = getattr(config, "multi_query", None)
+    if queries:
+        return 1
+    name = "num_key_value_heads" if queries is None else "num_kv_heads"
+    return int(getattr(config, name, None) or config.num_attention_heads)
+
+
+def _setting(name: str, options: dict[str, Any], defaults: Any) -> Any:
+    """Returns a parameter of generate(): an option, else one of its generation_config, else a default of the model."""
+    found = [getattr(config, name, None) for config in (options.get("generation_config"), defaults)]
+    return options[name] if name in options else next((value for value in found if value is not None), None)
+
+
+def _refused(options: dict[str, Any], defaults: Any) -> list[str]:
+    """Returns the parameters that ask generate() for what does not go on from a cache with tokens, or not with one row a prompt."""
+    single = ("num_beams", "num_beam_groups", "num_return_sequences")
+    others = ("prompt_lookup_num_tokens", "assistant_model", "assistant_early_exit", "use_mtp", "penalty_alpha", "dola_layers", "constraints",
+              "force_words_ids", "custom_generate", "cache_implementation", "prefill_chunk_size")
+    return [*(name for name in single if (_setting(name, options, defaults) or 1) != 1), *(name for name in others if _setting(name, options, defaults)),
+            *(["use_cache=False"] if _setting("use_cache", options, defaults) is False else [])]
 
 
 def _inputs_beside_ids(model: Any) -> set[str]:
@@ -58,8 +86,7 @@ def _is_padded(input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor], 
         return not bool(attention_mask.all())
 
     def ids(name: str) -> torch.Tensor:
-        found = [getattr(config, name, None) for config in (options.get("generation_config"), defaults)]
-        value = options[name] if name in options else next((value for value in found if value is not None), None)
+        value = _setting(name, options, defaults)
         return torch.as_tensor([] if value is None else value, dtype=torch.long).reshape(-1)
 
     pad = ids("pad_token_id")
@@ -95,7 +122,7 @@ class CachePool:
         kinds = sorted(set(windows))
         if len(kinds) > 2 or (len(kinds) == 2 and kinds[0]):
             raise UnsupportedError(f"layers have windows of {kinds} tokens; one size of window is supported")
-        heads = config.num_key_value_heads
+        heads = _num_kv_heads(config)
         dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         stored = dtype or str(getattr(config, "dtype", None) or torch.float32).removeprefix("torch.")
         groups = [Group(window, retention_tokens=retention_tokens if window else 0, pool=i) for i, window in enumerate(kinds)]
@@ -144,11 +171,15 @@ class CachePool:
         also an end-of-sequence id. Prompts with padding share nothing. Give the mask if they are not padded.
 
         The pool finds keys and values by token ids alone, so other inputs (inputs_embeds, position_ids, images, ...) raise
-        UnsupportedError."""
+        UnsupportedError, and so do beam search, several sequences per prompt, assisted decoding (assistant_model,
+        prompt_lookup_num_tokens), and whatever else does not go on from a cache with tokens."""
         others = sorted(name for name in _inputs_beside_ids(model) & options.keys() if options[name] is not None)
         if others:
             raise UnsupportedError(f"{others[0]} is given: keys and values would depend on it, but are found by token ids alone; call "
                                    "model.generate() with the model's own cache")
+        refused = _refused(options, model.generation_config)
+        if refused:
+            raise UnsupportedError(f"{refused[0]} does not work with a cached prefix; leave it out, or call model.generate() with the model's own cache")
         padded = _is_padded(input_ids, attention_mask, model.generation_config, options)
         with self._new_cache(input_ids, padded, namespace) as cache:
             criteria = StoppingCriteriaList([*(stopping_criteria or ()), _Committer(cache)])
@@ -161,6 +192,7 @@ class PagedCache(Cache):
     def __init__(self, pool: CachePool, requests: list[Request], num_known: int, num_cached: int):
         self._pool, self._requests = pool, requests
         self._known, self._committed, self._capacity = num_known, num_cached, num_known
+        self._prompt = num_known if num_cached else 0  # tokens of the prompts until the first of them are computed after a hit
         super().__init__(layers=[PagedLayer(self, *place, num_cached) for place in pool._places])
 
     def close(self) -> None:
@@ -243,6 +275,14 @@ class PagedLayer(CacheLayerMixin):
         batch, _, tokens, _ = key_states.shape
         if batch != len(cache._requests):
             raise ValueError(f"a batch of {batch} for a cache of {len(cache._requests)}; make the cache for these prompts (num_beams=1, num_return_sequences=1)")
+        made = group.storage.num_heads, group.storage.head_dim
+        for what, states in (("keys", key_states), ("values", value_states)):
+            if (states.shape[1], states.shape[3]) != made:
+                raise UnsupportedError(f"a layer has {what} of [heads, head_dim] {[states.shape[1], states.shape[3]]}, the pool of {list(made)} as its "
+                                       "configuration says; use the model's own cache")
+        if 0 < cache._prompt <= tokens:
+            raise UnsupportedError(f"the model was given {tokens} tokens, all of the prompt, and the cache holds {self.length} of them; give those behind "
+                                   "them, or use the model's own cache (assisted decoding gives all)")
         first, last = self.length - self._num_visible(), self.length + tokens
         cache._reserve(last)
         group.storage.store(_rows(key_states), _rows(value_states), group.slots(cache._requests, self.length, last), self._index)
@@ -251,6 +291,7 @@ class PagedLayer(CacheLayerMixin):
         keys, values = group.storage.gather(slots, 1, self._index, kind)
         self.length = last
         if self is cache.layers[-1]:
+            cache._prompt = 0
             cache._commit_stored(last)
         return _states(keys, batch, key_states), _states(values, batch, value_states)
 

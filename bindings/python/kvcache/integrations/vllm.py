@@ -6,9 +6,11 @@ kvcache.integrations.vllm_scheduler, which plans with kvcache.Scheduler.
     from kvcache.integrations.vllm import KVCacheManager
     scheduler.KVCacheManager = KVCacheManager
 
+or by kvcache.integrations.vllm_plugin, with which an engine that asks for what is not supported gets vLLM's own.
+
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
 blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba with both prefix caching and speculative decoding,
-groups of several block sizes, context parallelism, hash look-ahead. `coordinator` has what the scheduler and the engine core read.
+groups of several block sizes, context parallelism, look-ahead of hashes or prefills. `coordinator` has what the scheduler and the engine core read.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
 a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
@@ -105,6 +107,7 @@ class KVCacheManager(_native.SlotAllocator):
         edges = [edge for group in groups for edge in [edges_of(group, self.block_size)] if edge is not None]
         self._lossy = bool(edges)  # some table loses blocks
         self._live: dict[str, _native.Admitted] = {}
+        self._media: dict[str, int] = {}  # images and the like that a session had when it was admitted
         self._prompts: dict[str, _Prompt] = {}
         self._waiting: Optional[_Prompt] = None  # the one whose prompt the library keeps
         self._info, self._config = _native.kvc_probe_info(), _native.kvc_request_config()
@@ -289,15 +292,26 @@ class KVCacheManager(_native.SlotAllocator):
         self._forget(self._prompts.pop(request.request_id, None))
         live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups),
                                                                       self._layout.order, self._layout.num_fixed)
-        live.watched = self._events is not None and told_apart(request)
+        told = self._events is not None and told_apart(request)
+        session = getattr(request, "resumable", False)
+        if session:
+            self._media[request.request_id] = len(request.mm_features)
+        live.watched = told or session
         return live
 
     def _commit_watched(self, live: _native.Admitted, request: Any, tokens: Any, num_tokens: int) -> None:
-        """Commits for a request whose events are told apart."""
-        assert self._events is not None
-        self._events.read()
+        """Commits for a session, or for a request whose events are told apart. The library knows the media that a session has when it is
+        admitted. From the first one that came later on, tokens do not tell what its blocks hold: they are published by none of its commits."""
+        known = self._media.get(request.request_id)
+        if known is not None and len(request.mm_features) > known:
+            num_tokens = min(num_tokens, min(feature.mm_position.offset for feature in request.mm_features[known:]))
+        if num_tokens <= live.committed:
+            return
+        if self._events is not None:
+            self._events.read()
         live.commit(tokens, num_tokens)
-        self._events.read(request)
+        if self._events is not None:
+            self._events.read(request)
 
     def _fits(self, live: _native.Admitted, request: Any, needed: int, whole: bool, reserved: int) -> bool:
         """Whether the blocks suffice for `needed` tokens (with `whole`: all tokens) besides those that are reserved for others."""
@@ -345,6 +359,7 @@ class KVCacheManager(_native.SlotAllocator):
         live = self._live.pop(request.request_id, None)
         if live is not None and self._lossy:
             self._commit(live, request, self._processed(request))
+        self._media.pop(request.request_id, None)
         return live
 
     def reset_prefix_cache(self) -> bool:
@@ -377,11 +392,11 @@ class KVCacheManager(_native.SlotAllocator):
         return tuple(ids if group.state or group.cross else ids[:blocks] for group, ids in zip(self.groups, self.get_block_ids(request_id)))
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
-        """Returns, per group, the number of first blocks of the table that every request holds (for cascade attention)."""
+        """Returns, per group, the number of first blocks that the tables of all requests have in common (for cascade attention)."""
         common = []
-        for ids in self.get_block_ids(running_request_id):
-            shared = (id != NULL_BLOCK and self.manager.block_info(id).requests == len(self._live) for id in ids)
-            common.append(sum(1 for _ in itertools.takewhile(bool, shared)))
+        for tables in zip(*map(self.get_block_ids, {running_request_id, *self._live})):
+            equal = (len(set(column)) == 1 and column[0] != NULL_BLOCK for column in zip(*tables))
+            common.append(sum(1 for _ in itertools.takewhile(bool, equal)))
         return common
 
     def estimate_cached_tokens(self, request: Any) -> int:

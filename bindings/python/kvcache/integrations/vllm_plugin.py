@@ -2,8 +2,8 @@
 """vLLM's plug-in, which the package registers as `kvcache` in the group vllm.general_plugins.
 
 vLLM calls register() in each process that it starts. If the environment has KVCACHE_VLLM=1, vLLM's schedulers get the KVCacheManager of
-kvcache.integrations.vllm, which logs a line when it is made. The requests of an engine with this manager are not hashed by vLLM, unless a
-connector reads their hashes.
+kvcache.integrations.vllm, which logs a line when it is made. If it does not support the model or an option, the engine gets vLLM's own, with a
+warning that says why. The requests of an engine with our manager are not hashed by vLLM, unless a connector reads their hashes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import functools
 import inspect
 import logging
 import os
-from typing import Any
+from typing import Any, Callable
+
+from ..errors import KvCacheError
 
 VARIABLE = "KVCACHE_VLLM"
 _log = logging.getLogger("vllm.kvcache")  # vLLM prints what its own loggers and those below them log
@@ -31,14 +33,29 @@ def register() -> None:
 
     from .vllm import KVCacheManager
 
-    if scheduling.KVCacheManager is KVCacheManager:
+    own = scheduling.KVCacheManager
+    if getattr(own, "__wrapped__", own) is KVCacheManager:
         return
-    different = differences(scheduling.KVCacheManager, KVCacheManager)
+    different = differences(own, KVCacheManager)
     if different:
         _log.warning("kvcache: vLLM's own KVCacheManager runs: vLLM %s has other parameters than 0.33 in %s", vllm.__version__, ", ".join(different))
         return
-    scheduling.KVCacheManager = KVCacheManager
+    scheduling.KVCacheManager = _ours_or(own, KVCacheManager)
     engine.EngineCore.preprocess_add_request = _without_hashes(engine.EngineCore.preprocess_add_request)
+
+
+def _ours_or(own: type, ours: type) -> Callable[..., Any]:
+    """Returns a function that makes a manager of `ours`, or of `own` if `ours` refuses the arguments."""
+
+    @functools.wraps(ours, updated=())
+    def manager(*args: Any, **options: Any) -> Any:
+        try:
+            return ours(*args, **options)
+        except KvCacheError as error:
+            _log.warning("kvcache: vLLM's own KVCacheManager runs: %s", error)
+        return own(*args, **options)
+
+    return manager
 
 
 def differences(theirs: type, ours: type) -> list[str]:
