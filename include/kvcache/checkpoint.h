@@ -97,10 +97,11 @@ typedef struct kvc_request_pair {
 } kvc_request_pair;
 
 /** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken once to read the
- *  positions, and for a moment for each few megabytes of pages, whose blocks cannot be evicted until they are
- *  copied. If nobody uses the manager, its order of eviction does not change. kvc_manager_resize may find
- *  blocks held (BUSY). Execute the moves that the manager asked for before; compact and shrink no pool
- *  meanwhile. The log of a recorded manager has nothing of a save: nobody should use such a one meanwhile.
+ *  positions, and for a moment for each megabyte of pages, whose blocks cannot be evicted until they are
+ *  copied: at most a sixteenth of the smallest pool, and never less than one block. If nobody uses the
+ *  manager, its order of eviction does not change. kvc_manager_resize may find blocks held (BUSY). Execute
+ *  the moves that the manager asked for before; compact and shrink no pool meanwhile. The log of a recorded
+ *  manager has nothing of a save: nobody should use such a one meanwhile.
  *  @param[in]  storages [num_storages] a storage in host memory for each group; NULL = its blocks are saved
  *              without bytes. Its block i has the id i, or, if it has fewer blocks than that takes, the i-th
  *              id of its group's pool.

@@ -47,6 +47,7 @@ class Save {
   }
 
  private:
+  static constexpr uint64_t kShareHeld = 16;
   static constexpr uint32_t kOwn = Manifest::kNoFile - 1, kLost = Manifest::kNoFile - 2;
   struct Wanted {  // a page to write
     uint32_t position, index;
@@ -122,11 +123,19 @@ class Save {
     return codec_.table == nullptr ? bytes : std::max(bytes, codec_.table->bound(bytes));
   }
 
+  // Nobody can evict the blocks that are held while they are copied: they are a small part of each pool.
+  size_t most_blocks_held() const {
+    uint64_t smallest = 4096 * kShareHeld;
+    for (const Contents::Pool& pool : manifest_.contents.pools) smallest = std::min(smallest, pool.size);
+    return std::max<uint64_t>(smallest / kShareHeld, 1);
+  }
+
   kvc_status write_pages() {
     uint64_t largest = 0;
     for (const Wanted& wanted : wanted_) largest = std::max(largest, room_of(wanted));
     DataWriter writer(folder_, manifest_.id, largest, (options_.flags & KVC_CHECKPOINT_NO_SYNC) == 0);
     ContentsHolder holder(manager_, manifest_.contents);
+    const size_t most_held = most_blocks_held();
     std::vector<Contents::Cached> batch;
     std::vector<uint8_t> held;
     std::vector<char> plain;
@@ -138,7 +147,7 @@ class Save {
         bytes += room_of(wanted_[end]);
         batch.push_back(wanted_[end++].cached);
       } while (end < wanted_.size() && bytes + room_of(wanted_[end]) <= kPieceBytes / 2 &&
-               batch.size() < 4096);
+               batch.size() < most_held);
       held.assign(batch.size(), 0);
       // The room comes first: while the blocks are held nothing waits for a disk.
       char* room = nullptr;

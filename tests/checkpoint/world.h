@@ -155,18 +155,19 @@ class Engine {
     return block - static_cast<int32_t>(form.own_pools ? group * form.num_blocks : 0);
   }
 
-  // A request computes all of its tokens; its pages are what their keys say. Returns its id.
+  // A request computes all of its tokens but those that it hits: others may be reading these. Its pages are
+  // what their keys say. Returns its id.
   uint64_t begin(const Spoken& spoken) {
     const kvc_prompt prompt = prompt_of(spoken);
-    uint64_t id = 0;
-    EXPECT_EQ(kvc_manager_allocate_request(m, &prompt, nullptr, &id, nullptr), KVC_OK) << kvc_last_error();
+    uint64_t id = 0, cached = 0;
+    EXPECT_EQ(kvc_manager_allocate_request(m, &prompt, nullptr, &id, &cached), KVC_OK) << kvc_last_error();
     const size_t count = (spoken.tokens.size() + form.block_size - 1) / form.block_size;
     for (uint32_t g = 0; g < form.num_groups; ++g) {
       std::vector<int32_t> table(count, -1);
       EXPECT_EQ(kvc_manager_export_tables(m, &id, 1, g, -1, table.data(), table.size()), KVC_OK)
           << kvc_last_error();
       const std::vector<Digest256> keys = keys_of(spoken, g);
-      for (size_t i = 0; i < keys.size(); ++i) {
+      for (size_t i = cached / form.block_size; i < keys.size(); ++i) {
         if (table[i] < 0) continue;
         const std::vector<char> page = page_of_key(keys[i]);
         const int32_t place = place_of(g, table[i]);
