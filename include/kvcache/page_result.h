@@ -14,7 +14,8 @@ KVC_EXPERIMENTAL
 /** kvc_tier_item.result and kvc_store_item.result. */
 enum {
   KVC_PAGE_WAITING = 0, /**< The job has not ended. */
-  KVC_PAGE_OK = 1,   /**< Exists: a hit. Get, put, remove: done. A put of a page that is there is done too. */
+  KVC_PAGE_OK = 1, /**< Exists: a hit. Get, put, remove: done. A put of a page that is there is done too; one
+                      of another size is replaced. */
   KVC_PAGE_MISS = 2, /**< There is no such page, or it did not check. */
   /** The page is being written, read or removed; or it is leased, and was to be removed. */
   KVC_PAGE_PENDING = 3,

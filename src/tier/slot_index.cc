@@ -13,11 +13,17 @@ bool SlotIndex::create(Memory& memory, size_t num_slots, SlotPolicy policy) {
   return true;
 }
 
-int32_t& SlotIndex::bucket(const Digest256& key) {
-  uint64_t word;
-  std::memcpy(&word, key.bytes, sizeof word);
-  return buckets_[word & (buckets_.size() - 1)];
+uint64_t mix_key(const Digest256& key) {
+  uint64_t words[sizeof key.bytes / sizeof(uint64_t) + 1] = {}, mixed = 0;  // the last one mixes once more
+  std::memcpy(words, key.bytes, sizeof key.bytes);
+  for (const uint64_t word : words) {
+    mixed = (mixed ^ word) * 0x9E3779B97F4A7C15u;
+    mixed ^= mixed >> 32;
+  }
+  return mixed;
 }
+
+int32_t& SlotIndex::bucket(const Digest256& key) { return buckets_[mix_key(key) & (buckets_.size() - 1)]; }
 
 int32_t SlotIndex::find(const Digest256& key) const {
   int32_t slot = const_cast<SlotIndex*>(this)->bucket(key);

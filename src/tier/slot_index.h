@@ -30,6 +30,9 @@ struct PageSlot {
   uint8_t uses;  // up to kMostUses
 };
 
+// All bytes of the key, so that keys which a caller makes, such as numbers, spread as digests do.
+uint64_t mix_key(const Digest256& key);
+
 class SlotIndex {
  public:
   static constexpr int kTries = 64;

@@ -128,11 +128,17 @@ SlotStore::Begun SlotStore::begin_put(const StoreCall& call, kvc_tier_item* item
     return Begun::kEnded;
   }
   int32_t slot = index_.find(key_of(*item));
-  if (slot >= 0 && index_[slot].state == SlotState::kReady) {
+  const bool ready = slot >= 0 && index_[slot].state == SlotState::kReady;
+  if (ready && index_[slot].bytes == item->bytes) {
     index_.use(slot);
     item->generation = index_[slot].generation;
     item->result = KVC_PAGE_OK;
     return Begun::kEnded;
+  }
+  if (ready && !index_.is_held(slot, call.now_ns)) {  // of another size, which nobody could ever get
+    index_.begin_remove(slot);
+    index_.end_remove(slot);
+    slot = -1;
   }
   if (slot >= 0) {
     if (is_in(work, count, slot)) return Begun::kLater;

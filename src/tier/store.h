@@ -53,7 +53,7 @@ class PageStore {
   virtual ~PageStore() = default;
   virtual void exists(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
   virtual void get(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
-  // A page that is there already is kept: equal keys mean equal bytes.
+  // A page that is there already is kept: equal keys mean equal bytes. One of another size is replaced.
   virtual void put(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
   virtual void remove(const StoreCall& call, kvc_tier_item* items, size_t num_items) = 0;
   virtual StoreStats stats() = 0;

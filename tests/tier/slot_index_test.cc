@@ -7,6 +7,7 @@
 #include <bit>
 #include <map>
 #include <random>
+#include <set>
 
 #include "base/env.h"
 #include "stores.h"
@@ -63,6 +64,19 @@ bool put(SlotIndex& index, uint64_t key, uint64_t time) {
   const int32_t slot = index.begin_write(digest_of(key), time);
   if (slot >= 0) index.commit_write(slot, index.next_generation(), 8, 0);
   return slot >= 0;
+}
+
+TEST(SlotIndexKeys, SpreadWhateverByteTheyDifferIn) {
+  constexpr uint64_t kKeys = 1024;
+  for (size_t byte = 0; byte + 1 < sizeof(Digest256::bytes); ++byte) {
+    std::set<uint64_t> buckets;
+    for (uint64_t i = 0; i < kKeys; ++i) {
+      Digest256 key = {};
+      key.bytes[byte] = static_cast<uint8_t>(i), key.bytes[byte + 1] = static_cast<uint8_t>(i >> 8);
+      buckets.insert(mix_key(key) % kKeys);
+    }
+    EXPECT_GT(buckets.size(), kKeys / 2) << byte;
+  }
 }
 
 class Policies : public testing::TestWithParam<SlotPolicy> {};

@@ -111,6 +111,31 @@ TEST_P(Store, ReadsRunsOfAPage) {
   EXPECT_EQ(wanted_bytes(item), right.size());
 }
 
+TEST_P(Store, ReplacesAPageOfAnotherSize) {
+  const PageStorePtr store = open(4);
+  Pages pages(*store);
+  for (const size_t bytes : {size_t{2048}, kBytes, size_t{100}}) {
+    SCOPED_TRACE(bytes);
+    EXPECT_EQ(pages.put(digest_of(1), bytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(1), bytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(1), bytes + 1), KVC_PAGE_MISS);
+  }
+  EXPECT_EQ(pages.put_many(1, 4, kBytes), std::vector<int32_t>(4, KVC_PAGE_OK)) << "in a batch, too";
+  for (uint64_t i = 1; i <= 4; ++i) EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+  EXPECT_EQ(store->stats().evictions, 0u);
+}
+
+TEST_P(SlotStores, KeepAPageOfAnotherSizeWhileItIsLeased) {
+  const PageStorePtr store = open(4);
+  Pages pages(*store, 100), later(*store, 200);
+  ASSERT_EQ(pages.put(digest_of(1), 2048), KVC_PAGE_OK);
+  ASSERT_EQ(pages.exists(digest_of(1), 50), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_PENDING);
+  EXPECT_EQ(pages.get(digest_of(1), 2048), KVC_PAGE_OK);
+  EXPECT_EQ(later.put(digest_of(1), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(later.get(digest_of(1), kBytes), KVC_PAGE_OK);
+}
+
 TEST_P(Store, NeverExceedsItsRoom) {
   const PageStorePtr store = open(8);
   Pages pages(*store);

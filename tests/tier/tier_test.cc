@@ -432,6 +432,62 @@ TEST(TierUrl, IsNotShownWithItsPassword) {
 
 // ---- with a real store, in threads
 
+// A get of runs is checked in a buffer of its worker and copied from there: there must be one worker 0.
+TEST(TierThreads, SeveralCallersOfRunOneGetTheirOwnPages) {
+  const test::Folder folder;
+  constexpr size_t kBytes = 64 << 10;
+  constexpr uint64_t kPages = 16;
+  const std::string url = "slab:" + (folder / "s") + "?bytes=4MiB&threads=0&direct=1";
+  std::unique_ptr<Tier> tier;
+  ASSERT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kBytes}, {}, &tier),
+            KVC_OK)
+      << kvc_last_error();
+  for (uint64_t i = 0; i < kPages; ++i) {
+    std::vector<char> page = page_of(digest_of(i), kBytes);
+    kvc_tier_item item = {};
+    set_key(&item, digest_of(i)), item.data = page.data(), item.bytes = kBytes;
+    TierJob job = {};
+    job.kind = TierJobKind::kPut, job.priority = TierPriority::kStore, job.items = &item, job.num_items = 1;
+    uint64_t id = 0;
+    ASSERT_EQ(tier->submit(job, &id), KVC_OK);
+    tier->drain();
+    TierCompletion done = {};
+    ASSERT_EQ(tier->poll(&done, 1), 1u);
+    ASSERT_EQ(item.result, KVC_PAGE_OK);
+  }
+  constexpr size_t kCallers = 4;
+  std::vector<std::atomic<uint64_t>> ends(kCallers);
+  std::atomic<uint64_t> wrong{0}, hits{0};
+  const auto call = [&](size_t caller) {
+    static constexpr kvc_run kHalves[] = {{0, kBytes / 2}, {kBytes / 2, kBytes / 2}};
+    std::vector<char> out(kBytes);
+    for (uint64_t j = 0; j < 200; ++j) {
+      const Digest256 key = digest_of((j * 7 + caller * 5) % kPages);
+      kvc_tier_item item = {};
+      set_key(&item, key), item.data = out.data(), item.bytes = kBytes;
+      item.runs = kHalves, item.num_runs = 2;
+      TierJob job = {};
+      job.items = &item, job.num_items = 1, job.tag = caller, job.kind = TierJobKind::kGet;
+      uint64_t id = 0;
+      const uint64_t before = ends[caller];
+      if (tier->submit(job, &id) != KVC_OK) continue;
+      while (ends[caller] == before) {
+        tier->run_one();
+        TierCompletion done[4];
+        for (size_t i = tier->poll(done, 4); i-- > 0;) ++ends[done[i].tag];
+      }
+      hits += item.result == KVC_PAGE_OK;
+      wrong += item.result == KVC_PAGE_OK && out != page_of(key, kBytes);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t c = 0; c < kCallers; ++c) threads.emplace_back(call, c);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(hits, kCallers * 200);
+  EXPECT_EQ(tier->stats().store.bad_payloads, 0u);
+}
+
 TEST(TierThreads, NeverMixPages) {
   for (const int kind : {0, 1, 2}) {
     const test::Folder folder;
