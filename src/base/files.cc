@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
 namespace kvc {
@@ -17,6 +19,40 @@ T or_errno(T result) {
   return result < 0 ? -errno : result;
 }
 
+// flock() belongs to the open description, which a forked child shares: a child that outlives its parent
+// would keep the parent's locks. So a child has another file in the place of each descriptor with a lock. The
+// locked descriptors are bits, because fork() may come at any time; those beyond are not noted.
+constexpr unsigned kMostNoted = 1u << 16;
+std::atomic<uint64_t> locked_files[kMostNoted / 64];
+
+bool is_locked(int file) {
+  const auto bit = static_cast<unsigned>(file);
+  return bit < kMostNoted && (locked_files[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+void replace_locked_files() {  // in the child, where only what signal handlers may do is possible
+  int other = -1;
+  for (unsigned word = 0; word < kMostNoted / 64; ++word) {
+    for (uint64_t bits = locked_files[word].exchange(0); bits != 0; bits &= bits - 1) {
+      const int file = static_cast<int>(word * 64) + __builtin_ctzll(bits);
+      if (other < 0) other = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+      if (other < 0 || ::dup3(other, file, O_CLOEXEC) < 0) ::close(file);
+    }
+  }
+  if (other >= 0) ::close(other);
+}
+
+void note_lock(int file, bool locked) {
+  static const int handled = ::pthread_atfork(nullptr, nullptr, replace_locked_files);
+  static_cast<void>(handled);
+  const auto bit = static_cast<unsigned>(file);
+  if (bit >= kMostNoted) return;
+  if (locked)
+    locked_files[bit / 64] |= uint64_t{1} << bit % 64;
+  else
+    locked_files[bit / 64] &= ~(uint64_t{1} << bit % 64);
+}
+
 // Nothing is deleted by its base, and a trivial destructor leaves nothing to do when the process ends.
 struct SystemFiles final : Files {};  // NOLINT(cppcoreguidelines-virtual-class-destructor)
 
@@ -25,7 +61,10 @@ struct SystemFiles final : Files {};  // NOLINT(cppcoreguidelines-virtual-class-
 int Files::open(int folder, const char* path, int flags, unsigned mode) {
   return or_errno(::openat(folder, path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
 }
-int Files::close(int file) { return or_errno(::close(file)); }
+int Files::close(int file) {
+  if (is_locked(file)) static_cast<void>(Files::unlock(file));  // a child may have this description, too
+  return or_errno(::close(file));
+}
 int64_t Files::read(int file, void* data, size_t size, uint64_t offset) {
   return or_errno(static_cast<int64_t>(::pread(file, data, size, static_cast<off_t>(offset))));
 }
@@ -40,8 +79,17 @@ int Files::status_at(int folder, const char* path, struct stat* out) {
   return or_errno(::fstatat(folder, path, out, AT_SYMLINK_NOFOLLOW));
 }
 int Files::touch(int file) { return or_errno(::futimens(file, nullptr)); }
-int Files::lock(int file, bool wait) { return or_errno(::flock(file, LOCK_EX | (wait ? 0 : LOCK_NB))); }
-int Files::unlock(int file) { return or_errno(::flock(file, LOCK_UN)); }
+int Files::lock(int file) {
+  note_lock(file, true);
+  const int error = or_errno(::flock(file, LOCK_EX | LOCK_NB));
+  if (error != 0) note_lock(file, false);
+  return error;
+}
+int Files::unlock(int file) {
+  const int error = or_errno(::flock(file, LOCK_UN));
+  note_lock(file, false);
+  return error;
+}
 int Files::make_folder(int folder, const char* path, unsigned mode) {
   return or_errno(::mkdirat(folder, path, mode));
 }

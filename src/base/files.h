@@ -23,8 +23,10 @@ class Files {
   virtual int sync(int file);
   virtual int status(int file, struct stat* out);
   virtual int status_at(int folder, const char* path, struct stat* out);
-  virtual int touch(int file);            // its time of change is now
-  virtual int lock(int file, bool wait);  // excludes other processes and other descriptors
+  virtual int touch(int file);  // its time of change is now
+  // Excludes other processes and other descriptors until it is unlocked or closed, or this process ends:
+  // children that it has forked meanwhile do not keep the lock. Never waits: -EWOULDBLOCK.
+  virtual int lock(int file);
   virtual int unlock(int file);
   virtual int make_folder(int folder, const char* path, unsigned mode);
   virtual int rename(int folder, const char* from, const char* to);

@@ -64,7 +64,7 @@ kvc_status CheckpointFolder::open(bool write) {
   if (!write) return KVC_OK;
   if (const int lock_error = lock_.open(fd(), "lock", O_RDWR | O_CREAT, 0666); lock_error != 0)
     return failure("lock", "open the file", lock_error);
-  const int locked = retry([&] { return files_.lock(lock_.fd(), false); });
+  const int locked = retry([&] { return files_.lock(lock_.fd()); });
   if (locked == -EWOULDBLOCK)
     return fail(KVC_ERROR_BUSY, "%s: another process, or another call, writes to it; try again later",
                 path_.c_str());

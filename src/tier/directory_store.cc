@@ -119,6 +119,7 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
 }
 
 int32_t DirectoryStore::failed(int error) {
+  if (error == -EWOULDBLOCK) return KVC_PAGE_TIMEOUT;  // another process has the folder
   const std::lock_guard lock(mutex_);
   if (error == -ENOSPC || error == -EDQUOT) ++stats_.no_space;
   ++stats_.failures;
@@ -219,8 +220,8 @@ int32_t DirectoryStore::write_page(kvc_tier_item* item) {
   bytes = kAtPayload + item->bytes;
   int error = usage_.begin(bytes, part, &file);
   if (error != 0) {
-    static_cast<void>(failed(error));
-    return error == -ENOSPC ? KVC_PAGE_NO_SPACE : KVC_PAGE_FAILED;
+    const int32_t result = failed(error);
+    return error == -ENOSPC ? KVC_PAGE_NO_SPACE : result;
   }
   const RecordHeader header =
       make_record(key_of(*item), fingerprint_, 1, item->bytes, crc32c(item->data, item->bytes));

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "base/crc32c.h"
 
@@ -14,6 +16,7 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kUsageMagic = 0x5543564Bu;
+constexpr int kTries = 500;  // a millisecond apart, for a folder that somebody else has locked
 
 bool ends_with(const char* name, const char* end) {
   const size_t size = std::strlen(name), end_size = std::strlen(end);
@@ -25,9 +28,15 @@ bool ends_with(const char* name, const char* end) {
 class DirectoryUsage::FolderLock {
  public:
   explicit FolderLock(DirectoryUsage& usage) : usage_(usage), lock_(usage.mutex_) {
-    do {
-      error_ = usage_.files_.lock(usage_.lock_file_.fd(), true);
-    } while (error_ == -EINTR);
+    const int tries = usage_.waited_in_vain_ ? 1 : kTries;
+    for (int i = 0; i < tries; ++i) {
+      if (i != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      do {
+        error_ = usage_.files_.lock(usage_.lock_file_.fd());
+      } while (error_ == -EINTR);
+      if (error_ != -EWOULDBLOCK) break;
+    }
+    usage_.waited_in_vain_ = error_ == -EWOULDBLOCK;
   }
   ~FolderLock() {
     if (error_ == 0) static_cast<void>(usage_.files_.unlock(usage_.lock_file_.fd()));
@@ -56,20 +65,25 @@ int DirectoryUsage::open(int folder, uint64_t limit) {
   const int error = lock_file_.open(folder, "usage", O_RDWR | O_CREAT, 0600);
   if (error != 0) return error;
   const FolderLock lock(*this);
-  if (lock.error() != 0) return lock.error();
   FolderUsage usage;
-  return count_again(0, &usage);
+  if (lock.error() == 0) return count_again(0, &usage);
+  if (lock.error() != -EWOULDBLOCK) return lock.error();
+  static_cast<void>(is_noted(&usage));  // who comes to write something counts
+  return 0;
 }
 
-int DirectoryUsage::read(FolderUsage* out) {
+// Whether the file has the number. Without the lock it may be an old one.
+bool DirectoryUsage::is_noted(FolderUsage* out) {
   UsageRecord record;
   const int error = read_fully(files_, lock_file_.fd(), &record, sizeof record, 0);
   if (error != 0 || record.magic != kUsageMagic || record.crc != crc32c(&record, offsetof(UsageRecord, crc)))
-    return count_again(0, out);
+    return false;
   *out = record.usage;
   note(*out);
-  return 0;
+  return true;
 }
+
+int DirectoryUsage::read(FolderUsage* out) { return is_noted(out) ? 0 : count_again(0, out); }
 
 int DirectoryUsage::write(const FolderUsage& usage) {
   UsageRecord record = {usage, kUsageMagic, 0};
@@ -89,7 +103,7 @@ int DirectoryUsage::look_at(Scan* scan, const char* name) {
   if (part) {
     OpenFile file(files_);
     error = file.open(folder_, name, O_RDWR);
-    if (error == 0) error = files_.lock(file.fd(), false);
+    if (error == 0) error = files_.lock(file.fd());
     if (error == 0) {
       error = files_.remove(folder_, name);
       if (error == 0 || error == -ENOENT) return 0;
@@ -157,7 +171,7 @@ int DirectoryUsage::begin(uint64_t bytes, char (&name)[kNameBytes], OpenFile* fi
     error = file->open(folder_, name, O_RDWR | O_CREAT | O_EXCL, 0600);
   } while (error == -EEXIST);
   if (error == 0) {
-    error = files_.lock(file->fd(), false);
+    error = files_.lock(file->fd());
     if (error == 0) error = files_.truncate(file->fd(), bytes);
     if (error == 0) return 0;
     static_cast<void>(files_.remove(folder_, name));
@@ -182,7 +196,7 @@ int DirectoryUsage::remove(const char* name, uint64_t bytes) {
 
 FolderUsage DirectoryUsage::usage() {
   const std::unique_lock own(mutex_, std::try_to_lock);
-  if (own.owns_lock() && files_.lock(lock_file_.fd(), false) == 0) {
+  if (own.owns_lock() && files_.lock(lock_file_.fd()) == 0) {
     FolderUsage seen;
     static_cast<void>(read(&seen));
     static_cast<void>(files_.unlock(lock_file_.fd()));

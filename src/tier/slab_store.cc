@@ -86,7 +86,7 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
   int error = file_.open(AT_FDCWD, config.path, O_RDWR | O_CREAT, 0600);
   if (error != 0) return slab_failure(config, "open it", error);
   struct stat status;
-  error = files_.lock(file_.fd(), false);
+  error = files_.lock(file_.fd());
   if (error == -EWOULDBLOCK)
     return fail(KVC_ERROR_BUSY, "slab %s: another process uses it; one process has a slab at a time",
                 config.path);

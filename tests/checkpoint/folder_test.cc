@@ -383,7 +383,7 @@ TEST(OneFolder, HasOneWriterAtATime) {
   old.save(path);
   OpenFile lock(system_files());
   ASSERT_EQ(lock.open(AT_FDCWD, (path + "/lock").c_str(), O_RDWR), 0);
-  ASSERT_EQ(system_files().lock(lock.fd(), false), 0);
+  ASSERT_EQ(system_files().lock(lock.fd()), 0);
   kvc_checkpoint_info info = new_info();
   EXPECT_EQ(old.save(old.config(path), &info), KVC_ERROR_BUSY);
   EXPECT_EQ(kvc_checkpoint_remove(path.c_str(), 1), KVC_ERROR_BUSY);

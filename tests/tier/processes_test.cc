@@ -11,6 +11,7 @@
 #include <random>
 
 #include "stores.h"
+#include "tier/open_tier.h"
 
 namespace kvc {
 namespace {
@@ -203,6 +204,109 @@ TEST(Processes, OneHasASlabAtATime) {
   EXPECT_EQ(in_child(), KVC_ERROR_BUSY);
   store.reset();
   EXPECT_EQ(in_child(), KVC_OK);
+}
+
+// Forks a process that does `work` and then waits to be killed; returns when the work is done.
+pid_t fork_working(const std::function<void()>& work) {
+  int ready[2];
+  if (pipe(ready) != 0) abort();
+  const pid_t child = fork();
+  if (child == 0) {
+    work();
+    if (::write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  ::close(ready[1]);
+  char x;
+  EXPECT_EQ(::read(ready[0], &x, 1), 1);
+  ::close(ready[0]);
+  return child;
+}
+
+// Takes the lock of a folder, and keeps it until this process ends.
+void lock_folder(const std::string& path) {
+  static OpenFile usage(system_files());
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (entry.path().filename() != "usage") continue;
+    if (usage.open(AT_FDCWD, entry.path().c_str(), O_RDWR) != 0 || system_files().lock(usage.fd()) != 0)
+      _exit(4);
+    return;
+  }
+  _exit(5);
+}
+
+void end(pid_t child) {
+  kill(child, SIGKILL);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+// As a data loader does that outlives the engine which has forked it.
+TEST(Processes, AChildThatAnEngineHasForkedKeepsNoLockOfIt) {
+  for (const bool is_slab : {true, false}) {
+    SCOPED_TRACE(is_slab);
+    const test::Folder folder;
+    const std::string path = folder / "store";
+    const auto open = [&](PageStorePtr* out) {
+      return is_slab
+                 ? open_slab_store(default_env(), system_files(), test::slab_config(path, kRoom, kBytes), out)
+                 : open_directory_store(default_env(), system_files(),
+                                        test::directory_config(path, kRoom, kBytes), out);
+    };
+    auto* const helper = static_cast<std::atomic<pid_t>*>(
+        mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    const pid_t engine = fork_working([&] {
+      static PageStorePtr store;
+      if (open(&store) != KVC_OK) _exit(3);
+      if (!is_slab) lock_folder(path);
+      const pid_t child = fork();
+      if (child == 0) _exit(static_cast<int>(sleep(600)));
+      *helper = child;
+    });
+    end(engine);
+    PageStorePtr store;
+    EXPECT_EQ(open(&store), KVC_OK) << kvc_last_error();
+    if (store != nullptr) {
+      EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+    }
+    kill(*helper, SIGKILL);  // its parent has ended: init waits for it
+    munmap(helper, sizeof(pid_t));
+  }
+}
+
+TEST(Processes, OneThatIsStoppedWithTheFolderHoldsUpNobody) {
+  const test::Folder folder;
+  const std::string path = folder / "pages";
+  const std::string url = "dir:" + path + "?bytes=1MiB";
+  std::unique_ptr<Tier> tier;
+  ASSERT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kBytes}, {}, &tier),
+            KVC_OK)
+      << kvc_last_error();
+  const pid_t peer = fork_working([&] { lock_folder(path); });
+  ASSERT_EQ(kill(peer, SIGSTOP), 0);
+  std::vector<kvc_tier_item> items(8);
+  std::vector<char> data(kBytes);
+  for (size_t i = 0; i < items.size(); ++i) {
+    set_key(&items[i], digest_of(i));
+    items[i].data = data.data(), items[i].bytes = kBytes;
+  }
+  TierJob job = {};
+  job.kind = TierJobKind::kPut, job.priority = TierPriority::kStore;
+  job.items = items.data(), job.num_items = items.size();
+  uint64_t id = 0;
+  ASSERT_EQ(tier->submit(job, &id), KVC_OK);
+  tier->drain();  // would never end
+  for (const kvc_tier_item& item : items) EXPECT_EQ(item.result, KVC_PAGE_TIMEOUT);
+  EXPECT_EQ(tier->stats().kinds[static_cast<size_t>(TierJobKind::kPut)].results[KVC_PAGE_TIMEOUT],
+            items.size());
+  std::unique_ptr<Tier> other;
+  EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kBytes}, {}, &other),
+            KVC_OK);
+  end(peer);
+  TierCompletion done = {};
+  EXPECT_EQ(tier->poll(&done, 1), 1u);
+  ASSERT_EQ(tier->submit(job, &id), KVC_OK);
+  tier->drain();
+  for (const kvc_tier_item& item : items) EXPECT_EQ(item.result, KVC_PAGE_OK);
 }
 
 TEST(Processes, ShareAFolderAndItsRoom) {

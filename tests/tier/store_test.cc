@@ -497,13 +497,13 @@ TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
 // A folder that another process has locked as often as it is asked for.
 class LockedFiles : public Files {
  public:
-  int lock(int file, bool wait) override {
-    if (!taken) return Files::lock(file, wait);
-    waits += wait;
-    return wait ? Files::lock(file, wait) : -EWOULDBLOCK;
+  int lock(int file) override {
+    if (!taken) return Files::lock(file);
+    ++tries;
+    return -EWOULDBLOCK;
   }
   bool taken = false;
-  int waits = 0;
+  int tries = 0;
 };
 
 TEST(DirectoryStore, TellsItsStateWithoutWaitingForTheFolder) {
@@ -517,7 +517,35 @@ TEST(DirectoryStore, TellsItsStateWithoutWaitingForTheFolder) {
   files.taken = true;
   EXPECT_EQ(store->stats().pages, 1u) << "as it was seen last";
   EXPECT_EQ(store->stats().bytes, 2 * 4096u);
-  EXPECT_EQ(files.waits, 0);
+  EXPECT_EQ(files.tries, 2) << "once each";
+}
+
+TEST(DirectoryStore, WaitsOnceForAPeerThatHasTheFolderAndGivesUp) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  LockedFiles files;
+  PageStorePtr store;
+  const DirectoryConfig config = test::directory_config(path, 4, kBytes);
+  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+  Pages pages(*store);
+  EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_OK);
+  files.taken = true;
+  EXPECT_EQ(pages.put(digest_of(2), kBytes), KVC_PAGE_TIMEOUT);
+  const int first = std::exchange(files.tries, 0);
+  EXPECT_GT(first, 1);
+  for (uint64_t i = 3; i < 20; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_TIMEOUT);
+  EXPECT_EQ(pages.remove(digest_of(1)), KVC_PAGE_TIMEOUT);
+  EXPECT_EQ(files.tries, 18) << "once each";
+  EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK) << "who reads needs no lock";
+  EXPECT_EQ(store->stats().failures, 0u);
+  store.reset();
+  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(store->stats().pages, 1u) << "as it was noted last";
+  Pages again(*store);
+  EXPECT_EQ(again.get(digest_of(1), kBytes), KVC_PAGE_OK);
+  files.taken = false;
+  EXPECT_EQ(again.put(digest_of(2), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(again.get(digest_of(2), kBytes), KVC_PAGE_OK);
 }
 
 TEST(DirectoryStore, SaysWhatIsWrong) {

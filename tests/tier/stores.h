@@ -116,7 +116,7 @@ struct FaultyFiles final : Files {
     return fails() ? error() : Files::status_at(folder, path, out);
   }
   int touch(int file) override { return fails() ? error() : Files::touch(file); }
-  int lock(int file, bool wait) override { return fails() ? error() : Files::lock(file, wait); }
+  int lock(int file) override { return fails() ? error() : Files::lock(file); }
   int unlock(int file) override {
     static_cast<void>(fails());  // cannot fail
     return Files::unlock(file);
