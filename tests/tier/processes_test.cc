@@ -258,9 +258,11 @@ TEST(Processes, AChildThatAnEngineHasForkedKeepsNoLockOfIt) {
       static PageStorePtr store;
       if (open(&store) != KVC_OK) _exit(3);
       if (!is_slab) lock_folder(path);
-      const pid_t child = fork();
-      if (child == 0) _exit(static_cast<int>(sleep(600)));
-      *helper = child;
+      if (fork() == 0) {
+        *helper = getpid();
+        _exit(static_cast<int>(sleep(600)));
+      }
+      while (*helper == 0) sched_yield();  // until then the child has not come out of fork()
     });
     end(engine);
     PageStorePtr store;
