@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <new>
 
 #include "base/crc32c.h"
 #include "base/status.h"
 #include "tier/directory_usage.h"
+#include "tier/hex.h"
 #include "tier/record.h"
 
 namespace kvc {
@@ -17,24 +19,18 @@ namespace {
 
 constexpr uint64_t kAtPayload = sizeof(RecordHeader);
 
-void write_hex(const Digest256& digest, char* out) {
-  for (const uint8_t byte : digest.bytes) {
-    *out++ = "0123456789abcdef"[byte >> 4];
-    *out++ = "0123456789abcdef"[byte & 15];
-  }
-  *out = 0;
-}
-
 struct PageName {
   explicit PageName(const Digest256& key) {
     write_hex(key, text);
-    std::strcpy(text + 64, ".page");
+    std::strcpy(text + DirectoryUsage::kDigits, ".page");
   }
   char text[DirectoryUsage::kNameBytes];
 };
 
+bool is_full(int error) { return error == -ENOSPC || error == -EDQUOT; }
+
 kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
-  const kvc_status status = error == -ENOSPC || error == -EDQUOT    ? KVC_ERROR_LIMIT
+  const kvc_status status = is_full(error)                          ? KVC_ERROR_LIMIT
                             : error == -EMFILE || error == -ENFILE  ? KVC_ERROR_LIMIT
                             : error == -ENOENT || error == -ENOTDIR ? KVC_ERROR_NOT_FOUND
                             : error == -ENOMEM                      ? KVC_ERROR_OUT_OF_MEMORY
@@ -52,6 +48,7 @@ class DirectoryStore final : public PageStore {
         workers_(config.workers == 0 ? 1 : config.workers),
         sync_(config.sync),
         memory_(env),
+        root_(files),
         folder_(files),
         usage_(env, files) {}
   ~DirectoryStore() override { memory_.release(buffers_, workers_ * page_bytes_, kAlign); }
@@ -69,6 +66,7 @@ class DirectoryStore final : public PageStore {
   int32_t look_for(const Digest256& key, uint64_t* bytes);
   int32_t read_page(const StoreCall& call, kvc_tier_item* item);
   int32_t write_page(kvc_tier_item* item);
+  int write_file(kvc_tier_item* item);
   int32_t broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter);
   int32_t failed(int error);
   void count(uint64_t StoreStats::*counter) {
@@ -82,10 +80,11 @@ class DirectoryStore final : public PageStore {
   const size_t workers_;
   const bool sync_;
   Memory memory_;
-  OpenFile folder_;
+  OpenFile root_, folder_;
   DirectoryUsage usage_;
-  char* buffers_ = nullptr;  // one a worker
-  std::mutex mutex_;         // all below
+  char* buffers_ = nullptr;               // one a worker
+  std::atomic<bool> may_give_way_{true};  // the last page that did to a full disk has helped
+  std::mutex mutex_;                      // all below
   StoreStats stats_ = {};
 };
 
@@ -96,32 +95,31 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
     return invalid("folder %s: %llu bytes have no room for a page of %llu", config.path,
                    static_cast<ull>(limit_), static_cast<ull>(page_bytes_));
   int error = files_.make_folder(AT_FDCWD, config.path, 0700);
-  OpenFile root(files_);
-  if (error == 0 || error == -EEXIST) error = root.open(AT_FDCWD, config.path, O_RDONLY | O_DIRECTORY);
+  if (error == 0 || error == -EEXIST) error = root_.open(AT_FDCWD, config.path, O_RDONLY | O_DIRECTORY);
   if (error != 0) return folder_failure(config, "make or open it", error);
   struct stat status;
-  error = files_.status(root.fd(), &status);
+  error = files_.status(root_.fd(), &status);
   if (error != 0) return folder_failure(config, "ask for its owner", error);
   if ((status.st_mode & S_IWOTH) != 0 || (status.st_uid != geteuid() && status.st_uid != 0))
     return invalid("folder %s: others may write to it, and could plant pages; take a folder of your own",
                    config.path);
-  char name[65];
+  char name[DirectoryUsage::kDigits + 1];
   write_hex(fingerprint_, name);
-  error = files_.make_folder(root.fd(), name, 0700);
-  if (error == 0 || error == -EEXIST) error = folder_.open(root.fd(), name, O_RDONLY | O_DIRECTORY);
-  if (error == 0) error = usage_.open(folder_.fd(), limit_);
+  error = files_.make_folder(root_.fd(), name, 0700);
+  if (error == 0 || error == -EEXIST) error = folder_.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
+  if (error == 0) error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_);
   if (error != 0) return folder_failure(config, "make or read its folder of this fingerprint", error);
   buffers_ = static_cast<char*>(memory_.allocate(workers_ * page_bytes_, kAlign));
   if (buffers_ == nullptr)
     return fail(KVC_ERROR_OUT_OF_MEMORY, "folder %s: no memory for buffers", config.path);
-  stats_.recovered = usage_.usage().pages;
+  stats_.recovered = usage_.num_own();
   return KVC_OK;
 }
 
 int32_t DirectoryStore::failed(int error) {
   if (error == -EWOULDBLOCK) return KVC_PAGE_TIMEOUT;  // another process has the folder
   const std::lock_guard lock(mutex_);
-  if (error == -ENOSPC || error == -EDQUOT) ++stats_.no_space;
+  if (is_full(error)) ++stats_.no_space;
   ++stats_.failures;
   stats_.last_errno = -error;
   return KVC_PAGE_FAILED;
@@ -215,14 +213,24 @@ int32_t DirectoryStore::write_page(kvc_tier_item* item) {
     item->generation = 0;
     return there;
   }
-  char part[DirectoryUsage::kNameBytes];
-  OpenFile file(files_);
-  bytes = kAtPayload + item->bytes;
-  int error = usage_.begin(bytes, part, &file);
+  int error = write_file(item);
+  // A full disk takes pages from the cache, as long as that helps.
+  if (is_full(error) && may_give_way_.exchange(false) && usage_.give_way(kAtPayload + item->bytes) == 0)
+    error = write_file(item);
   if (error != 0) {
     const int32_t result = failed(error);
-    return error == -ENOSPC ? KVC_PAGE_NO_SPACE : result;
+    return is_full(error) ? KVC_PAGE_NO_SPACE : result;
   }
+  may_give_way_ = true;
+  return KVC_PAGE_OK;
+}
+
+int DirectoryStore::write_file(kvc_tier_item* item) {
+  char part[DirectoryUsage::kNameBytes];
+  OpenFile file(files_);
+  const uint64_t bytes = kAtPayload + item->bytes;
+  int error = usage_.begin(bytes, part, &file);
+  if (error != 0) return error;
   const RecordHeader header =
       make_record(key_of(*item), fingerprint_, 1, item->bytes, crc32c(item->data, item->bytes));
   const PageName name(key_of(*item));
@@ -232,16 +240,16 @@ int32_t DirectoryStore::write_page(kvc_tier_item* item) {
   if (error == 0) error = files_.rename(folder_.fd(), part, name.text);
   if (error != 0) {
     static_cast<void>(usage_.remove(part, bytes));
-    return failed(error);
+    return error;
   }
   error = file.close();  // some file systems say only here that they have lost something
   if (error == 0 && sync_) error = files_.sync(folder_.fd());
   if (error != 0) {
     static_cast<void>(usage_.remove(name.text, bytes));
-    return failed(error);
+    return error;
   }
   item->generation = header.generation;
-  return KVC_PAGE_OK;
+  return 0;
 }
 
 StoreStats DirectoryStore::stats() {

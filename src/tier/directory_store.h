@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages as files of a folder, one a page: a record header and the payload, written beside and renamed when
 // whole. Several processes, on several machines if their file system locks, may use one folder; together they
-// keep to its size. A page's time of change is that of its last use; the oldest go first. There are no
-// leases: a page that was found may be gone when it is read, which is a miss. Thread-safe.
+// keep to its size, pages of other fingerprints included. A page's time of change is that of its last use;
+// the oldest go first, also when the disk is full below that size. There are no leases: a page that was found
+// may be gone when it is read, which is a miss. Thread-safe.
 //
 //   <path>/<fingerprint>/<key>.page       a page
 //   <path>/<fingerprint>/<pid>-<n>.part   one that is being written: locked as long as its writer lives
-//   <path>/<fingerprint>/usage            the bytes of all of these; its lock is the folder's
+//   <path>/usage                          the bytes of all of these; its lock is the folder's
 #pragma once
 #include "base/env.h"
 #include "base/files.h"
@@ -16,7 +17,7 @@ namespace kvc {
 
 struct DirectoryConfig {
   const char* path;     // is made if its parent is there
-  uint64_t bytes;       // of all pages of the fingerprint, in whole sectors
+  uint64_t bytes;       // of all pages, in whole sectors
   uint64_t page_bytes;  // the largest page
   Digest256 fingerprint;
   uint32_t workers;  // threads that call

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/crc32c.h"
+#include "tier/hex.h"
 
 namespace kvc {
 namespace {
@@ -21,6 +22,12 @@ constexpr int kTries = 500;  // a millisecond apart, for a folder that somebody 
 bool ends_with(const char* name, const char* end) {
   const size_t size = std::strlen(name), end_size = std::strlen(end);
   return size > end_size && std::strcmp(name + size - end_size, end) == 0;
+}
+
+// Whether an array has room for one more element.
+template <typename T>
+bool has_room(Array<T>* array, Memory& memory, size_t count) {
+  return count < array->size() || array->grow(memory, count == 0 ? 1024 : 2 * count);
 }
 
 }  // namespace
@@ -54,15 +61,20 @@ class DirectoryUsage::FolderLock {
 struct DirectoryUsage::Scan {
   DirectoryUsage* usage;
   FolderUsage total;
+  Array<Digest256> folders;  // fingerprints
   Array<FoundPage> pages;
-  size_t count;
+  size_t num_folders, num_pages;
+  uint32_t current;  // of folders
+  int descriptor;    // its
   int error;
 };
 
-int DirectoryUsage::open(int folder, uint64_t limit) {
+int DirectoryUsage::open(int root, int folder, const Digest256& fingerprint, uint64_t limit) {
+  root_ = root;
   folder_ = folder;
+  fingerprint_ = fingerprint;
   limit_ = limit;
-  const int error = lock_file_.open(folder, "usage", O_RDWR | O_CREAT, 0600);
+  const int error = lock_file_.open(root, "usage", O_RDWR | O_CREAT, 0600);
   if (error != 0) return error;
   const FolderLock lock(*this);
   FolderUsage usage;
@@ -92,65 +104,118 @@ int DirectoryUsage::write(const FolderUsage& usage) {
   return write_fully(files_, lock_file_.fd(), &record, sizeof record, 0);
 }
 
-// Counts a file, or removes it if its writer has ended.
-int DirectoryUsage::look_at(Scan* scan, const char* name) {
+// Counts a file of a folder, or removes it if its writer has ended.
+int DirectoryUsage::look_at(Scan* scan, int folder, const char* name) {
   const bool part = ends_with(name, ".part");
-  if (!part && (!ends_with(name, ".page") || std::strlen(name) >= kNameBytes)) return 0;
+  Digest256 key;
+  if (!part && (!ends_with(name, ".page") || std::strlen(name) >= kNameBytes || !read_hex(name, &key)))
+    return 0;
   struct stat status;
-  int error = files_.status_at(folder_, name, &status);
+  int error = files_.status_at(folder, name, &status);
   if (error == -ENOENT) return 0;
   if (error != 0) return error;
+  const uint64_t bytes = charged(static_cast<uint64_t>(status.st_size));
   if (part) {
     OpenFile file(files_);
-    error = file.open(folder_, name, O_RDWR);
+    error = file.open(folder, name, O_RDWR);
     if (error == 0) error = files_.lock(file.fd());
     if (error == 0) {
-      error = files_.remove(folder_, name);
+      error = files_.remove(folder, name);
       if (error == 0 || error == -ENOENT) return 0;
     }
     if (error != -EWOULDBLOCK) return error == -ENOENT ? 0 : error;
   } else {
-    if (scan->count == scan->pages.size() &&
-        !scan->pages.grow(memory_, scan->count == 0 ? 1024 : 2 * scan->count))
-      return -ENOMEM;
-    FoundPage& page = scan->pages[scan->count++];
-    page.seconds = status.st_mtim.tv_sec;
-    page.nanoseconds = status.st_mtim.tv_nsec;
-    page.bytes = charged(static_cast<uint64_t>(status.st_size));
-    std::strcpy(page.name, name);
+    if (!has_room(&scan->pages, memory_, scan->num_pages)) return -ENOMEM;
+    scan->pages[scan->num_pages++] = {status.st_mtim.tv_sec, static_cast<uint32_t>(status.st_mtim.tv_nsec),
+                                      scan->current, bytes, key};
     ++scan->total.pages;
+    if (scan->folders[scan->current] == fingerprint_) ++num_own_;
   }
-  scan->total.bytes += charged(static_cast<uint64_t>(status.st_size));
+  scan->total.bytes += bytes;
+  return 0;
+}
+
+int DirectoryUsage::count_folder(Scan* scan, uint32_t folder) {
+  char name[kDigits + 1];
+  write_hex(scan->folders[folder], name);
+  OpenFile file(files_);
+  const int error = file.open(root_, name, O_RDONLY | O_DIRECTORY);
+  if (error == -ENOENT || error == -ENOTDIR || error == -ELOOP) return 0;
+  if (error != 0) return error;
+  scan->current = folder, scan->descriptor = file.fd();
+  const int listed = files_.list(file.fd(), scan, [](void* data, const char* entry) {
+    auto* in = static_cast<Scan*>(data);
+    if (in->error == 0) in->error = in->usage->look_at(in, in->descriptor, entry);
+  });
+  return listed != 0 ? listed : scan->error;
+}
+
+// Finds the folders of all fingerprints, and what is in them.
+int DirectoryUsage::count(Scan* scan) {
+  num_own_ = 0;
+  const int listed = files_.list(root_, scan, [](void* data, const char* name) {
+    auto* in = static_cast<Scan*>(data);
+    Digest256 fingerprint;
+    if (in->error != 0 || std::strlen(name) != kDigits || !read_hex(name, &fingerprint)) return;
+    if (has_room(&in->folders, in->usage->memory_, in->num_folders))
+      in->folders[in->num_folders++] = fingerprint;
+    else
+      in->error = -ENOMEM;
+  });
+  if (listed != 0) return listed;
+  for (uint32_t i = 0; scan->error == 0 && i < scan->num_folders; ++i) scan->error = count_folder(scan, i);
+  return scan->error;
+}
+
+// Until at most `most` bytes are left.
+int DirectoryUsage::remove_oldest(Scan* scan, uint64_t most) {
+  std::sort(scan->pages.data(), scan->pages.data() + scan->num_pages,
+            [](const FoundPage& a, const FoundPage& b) {
+              if (a.seconds != b.seconds) return a.seconds < b.seconds;
+              if (a.nanoseconds != b.nanoseconds) return a.nanoseconds < b.nanoseconds;
+              return std::memcmp(a.key.bytes, b.key.bytes, sizeof a.key.bytes) < 0;
+            });
+  for (size_t i = 0; i < scan->num_pages && scan->total.bytes > most; ++i) {
+    const FoundPage& page = scan->pages[i];
+    char path[kDigits + 1 + kNameBytes];
+    write_hex(scan->folders[page.folder], path);
+    path[kDigits] = '/';
+    write_hex(page.key, path + kDigits + 1);
+    std::strcpy(path + kDigits + 1 + kDigits, ".page");
+    const int error = files_.remove(root_, path);
+    if (error != 0 && error != -ENOENT) return error;
+    scan->total.bytes -= page.bytes;
+    --scan->total.pages;
+    if (scan->folders[page.folder] == fingerprint_) --num_own_;
+    ++evictions_;
+  }
   return 0;
 }
 
 // Makes the number exact. If `room` is not free then, removes pages until it is, and a sixteenth more, so
 // that the next page does not count again.
 int DirectoryUsage::count_again(uint64_t room, FolderUsage* out) {
-  Scan scan = {this, {}, {}, 0, 0};
-  const int listed = files_.list(folder_, &scan, [](void* data, const char* name) {
-    auto* in = static_cast<Scan*>(data);
-    if (in->error == 0) in->error = in->usage->look_at(in, name);
-  });
-  if (listed != 0) return listed;
-  if (scan.error != 0) return scan.error;  // of unknown size: nothing is added
-  if (scan.total.bytes > limit_ - room) {
-    const uint64_t goal = limit_ - room - std::min(limit_ - room, limit_ / 16);
-    std::sort(scan.pages.data(), scan.pages.data() + scan.count, [](const FoundPage& a, const FoundPage& b) {
-      if (a.seconds != b.seconds) return a.seconds < b.seconds;
-      if (a.nanoseconds != b.nanoseconds) return a.nanoseconds < b.nanoseconds;
-      return std::strcmp(a.name, b.name) < 0;
-    });
-    for (size_t i = 0; i < scan.count && scan.total.bytes > goal; ++i) {
-      const int error = files_.remove(folder_, scan.pages[i].name);
-      if (error != 0 && error != -ENOENT) return error;
-      scan.total.bytes -= scan.pages[i].bytes;
-      --scan.total.pages;
-      ++evictions_;
-    }
-  }
+  Scan scan = {};
+  scan.usage = this;
+  int error = count(&scan);  // of unknown size: nothing is added
+  const uint64_t most = limit_ - room;
+  if (error == 0 && scan.total.bytes > most) error = remove_oldest(&scan, most - std::min(most, limit_ / 16));
+  if (error != 0) return error;
   *out = scan.total;
   return write(scan.total);
+}
+
+int DirectoryUsage::give_way(uint64_t bytes) {
+  const FolderLock lock(*this);
+  if (lock.error() != 0) return lock.error();
+  Scan scan = {};
+  scan.usage = this;
+  int error = count(&scan);
+  if (error == 0 && scan.num_pages == 0) return -ENOSPC;
+  const uint64_t total = scan.total.bytes, gone = std::min(total, std::max(charged(bytes), total / 16));
+  if (error == 0) error = remove_oldest(&scan, total - gone);
+  const int written = write(scan.total);
+  return error != 0 ? error : written;
 }
 
 int DirectoryUsage::begin(uint64_t bytes, char (&name)[kNameBytes], OpenFile* file) {

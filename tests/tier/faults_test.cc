@@ -59,13 +59,20 @@ class Faults : public testing::TestWithParam<std::tuple<FaultyKind, Fault>> {
 enum class Known : uint8_t { kNo, kYes, kPerhaps };
 
 struct Series {
+  PageStore& store;
   Pages& pages;
   FaultyFiles& files;
   std::map<uint64_t, Known> known = {};
 
   void put(uint64_t number) {
-    const uint64_t hits = files.hits;
+    const uint64_t hits = files.hits, evictions = store.stats().evictions;
     const int32_t result = pages.put(digest_of(number), kBytes);
+    if (files.fault == Fault::kEnospc &&
+        store.stats().evictions != evictions) {  // one gave way to a full disk
+      EXPECT_EQ(store.stats().evictions, evictions + 1);
+      for (auto& [other, what] : known)
+        if (what == Known::kYes) what = Known::kPerhaps;
+    }
     if (result == KVC_PAGE_OK) {
       if (known[number] == Known::kNo || hits == files.hits) known[number] = Known::kYes;
     } else {
@@ -119,7 +126,7 @@ TEST_P(Faults, OfEachSystemCallLoseAtMostTheItem) {
       ASSERT_EQ(status, KVC_OK) << kvc_last_error();
     }
     Pages pages(*store);
-    Series series = {pages, files};
+    Series series = {*store, pages, files};
     for (uint64_t i = 0; i < 4; ++i) series.put(i);
     for (uint64_t i = 0; i < 5; ++i) series.get(i);
     series.remove(1);
@@ -135,7 +142,7 @@ TEST_P(Faults, OfEachSystemCallLoseAtMostTheItem) {
     store.reset();
     ASSERT_EQ(open(files, path, &store), KVC_OK) << kvc_last_error();
     Pages again(*store);
-    Series after = {again, files, series.known};
+    Series after = {*store, again, files, series.known};
     for (uint64_t i = 0; i < 5; ++i) after.get(i);
     // And it has all its room.
     for (uint64_t i = 10; i < 10 + kRoom; ++i) {

@@ -13,6 +13,8 @@
 #include <random>
 
 #include "stores.h"
+#include "tier/directory_usage.h"
+#include "tier/record.h"
 #include "tier/slab_format.h"
 
 namespace kvc {
@@ -492,6 +494,71 @@ TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
   store = open_directory(path, 2);
   EXPECT_LE(store->stats().pages, 2u);
   EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
+}
+
+TEST(DirectoryStore, HasOneBoundForAllFingerprints) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  constexpr uint64_t kRoom = 8;
+  uint64_t evictions = 0;
+  for (uint64_t version = 0; version < 4; ++version) {
+    PageStorePtr store;
+    DirectoryConfig config = test::directory_config(path, kRoom, kBytes);
+    config.fingerprint = digest_of(1000 + version);
+    ASSERT_EQ(open_directory_store(default_env(), system_files(), config, &store), KVC_OK)
+        << kvc_last_error();
+    EXPECT_EQ(store->stats().recovered, 0u) << "of this fingerprint";
+    Pages pages(*store);
+    EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_MISS) << "that of another one";
+    for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK);
+    for (uint64_t i = 0; i < 6; ++i)
+      EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << "the old ones went first";
+    evictions += store->stats().evictions;
+    uint64_t used = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      if (entry.path().extension() == ".page") used += DirectoryUsage::charged(entry.file_size());
+    EXPECT_LE(used, config.bytes);
+    EXPECT_EQ(store->stats().bytes, used) << "of the whole place";
+  }
+  EXPECT_GE(evictions, 3 * 6 - kRoom);
+}
+
+// A disk that is full when there are so many pages.
+struct SmallDisk final : Files {
+  std::string path;
+  uint64_t pages = 0;
+  int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
+    uint64_t count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      count += entry.path().extension() == ".page";
+    return count >= pages && size > sizeof(RecordHeader) ? -ENOSPC : Files::write(file, data, size, offset);
+  }
+};
+
+TEST(DirectoryStore, GivesWayToAFullDiskAsLongAsThatHelps) {
+  const test::Folder folder;
+  SmallDisk files;
+  files.path = folder / "d";
+  files.pages = 4;
+  PageStorePtr store;
+  ASSERT_EQ(
+      open_directory_store(default_env(), files, test::directory_config(files.path, 100, kBytes), &store),
+      KVC_OK)
+      << kvc_last_error();
+  Pages pages(*store);
+  for (uint64_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+  }
+  EXPECT_EQ(store->stats().pages, 4u);
+  EXPECT_EQ(store->stats().evictions, 36u);
+  files.pages = 0;  // others have taken all
+  for (uint64_t i = 40; i < 60; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_NO_SPACE);
+  EXPECT_EQ(store->stats().pages, 3u) << "it did not help, so it was done once";
+  files.pages = 10;
+  for (uint64_t i = 40; i < 60; ++i)
+    EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << "there is room again";
+  EXPECT_EQ(store->stats().pages, 10u);
 }
 
 // A folder that another process has locked as often as it is asked for.
