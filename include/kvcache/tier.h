@@ -134,10 +134,10 @@ typedef struct kvc_tier_stats {
 
 /** Opens a tier. @param[out] tier Free it with kvc_tier_destroy.
  *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a file of another fingerprint or
- *  size); NOT_FOUND (a plug-in; a folder); UNSUPPORTED (a policy that the kind has not; a plug-in of another
- *  version; a file of another version); BUSY (another process has the file); LIMIT (the disk is full,
- *  descriptors); OUT_OF_MEMORY; DEVICE (the system refuses something else, such as a folder that may only be
- *  read); and what the plug-in says. Since 0.3. */
+ *  size; a file or folder that others may write to); NOT_FOUND (a plug-in; a folder); UNSUPPORTED (a policy
+ *  that the kind has not; a plug-in of another version; a file of another version); BUSY (another process has
+ *  the file); LIMIT (the disk is full, descriptors); OUT_OF_MEMORY; DEVICE (the system refuses something
+ *  else, such as a folder that may only be read, or locks); and what the plug-in says. Since 0.3. */
 KVC_API kvc_status kvc_tier_create(const kvc_tier_config* config, kvc_tier** tier);
 
 /** Cancels what waits, waits for what runs, and frees the tier. Results of all items are written. NULL is

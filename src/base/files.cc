@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <string_view>
 
 namespace kvc {
 namespace {
@@ -150,6 +151,20 @@ int write_fully(Files& files, int file, const void* data, size_t size, uint64_t 
     from += done, offset += done, size -= done;
   }
   return 0;
+}
+
+int sync_parent(Files& files, const char* path) {
+  std::string_view name(path);
+  while (name.size() > 1 && name.back() == '/') name.remove_suffix(1);
+  const size_t slash = name.rfind('/');
+  char parent[4096];
+  if (slash != std::string_view::npos && slash + sizeof "/." > sizeof parent) return -ENAMETOOLONG;
+  // Behind a link, too: the last part is "." then, and no link.
+  snprintf(parent, sizeof parent, "%.*s/.", slash == std::string_view::npos ? 1 : static_cast<int>(slash),
+           slash == std::string_view::npos ? "." : path);
+  OpenFile folder(files);
+  const int error = folder.open(AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
+  return error != 0 ? error : files.sync(folder.fd());
 }
 
 int OpenFile::open(int folder, const char* path, int flags, unsigned mode) {

@@ -45,6 +45,9 @@ Files& system_files();
 [[nodiscard]] int read_fully(Files& files, int file, void* data, size_t size, uint64_t offset);
 [[nodiscard]] int write_fully(Files& files, int file, const void* data, size_t size, uint64_t offset);
 
+// The name of a file or folder reaches the disk with the folder that it is in.
+[[nodiscard]] int sync_parent(Files& files, const char* path);
+
 // An open file, closed at the end.
 class OpenFile {
  public:

@@ -13,6 +13,7 @@
 #include "tier/directory_usage.h"
 #include "tier/hex.h"
 #include "tier/record.h"
+#include "tier/refusal.h"
 
 namespace kvc {
 namespace {
@@ -30,12 +31,7 @@ struct PageName {
 bool is_full(int error) { return error == -ENOSPC || error == -EDQUOT; }
 
 kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
-  const kvc_status status = is_full(error)                          ? KVC_ERROR_LIMIT
-                            : error == -EMFILE || error == -ENFILE  ? KVC_ERROR_LIMIT
-                            : error == -ENOENT || error == -ENOTDIR ? KVC_ERROR_NOT_FOUND
-                            : error == -ENOMEM                      ? KVC_ERROR_OUT_OF_MEMORY
-                                                                    : KVC_ERROR_DEVICE;
-  return fail(status, "folder %s: cannot %s (errno %d)", config.path, what, -error);
+  return refused_by_system("folder", config.path, what, error);
 }
 
 class DirectoryStore final : public PageStore {
@@ -63,6 +59,7 @@ class DirectoryStore final : public PageStore {
  private:
   static constexpr size_t kAlign = 64;
 
+  kvc_status check_owner(const DirectoryConfig& config, const OpenFile& folder);
   int32_t look_for(const Digest256& key, uint64_t* bytes);
   int32_t read_page(const StoreCall& call, kvc_tier_item* item);
   int32_t write_page(kvc_tier_item* item);
@@ -88,6 +85,18 @@ class DirectoryStore final : public PageStore {
   StoreStats stats_ = {};
 };
 
+kvc_status DirectoryStore::check_owner(const DirectoryConfig& config, const OpenFile& folder) {
+  struct stat status;
+  const int error = files_.status(folder.fd(), &status);
+  if (error != 0) return folder_failure(config, "ask for its owner", error);
+  if (!is_open_to_others(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0)) return KVC_OK;
+  return invalid(
+      "folder %s: it, or that of this fingerprint, has the mode %03o and the owner %u: others may write to "
+      "it, "
+      "and could plant pages; take a folder of your own (chmod go-w)",
+      config.path, status.st_mode & 0777, status.st_uid);
+}
+
 kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   size_t ignored;
   if (page_bytes_ == 0 || !checked_mul(workers_, page_bytes_, &ignored) ||
@@ -97,18 +106,20 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   int error = files_.make_folder(AT_FDCWD, config.path, 0700);
   if (error == 0 || error == -EEXIST) error = root_.open(AT_FDCWD, config.path, O_RDONLY | O_DIRECTORY);
   if (error != 0) return folder_failure(config, "make or open it", error);
-  struct stat status;
-  error = files_.status(root_.fd(), &status);
-  if (error != 0) return folder_failure(config, "ask for its owner", error);
-  if ((status.st_mode & S_IWOTH) != 0 || (status.st_uid != geteuid() && status.st_uid != 0))
-    return invalid("folder %s: others may write to it, and could plant pages; take a folder of your own",
-                   config.path);
+  KVC_TRY(check_owner(config, root_));
   char name[DirectoryUsage::kDigits + 1];
   write_hex(fingerprint_, name);
   error = files_.make_folder(root_.fd(), name, 0700);
   if (error == 0 || error == -EEXIST) error = folder_.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
-  if (error == 0) error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_);
-  if (error != 0) return folder_failure(config, "make or read its folder of this fingerprint", error);
+  if (error != 0) return folder_failure(config, "make or open its folder of this fingerprint", error);
+  KVC_TRY(check_owner(config, folder_));
+  error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_);
+  if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
+  if (sync_) {  // the names of both folders
+    error = files_.sync(root_.fd());
+    if (error == 0) error = sync_parent(files_, config.path);
+    if (error != 0) return folder_failure(config, "make sure that it is on the disk", error);
+  }
   buffers_ = static_cast<char*>(memory_.allocate(workers_ * page_bytes_, kAlign));
   if (buffers_ == nullptr)
     return fail(KVC_ERROR_OUT_OF_MEMORY, "folder %s: no memory for buffers", config.path);

@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/status.h"
+#include "tier/refusal.h"
 #include "tier/slab_format.h"
 #include "tier/slab_io.h"
 #include "tier/slot_store.h"
@@ -24,12 +25,7 @@ constexpr size_t kHeadersAtOnce = 512;
 constexpr RecordHeader kNoRecord = {};
 
 kvc_status slab_failure(const SlabConfig& config, const char* what, int64_t error) {
-  const kvc_status status = error == -ENOSPC || error == -EDQUOT    ? KVC_ERROR_LIMIT
-                            : error == -EMFILE || error == -ENFILE  ? KVC_ERROR_LIMIT
-                            : error == -ENOENT || error == -ENOTDIR ? KVC_ERROR_NOT_FOUND
-                            : error == -EWOULDBLOCK                 ? KVC_ERROR_BUSY
-                                                                    : KVC_ERROR_DEVICE;
-  return fail(status, "slab %s: cannot %s (errno %d)", config.path, what, static_cast<int>(-error));
+  return refused_by_system("slab", config.path, what, error);
 }
 
 class SlabStore final : public SlotStore {
@@ -95,6 +91,11 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
   if (error != 0) return slab_failure(config, "ask for its size", error);
   if (!S_ISREG(status.st_mode) || status.st_nlink != 1 || status.st_uid != geteuid())
     return invalid("slab %s: it is not a regular file of this user with one name", config.path);
+  if (is_open_to_others(status.st_mode))
+    return invalid(
+        "slab %s: its mode is %03o: others may write to it, and could plant pages; take the right from them "
+        "(chmod go-w)",
+        config.path, status.st_mode & 0777);
   const auto size = static_cast<uint64_t>(status.st_size);
   bool is_new = size == 0;
   if (size != 0 && size < sizeof slab_) {  // perhaps its maker was killed in the first write
@@ -138,7 +139,10 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
       return slab_failure(config, "reserve its bytes on the disk", error);
     }
   }
-  return KVC_OK;
+  if (!sync_) return KVC_OK;
+  error = files_.sync(file_.fd());
+  if (error == 0) error = sync_parent(files_, config.path);  // which has its name
+  return error == 0 ? kvc_status{KVC_OK} : slab_failure(config, "make sure that it is on the disk", error);
 }
 
 kvc_status SlabStore::recover(const SlabConfig& config) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 
 #include "stores.h"
 #include "tier/directory_usage.h"
@@ -424,6 +425,73 @@ TEST(SlabStore, WithoutDirectIoGoesThroughThePageCache) {
   }
 }
 
+// A file system without locks; with `sync`, what has reached the disk.
+struct OtherFiles final : Files {
+  int lock_error = 0;
+  std::set<std::pair<dev_t, ino_t>> synced;
+  int lock(int file) override { return lock_error != 0 ? lock_error : Files::lock(file); }
+  int sync(int file) override {
+    struct stat status;
+    if (fstat(file, &status) == 0) synced.insert({status.st_dev, status.st_ino});
+    return 0;
+  }
+  bool has(const std::string& path) const {
+    struct stat status;
+    return stat(path.c_str(), &status) == 0 && synced.count({status.st_dev, status.st_ino}) != 0;
+  }
+};
+
+TEST(StoresOfFiles, SayThatAFileSystemHasNoLocks) {
+  const test::Folder folder;
+  const std::string slab = folder / "s", pages = folder / "d";
+  OtherFiles files;
+  files.lock_error = -ENOLCK;
+  PageStorePtr store;
+  EXPECT_EQ(open_slab_store(default_env(), files, test::slab_config(slab, 2, kBytes), &store),
+            KVC_ERROR_DEVICE);
+  EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();
+  EXPECT_EQ(open_directory_store(default_env(), files, test::directory_config(pages, 2, kBytes), &store),
+            KVC_ERROR_DEVICE);
+  EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();
+}
+
+TEST(StoresOfFiles, WithSyncHaveTheirNamesOnTheDisk) {
+  for (const bool by_link : {false, true}) {
+    const test::Folder folder;
+    const std::string real = folder / "real", link = folder / "link";
+    ASSERT_EQ(mkdir(real.c_str(), 0700), 0);
+    ASSERT_EQ(symlink(real.c_str(), link.c_str()), 0);
+    const std::string slab = (by_link ? link : real) + "/s", pages = (by_link ? link : real) + "/d/";
+    OtherFiles files;
+    SlabConfig slab_config = test::slab_config(slab, 2, kBytes);
+    slab_config.sync = true;
+    PageStorePtr store;
+    ASSERT_EQ(open_slab_store(default_env(), files, slab_config, &store), KVC_OK) << kvc_last_error();
+    EXPECT_TRUE(files.has(slab) && files.has(real));
+    files.synced.clear();
+    DirectoryConfig config = test::directory_config(pages, 2, kBytes);
+    config.sync = true;
+    ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+    EXPECT_TRUE(files.has(pages) && files.has(real));
+  }
+}
+
+TEST(SlabStore, RefusesAFileThatOthersMayWriteTo) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  PageStorePtr store = open_slab(path, 2);
+  store.reset();
+  for (const mode_t mode : {0660, 0602}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    EXPECT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 2, kBytes), &store),
+              KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(strstr(kvc_last_error(), "chmod go-w"), nullptr) << kvc_last_error();
+  }
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  EXPECT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 2, kBytes), &store),
+            KVC_OK);
+}
+
 // ---- folder
 
 TEST(DirectoryStore, EachFlippedBitIsAMiss) {
@@ -624,8 +692,18 @@ TEST(DirectoryStore, SaysWhatIsWrong) {
   };
   EXPECT_EQ(status(test::directory_config(none, 8, kBytes)), KVC_ERROR_NOT_FOUND);
   ASSERT_EQ(mkdir(open.c_str(), 0700), 0);
-  ASSERT_EQ(chmod(open.c_str(), 0777), 0);
-  EXPECT_EQ(status(test::directory_config(open, 8, kBytes)), KVC_ERROR_INVALID_ARGUMENT);
+  const DirectoryConfig others = test::directory_config(open, 8, kBytes);
+  for (const mode_t mode : {0777, 0702, 0720}) {
+    ASSERT_EQ(chmod(open.c_str(), mode), 0);
+    EXPECT_EQ(status(others), KVC_ERROR_INVALID_ARGUMENT) << mode;
+    EXPECT_NE(strstr(kvc_last_error(), "chmod go-w"), nullptr) << kvc_last_error();
+  }
+  ASSERT_EQ(chmod(open.c_str(), 0755), 0);
+  EXPECT_EQ(status(others), KVC_OK) << kvc_last_error();
+  store.reset();
+  for (const auto& entry : std::filesystem::directory_iterator(open))
+    ASSERT_EQ(chmod(entry.path().c_str(), 0770), 0);
+  EXPECT_EQ(status(others), KVC_ERROR_INVALID_ARGUMENT) << "the folder of the fingerprint";
   DirectoryConfig small = test::directory_config(none, 8, kBytes);
   small.bytes = kBytes;
   EXPECT_EQ(status(small), KVC_ERROR_INVALID_ARGUMENT);

@@ -253,6 +253,7 @@ TEST(SlabOrder, IsClearThenPayloadThenHeader) {
     const auto take = [&] { return std::exchange(files.told, ""); };
     PageStorePtr store;
     ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(take(), " s s") << "the file and its name";
     files.slab = make_slab(config.bytes, config.page_bytes, config.fingerprint);
     const std::string payloads = engine ? " p3 p2 p1 p0" : " p0 p1 p2 p3";
     Pages pages(*store);
@@ -266,6 +267,7 @@ TEST(SlabOrder, IsClearThenPayloadThenHeader) {
     EXPECT_EQ(take(), (engine ? " p0 p2" : " p2 p0") + std::string(" s h0; h2; s"));
     store.reset();
     ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+    take();
     Pages(*store).put_many(10, 4, kBytes);
     EXPECT_EQ(take().rfind(" z0 z1 z2 z3; s p", 0), 0u) << "what was there before is cleared, too";
   }
