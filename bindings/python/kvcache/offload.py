@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import select
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Optional, Sequence, Union
@@ -12,7 +14,7 @@ from . import _native
 from ._arrays import whole
 from .checkpoints import take_manager, take_storages
 from .constants import OffloadPolicy, OffloadReason, OffloadState
-from .errors import KvCacheError
+from .errors import KvCacheError, LimitError, OutOfMemoryError
 from .manager import Manager
 from .records import OffloadInfo, OffloadStats, OffloadTierStats
 from .request import Request
@@ -35,12 +37,13 @@ class Offload:
         if offload.query(request).state in (OffloadState.NONE, OffloadState.READY):
             request.admit()
 
-    No call waits. Any thread may call it; one call is made at a time. A page that fails, is missing or does not check shortens the prefix that is
+    A program without such a loop calls admit(), and flush() at its end. No other call waits. Any thread may call it; one call is made at a time. A page that fails, is missing or does not check shortens the prefix that is
     loaded; the rest is computed as ever.
 
     manager: has groups with full attention, windows or chunks alone, and events: Manager(event_capacity=...). storages: the Storage of each group,
-    all of one device; None = there are no bytes, and page_bytes has the bytes of a page of each group, for simulations. tiers: Tier objects,
-    fastest first, at most 8. The offload polls them; until it is closed nobody else may. model, weights, numerics: what computed the blocks: see
+    all of one device; None = there are no bytes, and page_bytes has the bytes of a page of each group, for simulations. tiers: Tier objects, or
+    URLs such as "slab:/var/cache/kv?bytes=64GiB" of tiers that are opened for these pages and closed with the offload; fastest first, at most 8.
+    The offload polls them; until it is closed nobody else may. model, weights, numerics: what computed the blocks: see
     Storage.page_info().
 
     policy: an OffloadPolicy; 0 = blocks of store_request() alone. promote: what was loaded from one tier is stored in the others too. num_pages:
@@ -56,7 +59,7 @@ class Offload:
     InvalidArgumentError, UnsupportedError (groups, no events, storages of two devices), BusyError (a tier has jobs, or an Offload has it),
     LimitError, OutOfMemoryError, DeviceError."""
 
-    def __init__(self, manager: Manager, storages: _Storages, tiers: Tier | Sequence[Tier], model: bytes, weights: bytes, numerics: bytes = b"", *,
+    def __init__(self, manager: Manager, storages: _Storages, tiers: Tier | str | Sequence[Tier | str], model: bytes, weights: bytes, numerics: bytes = b"", *,
                  policy: OffloadPolicy | int = 0, promote: bool = True, page_bytes: int | Sequence[int] = (), num_pages: int = 0,
                  max_lookups: int = 0, max_lookup_blocks: int = 0, clean_blocks: int = 0, timeout_ns: int = 0, hold_ns: int = 0,
                  compute_ns_per_token: float = 0.0):
@@ -69,18 +72,20 @@ class Offload:
             raise ValueError(f"storages has {len(taken) - taken.count(None)} storages; it must have one for each of the {num_groups} groups")
         if storages is None and len(sizes) != num_groups:
             raise ValueError(f"page_bytes has {len(sizes)} entries; without storages it must have one for each of the {num_groups} groups")
-        chain = (tiers,) if isinstance(tiers, Tier) else tuple(tiers)
+        chain = (tiers,) if isinstance(tiers, (Tier, str)) else tuple(tiers)
         for i, tier in enumerate(chain):
-            if not isinstance(tier, Tier):
-                raise TypeError(f"tiers[{i}] is {type(tier).__name__}; it must be a kvcache.Tier")
+            if not isinstance(tier, (Tier, str)):
+                raise TypeError(f"tiers[{i}] is {type(tier).__name__}; it must be a kvcache.Tier or a URL")
         if not 1 <= len(chain) <= 8:
             raise ValueError(f"tiers has {len(chain)} entries; it must have 1 to 8")
         self._tiers: tuple[Tier, ...] = ()
+        self._own: tuple[Tier, ...] = ()  # of them, opened here
         self._users, self._closing = 0, False  # schedulers; whether it ends with the last of them
         given: list[Any] = []
         native: tuple[Any, ...] = ()
         try:
-            for tier in chain:
+            for place in chain:
+                tier = place if isinstance(place, Tier) else self._open_tier(place, taken, sizes, model, weights, numerics)
                 given.append(tier._lend())
                 self._tiers += (tier,)
             native = tuple(storage._s for storage in taken if storage is not None)
@@ -95,6 +100,14 @@ class Offload:
             given.clear()
             native = ()
             raise
+
+    def _open_tier(self, url: str, storages: Sequence[Any], sizes: tuple[int, ...], model: bytes, weights: bytes, numerics: bytes) -> Tier:
+        infos = [storage.page_info(model, weights, numerics) for storage in storages]
+        fingerprints = b"".join(info.fingerprint for info in infos) or bytes(32)
+        fingerprint = fingerprints if len(fingerprints) == 32 else hashlib.sha256(fingerprints).digest()
+        tier = Tier(url, max([info.page_bytes for info in infos] or sizes), fingerprint)
+        self._own += (tier,)
+        return tier
 
     def close(self) -> None:
         """Ends all work, and gives the tiers back; if a Scheduler uses it, when that is closed. Later calls raise ValueError; closing again does nothing."""
@@ -131,7 +144,9 @@ class Offload:
         self._kept = None
         for tier in self._tiers:
             tier._give_back()
-        self._tiers = ()
+        for tier in self._own:
+            tier.close()
+        self._tiers = self._own = ()
 
     __del__ = close
 
@@ -206,6 +221,44 @@ class Offload:
         with self._lock:
             _native.kvc_offload_cancel(self._open(), _number(request))
 
+    def admit(self, request: Request, timeout: Optional[float] = None) -> OffloadInfo:
+        """Looks a waiting request up, waits until what the tiers have is loaded, admits it, and returns what was found: for programs without a loop
+        that polls. timeout: seconds that a load may take; then the request is admitted without it; None = no limit. Raises as Request.admit(); the
+        request waits on then."""
+        if not isinstance(request, Request):
+            raise TypeError(f"request is {type(request).__name__}; it must be a kvcache.Request")
+        end = _end_of(timeout)
+        try:
+            self.lookup(request)
+        except (LimitError, OutOfMemoryError):
+            pass  # it is admitted as ever
+        while True:
+            self.poll()
+            info = self.query(request)
+            if info.state in (OffloadState.NONE, OffloadState.READY) or not self._wait(end):
+                break
+        request.admit()
+        return info
+
+    def flush(self, timeout: Optional[float] = None) -> bool:
+        """Polls until all blocks that wait to be stored are in the tiers, or were dropped: stats() counts them. timeout: seconds; None = no limit.
+        Returns False if it is over before."""
+        end = _end_of(timeout)
+        while True:
+            self.poll()
+            stats = self.stats()
+            if not stats.waiting_blocks and not stats.busy_pages:
+                return True
+            if not self._wait(end):
+                return False
+
+    def _wait(self, end: float) -> bool:
+        """Until a tier has done something, but a moment only: copies of a device make nothing readable. False: it is late."""
+        left = end - time.monotonic()
+        if left > 0:
+            select.select([self.fileno()], [], [], min(left, 0.001))
+        return left > 0
+
     def store_request(self, request: Request | int) -> int:
         """Stores the published blocks of an admitted request, whatever the policy says, and returns how many it has. Call it before you preempt the
         request: a lookup brings them back."""
@@ -228,6 +281,14 @@ class Offload:
         with self._lock:
             _native.kvc_offload_read_tier_stats(self._open(), tier, filled)
         return OffloadTierStats.read(filled)
+
+
+def _end_of(timeout: Optional[float]) -> float:
+    if timeout is None:
+        return float("inf")
+    if not timeout >= 0:
+        raise ValueError(f"timeout is {timeout!r}; it must be 0 or more seconds, or None")
+    return time.monotonic() + timeout
 
 
 def _number(request: Any) -> int:

@@ -64,6 +64,45 @@ class Life:
         self.m.close()
 
 
+def test_a_url_is_opened_for_the_pages_and_closed_with_the_offload(tmp_path):
+    url, rows = f"slab:{tmp_path}/kv?bytes=1MiB", None
+    for life in range(3):
+        m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
+        s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+        with kvcache.Offload(m, s, url, *NAMES, policy=OffloadPolicy.WRITE_THROUGH) as offload, m.create(PROMPT) as request:
+            with pytest.raises(kvcache.BusyError, match="another process uses it"):
+                kvcache.Tier(url, s.page_info(*NAMES).page_bytes, s.page_info(*NAMES).fingerprint)
+            info = offload.admit(request, timeout=60)
+            assert request.num_cached == info.num_loaded == (20 if life else 0)
+            slots = request.slots(0, len(PROMPT))
+            if life == 0:
+                rows = np.random.default_rng(7).standard_normal((LAYERS, len(PROMPT), HEADS, DIM), dtype=np.float32)
+                s.store(rows, rows, slots)
+            assert np.array_equal(s.gather(slots[:20])[0], rows[:, :20])
+            request.commit(len(PROMPT))
+            assert offload.flush(60) and offload.tier_stats().stored_pages == (0 if life else 5)
+    with pytest.raises(kvcache.InvalidArgumentError, match="another fingerprint"):
+        kvcache.Offload(m, s, url, NAMES[0], b"of June")
+
+
+def test_waits_end_in_time_and_refusals_admit():
+    m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
+    s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+    with kvcache.Offload(m, s, "memory:?bytes=1MiB", *NAMES, policy=OffloadPolicy.WRITE_THROUGH, max_lookups=1) as offload:
+        for bad in (-1, float("nan")):
+            with pytest.raises(ValueError, match="it must be 0 or more seconds"):
+                offload.flush(bad)
+        with m.create(PROMPT) as first, m.create(PROMPT + 1000) as second:
+            offload.lookup(first)
+            assert offload.admit(second).state in (OffloadState.NONE, OffloadState.READY) and second.num_cached == 0, "no lookup was free"
+            with pytest.raises(TypeError, match="request is int; it must be a kvcache.Request"):
+                offload.admit(first.id)
+            offload.admit(first, timeout=0)
+            with pytest.raises(kvcache.BusyError):
+                offload.admit(first)
+        assert offload.flush()
+
+
 def test_what_was_evicted_comes_back():
     life = Life("memory:?bytes=1MiB")
     rows = life.compute()
@@ -275,7 +314,8 @@ def test_a_fork_leaves_it_alone():
     (dict(storages=[None]), ValueError, "storages has 0 storages"),
     (dict(storages=7), TypeError, "storages is 7; it must be a kvcache.Storage"),
     (dict(tiers=()), ValueError, "tiers has 0 entries; it must have 1 to 8"),
-    (dict(tiers=[3]), TypeError, r"tiers\[0\] is int; it must be a kvcache.Tier"),
+    (dict(tiers=[3]), TypeError, r"tiers\[0\] is int; it must be a kvcache.Tier or a URL"),
+    (dict(tiers="nowhere:"), kvcache.NotFoundError, "built in are memory, slab and dir"),
     (dict(policy=64), ValueError, r"policy is 64; it is a sum of OffloadPolicy.WRITE_THROUGH"),
     (dict(num_pages=1), ValueError, "num_pages is 1; it is 4 to 65536, or 0 for 64"),
     (dict(num_pages=-1), OverflowError, "num_pages is -1; it must be at least 0"),

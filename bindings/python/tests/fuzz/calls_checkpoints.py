@@ -117,7 +117,7 @@ def offload(w):
     m, s = made()
     page = s.page_info(b"m", b"w")
     tier = kvcache.Tier("memory:?bytes=64KiB", page.page_bytes, page.fingerprint)
-    one = kvcache.Offload(w.rng.choice((m, m, m, m, None, w.m)), storages(w, s), w.rng.choice((tier, [tier], (tier,), [tier], [tier, tier], [], [3], 3, None)), **names(w),
+    one = kvcache.Offload(w.rng.choice((m, m, m, m, None, w.m)), storages(w, s), w.rng.choice((tier, [tier], (tier,), [tier], [tier, tier], [], [3], 3, None, "memory:?bytes=64KiB", ["memory:?bytes=64KiB", tier], "nowhere:")), **names(w),
                           **options(w, "policy", "promote", "num_pages", "max_lookups", "max_lookup_blocks", "clean_blocks", "timeout_ns", "hold_ns", "compute_ns_per_token"))
     with m.allocate(PROMPT + 20) as request:
         request.commit(len(PROMPT))
@@ -169,6 +169,18 @@ def store_request(w):
             repr(one)
             one.tier_stats(w.number(0))
             one.store_request(w.number(request.id))
+
+
+@call("Offload.admit")
+@call("Offload.flush")
+def admit(w):
+    m, s = made()
+    with kvcache.Offload(m, s, "memory:?bytes=64KiB", b"m", b"w", policy=w.rng.randrange(8)) as one:
+        with m.create(PROMPT) as request:
+            one.admit(w.rng.choice((request, request, request, w.number(1))), w.rng.choice((None, 0, 10, w.number(1))))
+            request.commit(len(PROMPT))
+        need(one.flush(), "a flush without a limit")
+        one.flush(w.rng.choice((0, 10, w.number(1))))
 
 
 @call("Publisher")
