@@ -18,13 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-std::string hex(const uint8_t* bytes, size_t size) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  for (size_t i = 0; i < size; ++i) out += {kDigits[bytes[i] >> 4], kDigits[bytes[i] & 15]};
-  return out;
-}
-
 /// The id of a manifest's name; 0 = it is none.
 uint64_t manifest_id(const fs::path& path) {
   const std::string stem = path.stem().string();
@@ -94,8 +87,23 @@ Json file_json(const std::string& path, bool validate) {
 
 bool is_damaged(const Json& json) { return json.contains("error") || json.value("bad_pages", 0) != 0; }
 
+/// "2 d 3 h" for a time in seconds: its two largest units.
+std::string age_text(uint64_t seconds) {
+  if (seconds >= 86400)
+    return grouped(seconds / 86400) + " d " + std::to_string(seconds % 86400 / 3600) + " h";
+  if (seconds >= 3600)
+    return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " m";
+  if (seconds >= 60) return std::to_string(seconds / 60) + " m " + std::to_string(seconds % 60) + " s";
+  return std::to_string(seconds) + " s";
+}
+
 void print_rows(const Json& json, std::ostream& out) {
   for (const auto& [key, value] : json.items()) {
+    if (value.is_array()) continue;
+    if (key == "oldest_s" || key == "newest_s") {
+      row(out, key == "oldest_s" ? "oldest use" : "newest use", age_text(value.get<uint64_t>()) + " ago");
+      continue;
+    }
     std::string name = key;
     for (char& c : name) c = c == '_' ? ' ' : c;
     if (key == "error" || key == "content" || key == "fingerprint" || key == "key")
@@ -128,12 +136,18 @@ bool print_inspection(const InspectOptions& options, bool as_json, std::ostream&
   Json json;
   json["path"] = options.path;
   bool right = true;
-  if (const uint64_t id = manifest_id(path); fs::is_directory(path, error) || id != 0) {
+  if (options.purge.any()) {
+    json.update(purge_json(path, options.purge));
+  } else if (is_tier_folder(path)) {
+    json.update(tier_folder_json(path, options.validate));
+    right = !is_damaged(json);
+  } else if (const uint64_t id = manifest_id(path); fs::is_directory(path, error) || id != 0) {
     std::string folder = options.path;
     std::vector<uint64_t> ids = {id};
     if (id == 0) {
       ids = checkpoints_of(folder);
-      if (ids.empty()) throw InputError(options.path + ": the folder has no checkpoints");
+      if (ids.empty())
+        throw InputError(options.path + ": the folder has no checkpoints, and is not that of a tier");
     } else {
       folder = path.has_parent_path() ? path.parent_path().string() : ".";
     }
@@ -155,6 +169,11 @@ bool print_inspection(const InspectOptions& options, bool as_json, std::ostream&
   if (!json.contains("checkpoints")) {
     json.erase("path");
     print_rows(json, out);
+  }
+  for (Json one : json.value("fingerprints", Json::array())) {
+    out << "Fingerprint " << one["fingerprint"].get<std::string>() << '\n';
+    one.erase("fingerprint");
+    print_rows(one, out);
   }
   for (const Json& one : json.value("checkpoints", Json::array())) {
     out << "Checkpoint " << one["id"].get<uint64_t>() << '\n';

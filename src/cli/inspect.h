@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kvcache inspect`: what is in a folder of checkpoints, in one of them, in a slab or in a page of a tier.
+// `kvcache inspect`: what is in a folder of checkpoints, in one of them, in the folder of a tier, in a slab
+// or in a page.
 #pragma once
 
 #include <cstdint>
 #include <ostream>
 #include <string>
 
+#include "cli/inspect_place.h"
+
 namespace kvcli {
 
 struct InspectOptions {
   std::string path;
   bool validate = false;  // read and check every byte
+  PurgeOptions purge;     // if any: instead
 };
 
 /// False if something is damaged. Throws InputError if the path is none of these.

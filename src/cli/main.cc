@@ -218,13 +218,29 @@ void add_bench(CLI::App& app, Arguments& args) {
 }
 
 void add_inspect(CLI::App& app, Arguments& args) {
-  CLI::App* inspect = app.add_subcommand("inspect", "Show and check checkpoints, and files of tiers");
+  CLI::App* inspect =
+      app.add_subcommand("inspect", "Show, check and purge what is on a disk: checkpoints, places of tiers");
   inspect
       ->add_option("PATH", args.inspect.path,
-                   "A folder of checkpoints, a manifest in it (.kvcm), a slab, or a page of a dir: tier")
+                   "A folder of checkpoints, a manifest in it (.kvcm), a folder of a dir: tier, a page in "
+                   "it, or a slab")
       ->required();
-  inspect->add_flag("--validate", args.inspect.validate,
-                    "Read and check every byte; the exit code is 1 if something is damaged");
+  auto* verify = inspect->add_flag("--validate,--verify", args.inspect.validate,
+                                   "Read and check every byte; the exit code is 1 if something is damaged");
+  inspect
+      ->add_option("--purge", args.inspect.purge.fingerprint,
+                   "Remove the pages of this fingerprint from a folder of a tier, also while it is used, or "
+                   "the slab that "
+                   "has it; the first 8 digits do, if no other begins with them")
+      ->type_name("FINGERPRINT")
+      ->excludes(verify);
+  inspect
+      ->add_option("--older-than", args.inspect.purge.older_than,
+                   "Remove the pages of a folder (with --purge: of one fingerprint) that were not used for "
+                   "so long: 90s, "
+                   "30m, 12h or 7d")
+      ->type_name("TIME")
+      ->excludes(verify);
   inspect->add_flag("--json", args.json, "Print JSON");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for people.
+// Tables for people, and texts of numbers.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,13 @@ inline std::string fixed(double number, int digits) {
 /// "1 layer", "2 layers"
 inline std::string counted(uint64_t number, const char* noun) {
   return grouped(number) + ' ' + noun + (number == 1 ? "" : "s");
+}
+
+inline std::string hex(const uint8_t* bytes, size_t size) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (size_t i = 0; i < size; ++i) out += {kDigits[bytes[i] >> 4], kDigits[bytes[i] & 15]};
+  return out;
 }
 
 inline void row(std::ostream& out, const char* name, const std::string& value, const std::string& note = "") {

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON keys are an interface: add keys, do not rename them.
+#include "cli/inspect_place.h"
+
+#include <fcntl.h>
+#include <kvcache/inspect.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "cli/errors.h"
+#include "cli/library.h"
+#include "cli/table.h"
+
+namespace kvcli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr size_t kDigits = 64;
+
+bool is_fingerprint(const std::string& name) {
+  return name.size() == kDigits && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+struct PageFile {
+  fs::path path;
+  std::string fingerprint;
+  uint64_t bytes;
+  uint64_t age_s;  // since its last use
+};
+
+uint64_t age_of(const struct stat& status) {
+  const time_t now = std::time(nullptr);
+  return now > status.st_mtim.tv_sec ? static_cast<uint64_t>(now - status.st_mtim.tv_sec) : 0;
+}
+
+// Files that go meanwhile are passed over.
+void each_page(const fs::path& folder, const std::function<void(const PageFile&)>& each) {
+  for (const auto& part : fs::directory_iterator(folder)) {
+    const std::string fingerprint = part.path().filename().string();
+    if (!is_fingerprint(fingerprint) || !part.is_directory()) continue;
+    for (const auto& entry : fs::directory_iterator(part.path())) {
+      struct stat status;
+      if (entry.path().extension() != ".page" || ::lstat(entry.path().c_str(), &status) != 0) continue;
+      each({entry.path(), fingerprint, static_cast<uint64_t>(status.st_size), age_of(status)});
+    }
+  }
+}
+
+struct Pages {
+  uint64_t pages = 0, bad_headers = 0, bad_pages = 0, file_bytes = 0, stored_bytes = 0;
+  uint64_t oldest_s = 0, newest_s = UINT64_MAX;
+};
+
+void add_page(const PageFile& file, bool validate, Pages* to) {
+  auto info = make<kvc_page_file_info>();
+  const kvc_status status = kvc_page_file_read_info(file.path.c_str(), validate, &info);
+  if (status == KVC_ERROR_NOT_FOUND) return;
+  to->file_bytes += file.bytes;
+  const std::string found = hex(info.fingerprint, sizeof info.fingerprint);
+  if (status != KVC_OK || info.kind != KVC_PAGE_FILE_PAGE || found != file.fingerprint) {
+    ++to->bad_headers;
+    return;
+  }
+  ++to->pages;
+  to->bad_pages += info.bad_pages;
+  to->stored_bytes += info.stored_bytes;
+  to->oldest_s = std::max(to->oldest_s, file.age_s);
+  to->newest_s = std::min(to->newest_s, file.age_s);
+}
+
+Json pages_json(const Pages& of, bool validate) {
+  Json json;
+  json["pages"] = of.pages;
+  json["stored_bytes"] = of.stored_bytes;
+  json["file_bytes"] = of.file_bytes;
+  json["bad_headers"] = of.bad_headers;
+  if (validate) json["bad_pages"] = of.bad_pages;
+  if (of.pages != 0) json["oldest_s"] = of.oldest_s, json["newest_s"] = of.newest_s;
+  return json;
+}
+
+uint64_t seconds_of(const std::string& text) {
+  static const std::map<char, uint64_t> kUnits = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  const size_t digits = text.find_first_not_of("0123456789");
+  const auto unit = digits == text.size() - 1 ? kUnits.find(text.back()) : kUnits.end();
+  if (digits == 0 || digits > 9 || unit == kUnits.end())
+    throw InputError("--older-than " + text +
+                     " is no time; write a number and a unit, such as 90s, 30m, 12h or 7d");
+  return std::stoull(text) * unit->second;
+}
+
+bool has_prefix(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
+
+Json gone_json(const char* kind, uint64_t pages, uint64_t bytes) {
+  return {{"kind", kind}, {"purged_pages", pages}, {"purged_bytes", bytes}};
+}
+
+Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
+  const uint64_t least_s = options.older_than.empty() ? 0 : seconds_of(options.older_than);
+  std::vector<std::string> of;
+  for (const auto& part : fs::directory_iterator(folder)) {
+    const std::string name = part.path().filename().string();
+    if (is_fingerprint(name) && has_prefix(name, options.fingerprint)) of.push_back(name);
+  }
+  if (of.empty() && !options.fingerprint.empty())
+    throw InputError(folder.string() + " has no pages of the fingerprint " + options.fingerprint +
+                     "; kvcache inspect lists those that it has");
+  if (of.size() > 1 && !options.fingerprint.empty())
+    throw InputError(folder.string() + " has several fingerprints that begin with " + options.fingerprint +
+                     "; give more digits");
+  uint64_t pages = 0, bytes = 0;
+  each_page(folder, [&](const PageFile& file) {
+    if (!has_prefix(file.fingerprint, options.fingerprint) || file.age_s < least_s) return;
+    std::error_code error;
+    if (!fs::remove(file.path, error)) {
+      if (error) throw InputError(file.path.string() + ": cannot remove it: " + error.message());
+      return;
+    }
+    ++pages, bytes += file.bytes;
+  });
+  return gone_json("folder", pages, bytes);
+}
+
+Json purge_slab(const fs::path& path, const PurgeOptions& options) {
+  if (!options.older_than.empty())
+    throw InputError(path.string() +
+                     " is a slab, which does not keep when its pages were used; give --purge alone");
+  auto info = make<kvc_page_file_info>();
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) throw InputError(path.string() + ": cannot open it: " + std::strerror(errno));
+  const bool is_free = ::flock(file, LOCK_EX | LOCK_NB) == 0;
+  const kvc_status status = kvc_page_file_read_info(path.c_str(), 0, &info);
+  const std::string found = hex(info.fingerprint, sizeof info.fingerprint);
+  std::string reason;
+  if (status != KVC_OK || info.kind != KVC_PAGE_FILE_SLAB)
+    reason =
+        status != KVC_OK ? kvc_last_error() : path.string() + " is no slab; pages are purged by their folder";
+  else if (!has_prefix(found, options.fingerprint))
+    reason = path.string() + " has pages of the fingerprint " + found + ", not " + options.fingerprint;
+  else if (!is_free)
+    reason = path.string() + ": a process uses it; end that first";
+  else if (::unlink(path.c_str()) != 0)
+    reason = path.string() + ": cannot remove it: " + std::strerror(errno);
+  ::close(file);
+  if (!reason.empty()) throw InputError(reason);
+  return gone_json("slab", info.num_pages, info.file_bytes);
+}
+
+}  // namespace
+
+bool is_tier_folder(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / "usage", error);
+}
+
+Json tier_folder_json(const fs::path& folder, bool validate) {
+  std::map<std::string, Pages> found;
+  Pages all;
+  each_page(folder, [&](const PageFile& file) { add_page(file, validate, &found[file.fingerprint]); });
+  Json parts = Json::array();
+  for (const auto& [fingerprint, pages] : found) {
+    Json one = {{"fingerprint", fingerprint}};
+    one.update(pages_json(pages, validate));
+    parts.push_back(one);
+    all.pages += pages.pages, all.stored_bytes += pages.stored_bytes, all.file_bytes += pages.file_bytes;
+    all.bad_headers += pages.bad_headers, all.bad_pages += pages.bad_pages;
+    all.oldest_s = std::max(all.oldest_s, pages.oldest_s),
+    all.newest_s = std::min(all.newest_s, pages.newest_s);
+  }
+  Json json = {{"kind", "folder"}};
+  json.update(pages_json(all, validate));
+  json["fingerprints"] = parts;
+  return json;
+}
+
+Json purge_json(const fs::path& place, const PurgeOptions& options) {
+  if (!options.fingerprint.empty() &&
+      (options.fingerprint.size() < 8 || options.fingerprint.size() > kDigits ||
+       options.fingerprint.find_first_not_of("0123456789abcdef") != std::string::npos))
+    throw InputError(
+        "--purge " + options.fingerprint +
+        " is no fingerprint; give its 64 digits, or the first 8 or more, as kvcache inspect shows them");
+  std::error_code error;
+  if (!fs::is_directory(place, error)) return purge_slab(place, options);
+  if (!is_tier_folder(place)) throw InputError(place.string() + " is not the folder of a tier");
+  return purge_folder(place, options);
+}
+
+}  // namespace kvcli
