@@ -25,6 +25,7 @@ struct TierUrl {
   uint64_t bytes = 0, threads = 0, jobs = 0, direct = 0, sync = 0;
   uint64_t probe_ms = 1000;  // plug-ins
   SlotPolicy policy = SlotPolicy::kLru;
+  bool replaces = false;
   SlabConfig::Io io = SlabConfig::Io::kAuto;
 };
 
@@ -100,6 +101,14 @@ kvc_status read_io(const char* text, std::string_view value, SlabConfig::Io* out
   return KVC_OK;
 }
 
+kvc_status read_mismatch(const char* text, std::string_view value, bool* out) {
+  if (value != "refuse" && value != "replace")
+    return invalid("tier %s: on_mismatch is '%.*s'; it is refuse or replace", text, length_of(value),
+                   value.data());
+  *out = value == "replace";
+  return KVC_OK;
+}
+
 kvc_status parse_builtin(const char* text, std::string_view rest, TierUrl* out) {
   const bool is_memory = out->scheme == "memory" || out->scheme == "sizes", is_file = !is_memory;
   out->threads = is_memory ? 2 : 4;
@@ -118,6 +127,10 @@ kvc_status parse_builtin(const char* text, std::string_view rest, TierUrl* out) 
     }
     if (name == "io" && out->scheme == "slab") {
       KVC_TRY(read_io(text, value, &out->io));
+      continue;
+    }
+    if (name == "on_mismatch" && out->scheme == "slab") {
+      KVC_TRY(read_mismatch(text, value, &out->replaces));
       continue;
     }
     uint64_t* const field = name == "bytes"                             ? &out->bytes
@@ -217,6 +230,7 @@ kvc_status open_slab_tier(const Env& env, Files& files, const char* text, const 
   config.workers = static_cast<uint32_t>(url.threads);
   config.direct = url.direct != 0, config.sync = url.sync != 0;
   config.policy = url.policy;
+  config.replaces = url.replaces;
   config.io = url.io;
   const bool must = url.io == SlabConfig::Io::kEngine;
   if (must || (url.io == SlabConfig::Io::kAuto && config.direct)) {

@@ -45,6 +45,7 @@ class SlabStore final : public SlotStore {
     int32_t slot;
   };
 
+  kvc_status compare(const SlabConfig& config, const SlabHeader& wanted) const;
   kvc_status describe(const SlabConfig& config);
   kvc_status recover(const SlabConfig& config);
   void read_slots(const StoreCall& call, SlotWork* work, size_t count) override;
@@ -73,6 +74,27 @@ class SlabStore final : public SlotStore {
   Array<uint8_t> has_header_;  // of a slot each: whether there may be more than zeroes; of who has the slot
 };
 
+// Whether the slab that is there is the one that is wanted.
+kvc_status SlabStore::compare(const SlabConfig& config, const SlabHeader& wanted) const {
+  if (slab_.version != kSlabVersion)
+    return fail(KVC_ERROR_UNSUPPORTED, "slab %s: its version is %u, this library reads %u", config.path,
+                slab_.version, kSlabVersion);
+  if (slab_.fingerprint != wanted.fingerprint)
+    return invalid(
+        "slab %s: its pages have another fingerprint (model, weights, dtype or shape); give another path, or "
+        "on_mismatch=replace to begin anew",
+        config.path);
+  if (slab_.page_bytes != wanted.page_bytes || slab_.bytes != wanted.bytes)
+    return invalid(
+        "slab %s: it has %llu bytes for pages of %llu, not %llu for pages of %llu; sizes do not change; give "
+        "another path, or on_mismatch=replace to begin anew",
+        config.path, static_cast<ull>(slab_.bytes), static_cast<ull>(slab_.page_bytes),
+        static_cast<ull>(wanted.bytes), static_cast<ull>(wanted.page_bytes));
+  if (std::memcmp(&slab_, &wanted, sizeof wanted) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED, "slab %s: another version of the library made it", config.path);
+  return KVC_OK;
+}
+
 kvc_status SlabStore::describe(const SlabConfig& config) {
   const SlabHeader wanted = make_slab(config.bytes, config.page_bytes, config.fingerprint);
   if (wanted.num_slots == 0 || wanted.num_slots > INT32_MAX / 2)
@@ -96,12 +118,27 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
         "slab %s: its mode is %03o: others may write to it, and could plant pages; take the right from them "
         "(chmod go-w)",
         config.path, status.st_mode & 0777);
-  const auto size = static_cast<uint64_t>(status.st_size);
+  auto size = static_cast<uint64_t>(status.st_size);
   bool is_new = size == 0;
   if (size != 0 && size < sizeof slab_) {  // perhaps its maker was killed in the first write
     error = read_fully(files_, file_.fd(), &slab_, size, 0);
     if (error != 0) return slab_failure(config, "read it", error);
     is_new = std::memcmp(&slab_, &wanted, size) == 0;
+  }
+  if (!is_new) {
+    error = read_fully(files_, file_.fd(), &slab_, sizeof slab_, 0);
+    if (error != 0 && error != -EIO) return slab_failure(config, "read it", error);
+    if (error != 0 || std::memcmp(slab_.magic, kSlabMagic, sizeof slab_.magic) != 0 ||
+        slab_.crc != crc32c(&slab_, offsetof(SlabHeader, crc)))
+      return invalid("slab %s: it does not begin as a slab does; give another path, or remove it",
+                     config.path);
+    const kvc_status same = compare(config, wanted);
+    if (same != KVC_OK && !config.replaces) return same;
+    if (same != KVC_OK) {
+      error = files_.truncate(file_.fd(), 0);
+      if (error != 0) return slab_failure(config, "empty it", error);
+      is_new = true, size = 0;
+    }
   }
   if (is_new) {
     error = write_fully(files_, file_.fd(), &wanted, sizeof wanted, 0);
@@ -110,27 +147,6 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
       return slab_failure(config, "write to it", error);
     }
     slab_ = wanted;
-  } else {
-    error = read_fully(files_, file_.fd(), &slab_, sizeof slab_, 0);
-    if (error != 0 && error != -EIO) return slab_failure(config, "read it", error);
-    if (error != 0 || std::memcmp(slab_.magic, kSlabMagic, sizeof slab_.magic) != 0 ||
-        slab_.crc != crc32c(&slab_, offsetof(SlabHeader, crc)))
-      return invalid("slab %s: it does not begin as a slab does; give another path, or remove it",
-                     config.path);
-    if (slab_.version != kSlabVersion)
-      return fail(KVC_ERROR_UNSUPPORTED, "slab %s: its version is %u, this library reads %u", config.path,
-                  slab_.version, kSlabVersion);
-    if (slab_.fingerprint != wanted.fingerprint)
-      return invalid(
-          "slab %s: its pages have another fingerprint (model, weights, dtype or shape); give another path",
-          config.path);
-    if (slab_.page_bytes != wanted.page_bytes || slab_.bytes != wanted.bytes)
-      return invalid(
-          "slab %s: it has %llu bytes for pages of %llu, not %llu for pages of %llu; sizes do not change",
-          config.path, static_cast<ull>(slab_.bytes), static_cast<ull>(slab_.page_bytes),
-          static_cast<ull>(wanted.bytes), static_cast<ull>(wanted.page_bytes));
-    if (std::memcmp(&slab_, &wanted, sizeof wanted) != 0)
-      return fail(KVC_ERROR_UNSUPPORTED, "slab %s: another version of the library made it", config.path);
   }
   if (size < slab_.bytes) {  // new, or its maker was killed here
     error = files_.allocate(file_.fd(), slab_.bytes);

@@ -396,6 +396,63 @@ TEST(SlabStore, RefusesWhatIsNotItsOwn) {
   EXPECT_EQ(other, nullptr);
 }
 
+TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  PageStorePtr store;
+  const auto open = [&](const SlabConfig& config) {
+    store.reset();
+    return open_slab_store(default_env(), system_files(), config, &store);
+  };
+  SlabConfig config = test::slab_config(path, 2, kBytes);
+  config.replaces = true;
+  ASSERT_EQ(open(config), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(open(config), KVC_OK);
+  EXPECT_EQ(store->stats().recovered, 1u) << "it matches";
+  SlabConfig other = config, larger = test::slab_config(path, 5, kBytes);
+  other.fingerprint = digest_of(5);
+  larger.replaces = true;
+  for (const SlabConfig& next : {other, larger, config}) {
+    PageStorePtr second;
+    EXPECT_EQ(open_slab_store(default_env(), system_files(), next, &second), KVC_ERROR_BUSY) << "in use";
+    SlabConfig refuses = next;
+    refuses.replaces = false;
+    EXPECT_EQ(open(refuses), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(strstr(kvc_last_error(), "on_mismatch=replace"), nullptr) << kvc_last_error();
+    ASSERT_EQ(open(next), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(store->stats().recovered, 0u);
+    Pages pages(*store);
+    EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_MISS);
+    EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(std::filesystem::file_size(path),
+              make_slab(next.bytes, next.page_bytes, next.fingerprint).bytes);
+  }
+  for (uint64_t k = 0; k < 20; ++k) {  // each system call fails
+    SCOPED_TRACE(k);
+    const SlabConfig& next = k % 2 == 0 ? other : larger;
+    test::FaultyFiles files;
+    files.set(test::Fault::kEio, k);
+    PageStorePtr broken;
+    store.reset();
+    if (open_slab_store(default_env(), files, next, &broken) != KVC_OK) {
+      EXPECT_EQ(files.hits, 1u) << kvc_last_error();
+    }
+    broken.reset();
+    ASSERT_EQ(open(next), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(store->stats().recovered, 0u);
+    EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  }
+  const std::string text = folder / "text";
+  FILE* file = fopen(text.c_str(), "w");
+  fputs("not a slab, and precious", file);
+  fclose(file);
+  config.path = text.c_str();
+  EXPECT_EQ(open(config), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(std::filesystem::file_size(text), 24u);
+}
+
 TEST(SlabStore, WithoutDirectIoGoesThroughThePageCache) {
   struct NoDirect final : Files {
     bool when_opened = false;
