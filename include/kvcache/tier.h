@@ -18,8 +18,8 @@
  *  for longest, or the one of the least last use + pages of the tier * log2(uses) (memory and slab; others:
  *  lru alone). Of slab: direct=1 (past the page cache), io=auto, uring or threads; on_mismatch=refuse or
  *  replace: what becomes of a slab of another fingerprint, size or version. Of slab and dir: sync=1 (a put
- *  waits for the disk). Of plug-ins: probe (milliseconds between tries to reach a server that failed, 1000),
- *  and their own.
+ *  waits for the disk), reserve_free (bytes of the disk that stay free). Of plug-ins: probe (milliseconds
+ *  between tries to reach a server that failed, 1000), and their own.
  *
  *  A job is a batch of items of one kind. All calls return at once; threads of the tier do the work. Each
  *  item has a result of its own. A job ends as a completion, which makes an eventfd readable.

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -75,6 +76,12 @@ int64_t Files::write(int file, const void* data, size_t size, uint64_t offset) {
 int Files::truncate(int file, uint64_t size) { return or_errno(::ftruncate(file, static_cast<off_t>(size))); }
 int Files::allocate(int file, uint64_t size) { return -::posix_fallocate(file, 0, static_cast<off_t>(size)); }
 int Files::sync(int file) { return or_errno(::fdatasync(file)); }
+int Files::free_bytes(int file, uint64_t* out) {
+  struct statvfs disk;
+  if (::fstatvfs(file, &disk) != 0) return -errno;
+  *out = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+  return 0;
+}
 int Files::status(int file, struct stat* out) { return or_errno(::fstat(file, out)); }
 int Files::status_at(int folder, const char* path, struct stat* out) {
   return or_errno(::fstatat(folder, path, out, AT_SYMLINK_NOFOLLOW));

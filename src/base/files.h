@@ -21,6 +21,7 @@ class Files {
   virtual int truncate(int file, uint64_t size);
   virtual int allocate(int file, uint64_t size);  // bytes of the disk for [0, size)
   virtual int sync(int file);
+  virtual int free_bytes(int file, uint64_t* out);  // of its disk, for this user
   virtual int status(int file, struct stat* out);
   virtual int status_at(int folder, const char* path, struct stat* out);
   virtual int touch(int file);  // its time of change is now

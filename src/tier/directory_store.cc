@@ -113,7 +113,7 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (error == 0 || error == -EEXIST) error = folder_.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
   if (error != 0) return folder_failure(config, "make or open its folder of this fingerprint", error);
   KVC_TRY(check_owner(config, folder_));
-  error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_);
+  error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_, config.reserve_free);
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
   if (sync_) {  // the names of both folders
     error = files_.sync(root_.fd());

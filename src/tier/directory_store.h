@@ -20,8 +20,9 @@ struct DirectoryConfig {
   uint64_t bytes;       // of all pages, in whole sectors
   uint64_t page_bytes;  // the largest page
   Digest256 fingerprint;
-  uint32_t workers;  // threads that call
-  bool sync;         // a put waits for the disk
+  uint32_t workers;           // threads that call
+  bool sync;                  // a put waits for the disk
+  uint64_t reserve_free = 0;  // bytes of the disk that stay free: else the oldest pages give way
 };
 
 // NOT_FOUND: no such parent folder; INVALID_ARGUMENT: others may write to the folder, or a size is wrong;

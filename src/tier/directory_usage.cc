@@ -69,11 +69,13 @@ struct DirectoryUsage::Scan {
   int error;
 };
 
-int DirectoryUsage::open(int root, int folder, const Digest256& fingerprint, uint64_t limit) {
+int DirectoryUsage::open(int root, int folder, const Digest256& fingerprint, uint64_t limit,
+                         uint64_t reserve_free) {
   root_ = root;
   folder_ = folder;
   fingerprint_ = fingerprint;
   limit_ = limit;
+  reserve_free_ = reserve_free;
   const int error = lock_file_.open(root, "usage", O_RDWR | O_CREAT, 0600);
   if (error != 0) return error;
   const FolderLock lock(*this);
@@ -205,6 +207,17 @@ int DirectoryUsage::count_again(uint64_t room, FolderUsage* out) {
   return write(scan.total);
 }
 
+// How much less than `room` and what is to stay free the disk has.
+int DirectoryUsage::missing(uint64_t room, uint64_t* out) {
+  *out = 0;
+  if (reserve_free_ == 0) return 0;
+  uint64_t free = 0;
+  const int error = files_.free_bytes(root_, &free);
+  const uint64_t wanted = reserve_free_ + room;
+  if (error == 0 && free < wanted) *out = wanted - free;
+  return error;
+}
+
 int DirectoryUsage::give_way(uint64_t bytes) {
   const FolderLock lock(*this);
   if (lock.error() != 0) return lock.error();
@@ -212,7 +225,10 @@ int DirectoryUsage::give_way(uint64_t bytes) {
   scan.usage = this;
   int error = count(&scan);
   if (error == 0 && scan.num_pages == 0) return -ENOSPC;
-  const uint64_t total = scan.total.bytes, gone = std::min(total, std::max(charged(bytes), total / 16));
+  uint64_t least = 0;
+  if (error == 0) error = missing(charged(bytes), &least);
+  const uint64_t total = scan.total.bytes,
+                 gone = std::min(total, std::max({charged(bytes), least, total / 16}));
   if (error == 0) error = remove_oldest(&scan, total - gone);
   const int written = write(scan.total);
   return error != 0 ? error : written;
@@ -228,6 +244,9 @@ int DirectoryUsage::begin(uint64_t bytes, char (&name)[kNameBytes], OpenFile* fi
   if (error == 0 && usage.bytes > limit_ - charge) error = count_again(charge, &usage);
   if (error != 0) return error;
   if (usage.bytes > limit_ - charge) return -ENOSPC;
+  uint64_t least = 0;
+  error = missing(charge, &least);
+  if (error != 0 || least != 0) return error != 0 ? error : -ENOSPC;
   error = write({usage.bytes + charge, usage.pages + 1});
   if (error != 0) return error;
   do {  // names of a process of the same number that was killed may be there

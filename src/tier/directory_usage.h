@@ -29,12 +29,13 @@ class DirectoryUsage {
 
   // `root` and `folder`, the one in it that has this fingerprint for its name, are open. 0 or -errno, as all
   // below; -EWOULDBLOCK, but not of open(): another process has the lock.
-  int open(int root, int folder, const Digest256& fingerprint, uint64_t limit);
-  // Makes room for a page, and a file for it that is locked, has its final size, and whose name is `name`.
-  // -ENOSPC: there is no room that could be made.
+  int open(int root, int folder, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free);
+  // Makes room for a page below the limit, and a file for it that is locked, has its final size, and whose
+  // name is `name`. -ENOSPC: there is no room that could be made, or the disk would have less than
+  // `reserve_free` bytes.
   int begin(uint64_t bytes, char (&name)[kNameBytes], OpenFile* file);
-  // The disk is full below the limit: removes the oldest pages, as much as this or a sixteenth of all.
-  // -ENOSPC: there are none.
+  // The disk is full below the limit: removes the oldest pages, as much as this, what is missing of
+  // `reserve_free`, or a sixteenth of all. -ENOSPC: there are none.
   int give_way(uint64_t bytes);
   // A file of begin() or a page is removed, if it is there.
   int remove(const char* name, uint64_t bytes);
@@ -64,6 +65,7 @@ class DirectoryUsage {
   int read(FolderUsage* out);
   int write(const FolderUsage& usage);
   void note(const FolderUsage& usage) { last_bytes_ = usage.bytes, last_pages_ = usage.pages; }
+  int missing(uint64_t room, uint64_t* out);
   int count(Scan* scan);
   int count_folder(Scan* scan, uint32_t folder);
   int look_at(Scan* scan, int folder, const char* name);
@@ -75,7 +77,7 @@ class DirectoryUsage {
   Memory memory_;
   OpenFile lock_file_;
   int root_ = -1, folder_ = -1;
-  uint64_t limit_ = 0, next_name_ = 0;
+  uint64_t limit_ = 0, reserve_free_ = 0, next_name_ = 0;
   Digest256 fingerprint_ = {};
   bool waited_in_vain_ = false;                          // for the lock, the last time
   std::atomic<uint64_t> evictions_{0}, num_own_{0};      // these four may be read without the mutex

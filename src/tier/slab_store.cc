@@ -140,6 +140,18 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
       is_new = true, size = 0;
     }
   }
+  if (is_new && config.reserve_free != 0) {
+    uint64_t free = 0;
+    error = files_.free_bytes(file_.fd(), &free);
+    if (error != 0) return slab_failure(config, "ask how much of the disk is free", error);
+    if (free < config.reserve_free || free - config.reserve_free < wanted.bytes)
+      return fail(
+          KVC_ERROR_LIMIT,
+          "slab %s: the disk has %llu free bytes, less than its %llu and reserve_free, %llu; make one of "
+          "them smaller",
+          config.path, static_cast<ull>(free), static_cast<ull>(wanted.bytes),
+          static_cast<ull>(config.reserve_free));
+  }
   if (is_new) {
     error = write_fully(files_, file_.fd(), &wanted, sizeof wanted, 0);
     if (error != 0) {

@@ -686,6 +686,60 @@ TEST(DirectoryStore, GivesWayToAFullDiskAsLongAsThatHelps) {
   EXPECT_EQ(store->stats().pages, 10u);
 }
 
+// A disk of so many sectors, of which others take some.
+struct SharedDisk final : Files {
+  std::string path;
+  uint64_t sectors = 0;
+  int free_bytes(int, uint64_t* out) override {
+    uint64_t used = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      if (entry.path().extension() == ".page") used += DirectoryUsage::charged(entry.file_size()) / 4096;
+    *out = used < sectors ? (sectors - used) * 4096 : 0;
+    return 0;
+  }
+};
+
+TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
+  const test::Folder folder;
+  SharedDisk files;
+  files.path = folder / "d";
+  files.sectors = 20;  // of two a page
+  DirectoryConfig config = test::directory_config(files.path, 100, kBytes);
+  config.reserve_free = 8 * 4096;
+  PageStorePtr store;
+  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+  Pages pages(*store);
+  uint64_t free = 0;
+  for (uint64_t i = 0; i < 30; ++i) {
+    ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    files.free_bytes(0, &free);
+    ASSERT_GE(free, config.reserve_free);
+  }
+  EXPECT_EQ(store->stats().pages, 6u);
+  files.sectors = 12;  // others take eight more
+  EXPECT_EQ(pages.put(digest_of(30), kBytes), KVC_PAGE_OK);
+  files.free_bytes(0, &free);
+  EXPECT_GE(free, config.reserve_free);
+  EXPECT_EQ(store->stats().pages, 2u);
+  files.sectors = 4;
+  EXPECT_EQ(pages.put(digest_of(31), kBytes), KVC_PAGE_NO_SPACE);
+  EXPECT_EQ(store->stats().pages, 0u);
+  files.sectors = 20;
+  EXPECT_EQ(pages.put(digest_of(31), kBytes), KVC_PAGE_OK);
+
+  const std::string path = folder / "s";
+  SlabConfig slab = test::slab_config(path, 4, kBytes);
+  slab.reserve_free = 8 * 4096;
+  files.sectors = 8 + slab.bytes / 4096 - 2;
+  EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_ERROR_LIMIT);
+  EXPECT_NE(strstr(kvc_last_error(), "reserve_free, 32768"), nullptr) << kvc_last_error();
+  files.sectors += 4;
+  EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << kvc_last_error();
+  store.reset();
+  files.sectors = 0;
+  EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << "it has its bytes";
+}
+
 // A folder that another process has locked as often as it is asked for.
 class LockedFiles : public Files {
  public:

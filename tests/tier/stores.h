@@ -111,6 +111,9 @@ struct FaultyFiles final : Files {
   int allocate(int file, uint64_t size) override { return fails() ? error() : Files::allocate(file, size); }
   // No test loses power, so nothing waits for the disk.
   int sync(int) override { return fails() ? error() : 0; }
+  int free_bytes(int file, uint64_t* out) override {
+    return fails() ? error() : Files::free_bytes(file, out);
+  }
   int status(int file, struct stat* out) override { return fails() ? error() : Files::status(file, out); }
   int status_at(int folder, const char* path, struct stat* out) override {
     return fails() ? error() : Files::status_at(folder, path, out);
