@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <new>
+#include <thread>
 
 #include "base/crc32c.h"
 #include "base/status.h"
@@ -22,6 +24,7 @@ namespace kvc {
 namespace {
 
 constexpr size_t kHeadersAtOnce = 512;
+constexpr int kTries = 100;  // a millisecond apart, for the lock
 constexpr RecordHeader kNoRecord = {};
 
 kvc_status slab_failure(const SlabConfig& config, const char* what, int64_t error) {
@@ -104,7 +107,12 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
   int error = file_.open(AT_FDCWD, config.path, O_RDWR | O_CREAT, 0600);
   if (error != 0) return slab_failure(config, "open it", error);
   struct stat status;
-  error = files_.lock(file_.fd());
+  for (int tries = 0; tries < kTries;
+       ++tries) {  // who was killed, or has just been forked, may not be gone yet
+    if (tries != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    error = files_.lock(file_.fd());
+    if (error != -EWOULDBLOCK) break;
+  }
   if (error == -EWOULDBLOCK)
     return fail(KVC_ERROR_BUSY, "slab %s: another process uses it; one process has a slab at a time",
                 config.path);
