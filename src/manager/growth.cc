@@ -148,7 +148,7 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-    drop_window(request, g, shape_.groups[g].window_start(committed, shape_.block_size));
+    drop_window(request, g, shape_.dropped_after(g, committed));
   }
   drop_copies();
   return KVC_OK;
@@ -293,7 +293,7 @@ void Requests::open_lane(Request& request) {
     const uint32_t dropped = request.groups[g].dropped;
     if ((shape_.state_groups >> g & 1) != 0 && !is_block(request.groups[g].blocks.data[dropped]))
       return;  // no commit can end there
-    const uint64_t dropping = shape_.groups[g].window_passes(uint64_t{dropped} + 1, shape_.block_size);
+    const uint64_t dropping = shape_.commit_that_drops(g, uint64_t{dropped} + 1);
     if (commit_limit >= dropping) commit_limit = dropping - 1;
   }
   uint64_t append_limit = uint64_t{position + 1} * shape_.block_size;

@@ -37,6 +37,9 @@ struct GroupShape {
   uint64_t window;     // tokens of a sliding window, 2 .. 2^32, or of a chunk, 1 .. 2^32
   uint64_t retention;  // tokens, at most 2^32; 0 = none
   uint64_t restarts;   // at its multiples a chunk and a block begin; UINT64_MAX without chunks
+  // Whether the window behind the last full block stays: if the request ends now, the next one hits up to
+  // there. Not a state, which is that of all tokens, nor what stays cached when it leaves the table.
+  bool holds_end;
 
   bool windowed() const { return kind != KVC_GROUP_FULL && kind != KVC_GROUP_CROSS; }
   // First position that a query at token `tokens` still reads, if it reads any before its own.
@@ -119,6 +122,16 @@ struct Shape {
   uint32_t dropped_below(uint32_t group, uint64_t tokens) const {
     return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))
                                     : 0;
+  }
+  // The same for a request that has committed so many tokens.
+  uint32_t dropped_after(uint32_t group, uint32_t committed) const {
+    return dropped_below(group,
+                         groups[group].holds_end ? committed - by_block.remainder(committed) : committed);
+  }
+  // The fewest committed tokens after which a window group holds nothing before `position`.
+  uint64_t commit_that_drops(uint32_t group, uint64_t position) const {
+    const uint64_t tokens = groups[group].window_passes(position, block_size);
+    return groups[group].holds_end ? ceil_div(tokens, block_size) * block_size : tokens;
   }
   // Whether positions may be published without a block.
   bool only_states() const { return state_groups == token_groups(); }

@@ -210,7 +210,7 @@ class Model : public PartialRules {
           blocks_[b].filling = 0, blocks_[b].written = true;
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
-      for (uint64_t j = sinks(g); config_.groups[g].window && j < lo(g, c); ++j)
+      for (uint64_t j = sinks(g); config_.groups[g].window && j < returned_below(g, c); ++j)
         if (int& b = r->table[g][j].block; b >= 0) {
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
           drop(b, &Block::requests), b = -1;

@@ -99,6 +99,11 @@ class Rules {
     const uint64_t W = std::max<uint64_t>(config_.groups[g].window_tokens, 2);
     return t >= W ? (t - W + 1) / B : 0;
   }
+  // After a commit to c tokens: a hit up to the last full block needs its window, unless all stays cached.
+  uint64_t returned_below(size_t g, uint64_t c) const {
+    const Group& group = config_.groups[g];
+    return lo(g, group.state || group.retention == B || config_.no_cache ? c : c / B * B);
+  }
   uint64_t sinks(size_t g) const { return up(config_.groups[g].sink_tokens); }
   bool needed(size_t g, uint64_t j, uint64_t L) const {
     return !config_.groups[g].window || j >= lo(g, L * B) || j < sinks(g);
