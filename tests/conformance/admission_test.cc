@@ -170,6 +170,34 @@ TEST(Admission, NothingGoesOnInsideATransferWithoutItsWindow) {
   EXPECT_EQ(c.whole_hit(first(tokens, end)), end);
 }
 
+// Nor do steps, which know requests that they have seen before.
+TEST(Admission, AStepCommitsNoPartOfATransferEither) {
+  Cache c(shape(0, B), {full_group(), window_group(8, 0, 0, 1)}, {70, 20});
+  RequestOptions options = request_config();
+  options.external_tokens = 20 * B;
+  const Admitted r = c.allocate(text(1, 20 * B + 1), options);
+  const uint64_t offsets[] = {0, 1};
+  const int32_t token = 5;
+  kvc_status status = KVC_OK;
+  kvc_step step = sized<kvc_step>();
+  step.num_requests = 1, step.requests = &r.id, step.status = &status;
+  step.extend_offsets = offsets, step.extend_tokens = &token;
+  ASSERT_EQ(c.verify(kvc_manager_step(c.get(), &step)), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(status, KVC_OK);
+  for (uint64_t inside = 1; inside < 20 * B - 1; ++inside) {
+    step.committed = &inside;
+    ASSERT_EQ(c.verify(kvc_manager_step(c.get(), &step)), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(status, KVC_ERROR_INVALID_ARGUMENT) << inside;
+    step.committed = nullptr;
+    ASSERT_EQ(c.verify(kvc_manager_step(c.get(), &step)), KVC_OK) << kvc_last_error();
+    if (c.request(r.id).num_tokens % B == 2) break;
+  }
+  const uint64_t end = 20 * B;
+  step.committed = &end;
+  ASSERT_EQ(c.verify(kvc_manager_step(c.get(), &step)), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(status, KVC_OK);
+}
+
 // Steps of 512 tokens in a window of 1,024: what a reserve expects comes and goes there too.
 TEST(Admission, AReserveNeedsAWindowOnce) {
   const auto admits = [](uint64_t full_blocks, uint64_t window_blocks) {
@@ -218,7 +246,8 @@ TEST(Admission, APreemptedRequestComesBackWithOtherSlots) {
   ASSERT_EQ(status, KVC_OK) << kvc_last_error();
   EXPECT_EQ(admitted, r.id);
   EXPECT_EQ(c.request(r.id).capacity, 8u);
-  c.commit(r.id, 8);
+  ASSERT_EQ(kvc_manager_retire_step(c.get(), step.step_id), KVC_OK);
+  compute_all(c, r.id, 8, kTokens + 1);
 }
 
 }  // namespace
