@@ -196,8 +196,8 @@ typedef struct kvc_memory_estimate {
   uint64_t full_block_bytes;   /**< One block of the full group, all its layers. */
   uint64_t window_block_bytes; /**< One block of the window group, all its layers. */
   uint64_t full_blocks;        /**< Blocks of a sequence in the full group: ceil(tokens / block_size). */
-  /** Most blocks that a sequence holds at once in the window group while it grows to `tokens`:
-   *  min(ceil(tokens / block_size), ceil((window_tokens + chunk_tokens - 2) / block_size) + 1). */
+  /** Most blocks of a sequence in the window group while it grows to `tokens`: min(ceil(tokens / block_size),
+   *  ceil((window_tokens - 1) / block_size) + ceil((chunk_tokens - 1) / block_size) + 1). */
   uint64_t window_blocks;
   /** The sum of blocks * block bytes of all groups, and residual_bytes. */
   uint64_t sequence_bytes;

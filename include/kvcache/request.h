@@ -39,7 +39,9 @@ typedef struct kvc_prompt {
 enum {
   KVC_REQUEST_NO_READ = 1,  /**< Do not use cached blocks: compute everything. */
   KVC_REQUEST_NO_WRITE = 2, /**< Do not publish. */
-  /** Admit only if all known tokens would fit, even if `slots` asks for fewer now. */
+  /** Admit only if all known tokens would fit, even if `slots` asks for fewer now: what the request holds at
+   *  once while it is computed in steps of `slots` tokens. In window and chunked groups that is one window,
+   *  or chunk, and one step. */
   KVC_REQUEST_FULL_MUST_FIT = 4,
   /** Admitted before under another id: counted in kvc_stats.readmissions, not in admissions. */
   KVC_REQUEST_RESUMED = 8,
@@ -64,9 +66,13 @@ typedef struct kvc_request_config {
   uint64_t user_data;         /**< Returned by kvc_manager_request_info; not interpreted. */
   uint64_t max_cached_tokens; /**< Upper bound of the hit, besides known tokens - 1; 0 = none. */
   /** Tokens after the hit that a transfer will fill. They get blocks at admission in addition to `slots`,
-   *  and are published when they are committed, like computed ones. */
+   *  and are published when they are committed, like computed ones. Window and chunked groups get, and keep
+   *  of the hit, only what is read behind the transfer: commit it as a whole. If it fails, preempt the
+   *  request, or free it and create it without. */
   uint64_t external_tokens;
-  /** Tokens after the hit and external_tokens that get slots at each admission; 0 = all known tokens. */
+  /** Tokens after the hit and external_tokens that get slots at each admission; 0 = all known tokens. A
+   *  request that has grown longer than its window groups have room for comes back after a preemption only in
+   *  steps: give kvc_step.admit_slots. */
   uint64_t slots;
   uint64_t lookahead; /**< Slots reserved past the known tokens (speculative decoding). */
   uint32_t flags;     /**< KVC_REQUEST_* */
@@ -76,9 +82,10 @@ typedef struct kvc_request_config {
    *  clock of kvc_step.now_ns: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
   uint64_t wait_until_ns;
   /** KVC_RESERVE_*: each admission takes blocks for all known tokens, whatever `slots` is, and for the tokens
-   *  that kvc_manager_expected_tokens expects; appends within them need no block and so never lack one. With
-   *  nothing expected, and if it does not fit while no other request is admitted, it is as without. Needs
-   *  KVC_MANAGER_RESERVE. Since 0.3. */
+   *  that kvc_manager_expected_tokens expects; appends within them need no block and so never lack one. In a
+   *  manager with a window or chunked group, whose blocks come and go, an admission must have room for them
+   *  as with KVC_REQUEST_FULL_MUST_FIT, and takes no more than without. With nothing expected, and if it does
+   *  not fit while no other request is admitted, it is as without. Needs KVC_MANAGER_RESERVE. Since 0.3. */
   uint32_t reserve;
   uint32_t reserved; /**< 0 */
   /** Tokens of the request's encoder, at most max_request_tokens; 0 = none. Each KVC_GROUP_CROSS has
@@ -172,7 +179,8 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
  *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
- *  no block there), NOT_FOUND, BUSY (waiting), OUT_OF_MEMORY. Since 0.1. */
+ *  no block there; inside a transfer, whose window is behind its end), NOT_FOUND, BUSY (waiting),
+ *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
@@ -193,8 +201,9 @@ KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request
  *  known, committed tokens and capacity are the parent's committed tokens. State groups: the child gets a
  *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no
  *  kernel may have run past the parent's committed tokens: commit first.
- *  @return KVC_OK; NOT_FOUND, BUSY (waiting, or its encoder's blocks are not written: commit first), LIMIT,
- *  OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN, OVER_QUOTA. Since 0.1. */
+ *  @return KVC_OK; NOT_FOUND, BUSY (waiting; or its encoder's blocks, or the window behind its
+ *  external_tokens, are not written: commit first), LIMIT, OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN,
+ *  OVER_QUOTA. Since 0.1. */
 KVC_API kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child);
 
 /** Returns all blocks of an admitted request, which then waits. It keeps its tokens. What it published can

@@ -143,6 +143,7 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
                       : std::clamp<uint64_t>(group.window_tokens, 2, kEndlessTokens);
   out.restarts = chunks ? std::lcm(out.window, uint64_t{shape->block_size}) : UINT64_MAX;
   out.retention = group.retention_tokens > kEndlessTokens ? 0 : group.retention_tokens;
+  out.holds_end = (window || chunks) && shape->caches() && out.retention != shape->block_size;
   out.sinks = static_cast<uint32_t>(ceil_div(group.num_sink_tokens, shape->block_size));
   if (!cross && shape->has_cross()) {
     return invalid("group %zu is of kind %u behind a cross group; cross groups (4) are the last ones", g,

@@ -151,8 +151,7 @@ class Checker {
       }
       KVC_CHECK(!shape_.groups[g].windowed() ||
                     r.groups[g].dropped >=
-                        shape_.groups[g].window_start(
-                            r.committed > r.commit_limit ? r.committed : r.commit_limit, shape_.block_size),
+                        shape_.dropped_after(g, r.committed > r.commit_limit ? r.committed : r.commit_limit),
                 "request %zu, group %u: its lane passes over window blocks", i, g);
     }
     return KVC_OK;

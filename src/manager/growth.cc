@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that grow: slots for more tokens, tokens becoming known, tokens committed and published.
+#include <algorithm>
+
 #include "manager/requests.h"
 
 namespace kvc {
@@ -30,7 +32,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
   Demand demand(shape_.num_pools);
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     demand.blocks[shape_.groups[g].pool] +=
-        positions - shape_.first_taken(g, request.positions, positions, step_end) + (copied >> g & 1);
+        shape_.taken(g, request.positions, positions, step_end, 0).count() + (copied >> g & 1);
   }
   if (const kvc_status status = blocks_.check_room(demand, request.ns, 0, "the extension");
       status != KVC_OK) {
@@ -135,7 +137,26 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
   return commit_known(request, committed);
 }
 
+// Whether all window groups hold what the token after so many reads. They do, but inside a transfer.
+bool Requests::has_windows(const Request& request, uint32_t tokens) const {
+  for (uint32_t windows = shape_.window_groups & ~shape_.state_groups; windows != 0; windows &= windows - 1) {
+    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+    const size_t first = std::max(shape_.dropped_below(g, tokens), shape_.groups[g].sinks);
+    if (first < request.groups[g].dropped && first < shape_.positions_of(tokens)) return false;
+  }
+  return true;
+}
+
 kvc_status Requests::commit_known(Request& request, uint32_t committed) {
+  if (request.external_tokens != 0 && committed != request.committed) [[unlikely]] {
+    if (!has_windows(request, committed)) {
+      return invalid(
+          "cannot commit %u tokens: the transfer brings no window for them, only the one behind its end; "
+          "commit "
+          "it as a whole, %llu tokens, or preempt the request",
+          committed, ull(transferred(request)));
+    }
+  }
   if (shape_.state_groups != 0) [[unlikely]]
     KVC_TRY(check_states(request, committed));
   if (committed >= request.next_full) {
@@ -148,7 +169,7 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-    drop_window(request, g, shape_.groups[g].window_start(committed, shape_.block_size));
+    drop_window(request, g, shape_.dropped_after(g, committed));
   }
   drop_copies();
   return KVC_OK;
@@ -220,7 +241,7 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     }
     const size_t first = done;
     do {
-      done = blocks_.publish(shape_.only_states() ? &request.cursor : &cursor,
+      done = blocks_.publish(shape_.has_gaps() ? &request.cursor : &cursor,
                              {keys + (done - first), request.token(done * shape_.block_size), extras,
                               request.groups, request.ns, request.epoch, filled_by, checkpoint},
                              done, end);
@@ -228,7 +249,7 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);
   }
-  if (!shape_.only_states()) blocks_.move_cursor(&request.cursor, cursor);
+  if (!shape_.has_gaps()) blocks_.move_cursor(&request.cursor, cursor);
   const size_t before = request.published;
   if (filled_by == 0 && computed) {
     if (request.marked < request.published_tokens()) mark_written(request, before);
@@ -278,6 +299,7 @@ void Requests::open_lane(Request& request) {
   if (!request.admitted || request.known == 0 || request.tail_shared || request.lookahead >= request.room)
     return;
   if (shape_.has_cross() && request.cross_pending) return;  // the next commit publishes
+  if (request.external_tokens != 0 && request.committed < transferred(request)) return;
   for (uint32_t g = 0; g < shape_.num_groups && request.row >= 0; ++g) {
     if (!request.groups[g].in_sync(positions_in(shape_, request, g))) return;
   }
@@ -293,7 +315,7 @@ void Requests::open_lane(Request& request) {
     const uint32_t dropped = request.groups[g].dropped;
     if ((shape_.state_groups >> g & 1) != 0 && !is_block(request.groups[g].blocks.data[dropped]))
       return;  // no commit can end there
-    const uint64_t dropping = shape_.groups[g].window_passes(uint64_t{dropped} + 1, shape_.block_size);
+    const uint64_t dropping = shape_.commit_that_drops(g, uint64_t{dropped} + 1);
     if (commit_limit >= dropping) commit_limit = dropping - 1;
   }
   uint64_t append_limit = uint64_t{position + 1} * shape_.block_size;

@@ -137,39 +137,35 @@ uint64_t Requests::admitted_capacity(const Request& request, uint64_t cached, bo
   return capacity_for(request, request.known);
 }
 
-// Positions that the admission must have room for.
-inline size_t Requests::plan_demand(const Request& request, AdmissionPlan* admission) const {
+// Tokens of the hit, those that get slots behind it, and those that must fit in the end.
+inline AdmittedSlots Requests::plan_slots(const Request& request, const AdmissionPlan& admission) const {
+  AdmittedSlots slots;
+  slots.length = admission.hit.length;
+  slots.cached = slots.length * shape_.block_size + admission.head.tokens;
+  slots.known = request.known;
+  slots.capacity = admitted_capacity(request, slots.cached, false);
+  if (request.external_tokens != 0)
+    slots.transfer_end = std::min<uint64_t>(slots.cached + request.external_tokens, request.known);
+  if ((request.flags & KVC_REQUEST_FULL_MUST_FIT) != 0)
+    slots.whole = admitted_capacity(request, slots.cached, true);
+  slots.step = uint64_t{std::max(request.slots, uint32_t{1})} + request.lookahead;
+  return slots;
+}
+
+void Requests::plan_demand(const Request& request, const AdmittedSlots& slots,
+                           AdmissionPlan* admission) const {
   const NodeId* const path = admission->hit.path;
-  const size_t length = admission->hit.length;
-  const BlockPool& pool = blocks_.pool();
-  const Matcher::Head head = admission->head;
-  const uint64_t cached = admission->cached = length * shape_.block_size + head.tokens;
-  admission->capacity = admitted_capacity(request, cached, false);
-  admission->positions = shape_.positions_of(admission->capacity);
-  const bool must_fit = (request.flags & KVC_REQUEST_FULL_MUST_FIT) != 0;
-  const size_t counted =
-      must_fit ? shape_.positions_of(admitted_capacity(request, cached, true)) : admission->positions;
-  admission->transfer_end =
-      request.external_tokens == 0 ? 0 : std::min<uint64_t>(cached + request.external_tokens, request.known);
-  admission->step_end = std::min<uint64_t>(admission->capacity, request.known);
+  const PrefixTree& tree = blocks_.tree();
   Demand& demand = admission->demand;
-  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    const uint32_t p = shape_.groups[g].pool;
-    const size_t now =
-        shape_.num_taken(g, length, admission->positions, admission->step_end, admission->transfer_end);
-    demand.blocks[p] +=
-        must_fit ? std::max(now, shape_.num_taken(g, length, counted, request.known, 0)) : now;
-    for (size_t j = 0; j < length; ++j) {
-      if (!matcher_.needs_for(g, j, cached)) continue;
-      const Block& block = pool[blocks_.tree().block_of(path[j], g)];
-      demand.add_hit(block);
-    }
-    if (head.tokens != 0) [[unlikely]]
-      demand.add_hit(pool[blocks_.tree().block_of(head.node, g)]);
-  }
+  demand = Demand(shape_.num_pools);
+  add_demand(
+      shape_, slots, [&](uint32_t g, size_t j) { demand.add_hit(blocks_.pool()[tree.block_of(path[j], g)]); },
+      &demand);
+  for (uint32_t g = 0; g < shape_.num_token_groups && admission->head.tokens != 0; ++g)
+    demand.add_hit(blocks_.pool()[tree.block_of(admission->head.node, g)]);
   if (request.cross_tokens != 0) [[unlikely]]
     add_cross_demand(request, admission);
-  return counted;
+  admission->slots = slots;
 }
 
 // The hit, and what the admission takes out of each pool: new blocks, and hits that nobody holds yet.
@@ -183,9 +179,9 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
   if (request.cross_tokens != 0) [[unlikely]]
     KVC_TRY(plan_cross(request, admission));
   const auto plan_blocks = [&] {
-    const size_t counted = plan_demand(request, admission);
+    plan_demand(request, plan_slots(request, *admission), admission);
     if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
-      plan_reserve(request, max_positions, counted, admission);
+      plan_reserve(request, max_positions, admission);
   };
   plan_blocks();
   if (shape_.reuses_heads() && request.drop_tail_blocks == 0 && request.external_tokens == 0) [[unlikely]] {
@@ -193,7 +189,6 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
     const NodeId last = length != 0 ? admission->hit.path[length - 1] : root_of(request.ns);
     const auto plan_with = [&](const Matcher::Head& head) {
       admission->head = head;
-      admission->demand = Demand(shape_.num_pools);
       plan_blocks();
     };
     const Matcher::Head head = matcher_.find_head(prompt, last, length, hit_limit_tokens(request));
@@ -208,7 +203,7 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
 kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   AdmissionPlan admission(shape_.num_pools);
   KVC_TRY(plan(request, SIZE_MAX, 0, &admission));
-  info->num_cached = admission.cached;
+  info->num_cached = admission.slots.cached;
   info->lost_reuse_tokens = lost_tokens(admission);
   if (shape_.has_fills()) find_fill(request, admission.hit, fills_behind(request, 0), &info->filling_request);
   uint64_t available[kMaxPools];
@@ -229,7 +224,8 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   if (shape_.has_fills()) [[unlikely]]
     KVC_TRY(wait_for_fill(request, admission.hit, step_id));
   const NodeId* const path = admission.hit.path;
-  const size_t length = admission.hit.length, positions = admission.positions;
+  const AdmittedSlots& slots = admission.slots;
+  const size_t length = slots.length, positions = shape_.positions_of(slots.capacity);
   const Matcher::Head head = admission.head;
   if (const kvc_status status =
           blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
@@ -247,14 +243,15 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   blocks_.move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     GroupTable& table = request.groups[g];
+    const uint32_t first = shape_.first_held(g, slots.cached, slots.transfer_end);
     for (size_t j = 0; j < length; ++j) {
       table.blocks.data[j] = kNoBlock;
-      if (!matcher_.needs_for(g, j, admission.cached)) continue;
+      if (j < first && j >= shape_.groups[g].sinks) continue;
       const BlockId block = blocks_.tree().block_of(path[j], g);
       blocks_.hold(block);
       table.blocks.data[j] = block;
     }
-    table.begin(shape_.dropped_below(g, admission.cached));
+    table.begin(first);
     if (head.tokens != 0) [[unlikely]]
       blocks_.hold(blocks_.tree().block_of(head.node, g));
   }
@@ -269,7 +266,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
       list.out[list.count++] = {raw(blocks_.tree().block_of(head.node, g)), raw(copy)};
       ++counters_.copies;
     }
-    take_blocks(request, g, length + copied, positions, admission.step_end, admission.transfer_end);
+    take_blocks(request, g, length + copied, positions, slots.step_end(), slots.transfer_end);
   }
   if (request.cross_tokens != 0) [[unlikely]]
     begin_cross_tables(request, admission.cross_cached);
@@ -278,7 +275,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   LostCause cause = {};
   if (admission.hit.lost.positions != 0) [[unlikely]]
     cause = cause_of(shape_, admission.hit.lost, regained_tokens(admission.hit.lost, length, head.tokens));
-  request.begin_admission({length, positions, head.tokens, admission.capacity, admission.epoch,
+  request.begin_admission({length, positions, head.tokens, slots.capacity, admission.epoch,
                            static_cast<uint32_t>(lost_tokens(admission)),
                            static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes,
                            cause.group, cause.reason});

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "manager/admission.h"
+
 namespace kvc {
 
 // Longest length <= limit whose window and sinks are all resident in a sliding-window group.
@@ -209,15 +211,17 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   const size_t length = hit_of(tokens, scratch, &known);
   const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
   const auto ask = [&] {
+    AdmittedSlots slots;
+    slots.length = length;
+    slots.cached = info->num_cached = length * shape_.block_size + head.tokens;
+    slots.known = slots.capacity = tokens.num_tokens;
     Demand demand(shape_.num_pools);
-    info->num_cached = length * shape_.block_size + head.tokens;
-    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-      uint64_t& blocks = demand.blocks[shape_.groups[g].pool];
-      blocks += shape_.num_taken(g, length, shape_.positions_of(tokens.num_tokens), tokens.num_tokens, 0);
-      for (size_t j = 0; j < length; ++j)
-        blocks += needs_for(g, j, info->num_cached) && (scratch.idle()[j] >> g & 1) != 0;
-      blocks += idle_head >> g & 1;
-    }
+    const auto add_hit = [&](uint32_t g, size_t j) {
+      demand.blocks[shape_.groups[g].pool] += scratch.idle()[j] >> g & 1;
+    };
+    add_demand(shape_, slots, add_hit, &demand);
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g)
+      demand.blocks[shape_.groups[g].pool] += idle_head >> g & 1;
     demand.answer_probe(available, shape_.num_pools, watermark, info);
   };
   ask();

@@ -8,15 +8,28 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
   constexpr size_t kAhead = 8;
   const auto& [first_key, first_token, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
   const PrefixTree::Bulk bulk(tree_, end - begin);
+  const auto follow = [this](NodeId* at, NodeId node) {
+    if (shape_.has_gaps())
+      move_cursor(at, node);  // it may get no block
+    else
+      *at = node;
+  };
   size_t i = begin;
   while (i < end) {
     const uint64_t* keys = first_key + (i - begin);
     const int32_t* tokens = first_token + (i - begin) * shape_.block_size;
     if (extras.empty() && filled_by == 0 && shape_.state_groups == 0) {
+      size_t run = end - i;
+      if (shape_.has_gaps())
+        for (run = 0; i + run < end && is_block(groups[0].blocks.data[i + run]);) ++run;
+      NodeId last = *cursor;
       const size_t made =
-          tree_.publish_chain(*cursor, keys, tokens, groups[0].blocks.data + i, end - i, ns, epoch);
-      i += made;
-      if (made != 0) continue;
+          run == 0 ? 0 : tree_.publish_chain(last, keys, tokens, groups[0].blocks.data + i, run, ns, epoch);
+      if (made != 0) {
+        follow(cursor, last);
+        i += made;
+        continue;
+      }
     }
     if (i + kAhead < end) {
       tree_.prefetch_bucket(keys[kAhead]);
@@ -24,14 +37,10 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
     }
     const NodeId node = tree_.publish_position(*cursor, *keys, tokens, extras, i, ns, epoch);
     if (!is_node(node)) break;
-    if (shape_.only_states()) {
-      move_cursor(cursor, node);  // it may get no block
-    } else {
-      *cursor = node;
-    }
+    follow(cursor, node);
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = groups[g].blocks.data[i];
-      if (i != checkpoint && (shape_.state_groups >> g & 1) != 0) continue;
+      if (!is_block(block) || (i != checkpoint && (shape_.state_groups >> g & 1) != 0)) continue;
       if (filled_by != 0) {
         pool_.begin_filling(block, filled_by);
       } else {

@@ -6,6 +6,7 @@
 // shrink.cc releases, truncates and forks, states.cc places recurrent states, cross.cc keeps the blocks of
 // encoders, fills.cc follows who computes what, hints.cc keeps what the engine says of their future.
 #pragma once
+#include "manager/admission.h"
 #include "manager/blocks.h"
 #include "manager/cross.h"
 #include "manager/curves.h"
@@ -169,16 +170,15 @@ class Requests {
     explicit AdmissionPlan(size_t num_pools) : demand(num_pools) {}
     Matcher::Match hit;  // positions
     Matcher::Head head;  // with which the hit goes on
-    size_t positions;
-    uint64_t cached, capacity, epoch;  // tokens
-    uint64_t step_end, transfer_end;   // tokens; 0 = there is no transfer
-    bool cross_cached;                 // if it has an encoder
+    AdmittedSlots slots;
+    uint64_t epoch;
+    bool cross_cached;  // if it has an encoder
     Demand demand;
   };
   kvc_status plan(const Request& request, size_t max_positions, uint64_t step_id, AdmissionPlan* admission);
-  size_t plan_demand(const Request& request, AdmissionPlan* admission) const;
-  void plan_reserve(const Request& request, size_t max_positions, size_t counted,
-                    AdmissionPlan* admission) const;
+  AdmittedSlots plan_slots(const Request& request, const AdmissionPlan& admission) const;
+  void plan_demand(const Request& request, const AdmittedSlots& slots, AdmissionPlan* admission) const;
+  void plan_reserve(const Request& request, size_t max_positions, AdmissionPlan* admission) const;
   void note_length(const Request& request);
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
@@ -206,6 +206,10 @@ class Requests {
   kvc_status reserve_known(Request& request, size_t num_tokens);
   void add_known(Request& request, const int32_t* tokens, size_t num_tokens);
   bool reserve_copies(size_t added);
+  uint64_t transferred(const Request& request) const {
+    return std::min<uint64_t>(uint64_t{request.num_cached} + request.external_tokens, request.known);
+  }
+  bool has_windows(const Request& request, uint32_t tokens) const;
   kvc_status commit_known(Request& request, uint32_t committed);
   kvc_status extend_blocks(Request& request, uint64_t capacity, uint64_t known, CopyList* copies);
   uint32_t shared_groups(const Request& request, size_t position) const;

@@ -15,24 +15,22 @@ void Requests::note_length(const Request& request) {
   if (request.readmission) lengths_.add(request.known - request.prompt_len);
 }
 
-// An admission that would take `counted` positions takes more, if something is expected. It is refused if
-// that does not fit, unless nobody is admitted who could give blocks back.
-void Requests::plan_reserve(const Request& request, size_t max_positions, size_t counted,
-                            AdmissionPlan* admission) const {
+// If something is expected, it must fit too, and an admission takes it at once; beside windows, whose blocks
+// come and go, only as much as without. Unless nobody is admitted who could give blocks back.
+void Requests::plan_reserve(const Request& request, size_t max_positions, AdmissionPlan* admission) const {
   const uint64_t rest = expected_tokens(request.reserve, request.known - request.prompt_len);
   if (rest == 0) return;
   const uint64_t most = max_positions < shape_.max_request_tokens ? max_positions * shape_.block_size
                                                                   : shape_.max_request_tokens;
   const uint64_t capacity = std::min(capacity_for(request, request.known + rest), most);
-  if (capacity <= admission->capacity) return;
-  const size_t positions = shape_.positions_of(capacity);
-  Demand demand = admission->demand;
-  for (uint32_t g = 0; g < shape_.num_token_groups && positions > counted; ++g)
-    demand.blocks[shape_.groups[g].pool] += positions - counted;
-  if (blocks_.num_admitted(request.ns, num_admitted_) == 0 && !blocks_.fits(demand, request.ns, 0)) return;
-  admission->demand = demand;
-  admission->capacity = capacity;
-  admission->positions = positions;
+  const AdmittedSlots without = admission->slots;
+  if (capacity <= without.capacity) return;
+  AdmittedSlots slots = without;
+  slots.whole = std::max(slots.whole, capacity);
+  if (shape_.window_groups == 0) slots.capacity = capacity;
+  plan_demand(request, slots, admission);
+  if (blocks_.num_admitted(request.ns, num_admitted_) == 0 && !blocks_.fits(admission->demand, request.ns, 0))
+    plan_demand(request, without, admission);
 }
 
 }  // namespace kvc

@@ -3,7 +3,7 @@
 #pragma once
 #include <kvcache/manager.h>
 
-#include <optional>
+#include <algorithm>
 
 #include "base/checked.h"
 #include "pool/policy.h"
@@ -37,6 +37,9 @@ struct GroupShape {
   uint64_t window;     // tokens of a sliding window, 2 .. 2^32, or of a chunk, 1 .. 2^32
   uint64_t retention;  // tokens, at most 2^32; 0 = none
   uint64_t restarts;   // at its multiples a chunk and a block begin; UINT64_MAX without chunks
+  // Whether the window behind the last full block stays: if the request ends now, the next one hits up to
+  // there. Not a state, which is that of all tokens, nor what stays cached when it leaves the table.
+  bool holds_end;
 
   bool windowed() const { return kind != KVC_GROUP_FULL && kind != KVC_GROUP_CROSS; }
   // First position that a query at token `tokens` still reads, if it reads any before its own.
@@ -97,31 +100,62 @@ struct Shape {
     return shape.retention != 0 &&
            serves(ceil_div((position + 1) * block_size, shape.retention) * shape.retention);
   }
-  // The first of positions [begin, end) that gets a block of a group, when a step that ends at `tokens`
-  // tokens gets slots.
-  size_t first_taken(uint32_t group, size_t begin, size_t end, uint64_t tokens) const {
-    if ((state_groups >> group & 1) == 0 || begin == end || tokens == 0) return begin;
-    const size_t last = by_block.divide(static_cast<uint32_t>(tokens - 1));
-    return last < begin ? begin : last;
+  // The positions of [begin, end) that get a block of a group when a step that ends at `step_end` tokens gets
+  // slots, perhaps behind a transfer: all, or a few and those from `first` on. Of states there are those at
+  // the ends of the step and of the transfer; of windows the one that the transfer's end has, and the sinks.
+  struct Taken {
+    size_t few_begin, few_end;
+    size_t first, end;
+    size_t count() const { return few_end - few_begin + (end - first); }
+  };
+  Taken taken(uint32_t group, size_t begin, size_t end, uint64_t step_end, uint64_t transfer_end) const {
+    Taken out{begin, begin, begin, end};
+    if (begin == end || !groups[group].windowed()) return out;
+    if ((state_groups >> group & 1) == 0) {
+      if (transfer_end == 0) return out;
+      out.first = std::clamp<size_t>(dropped_after(group, static_cast<uint32_t>(transfer_end)), begin, end);
+      out.few_end = std::clamp<size_t>(groups[group].sinks, begin, out.first);
+      return out;
+    }
+    const auto position_of = [&](uint64_t tokens) {
+      return by_block.divide(static_cast<uint32_t>(tokens - 1));
+    };
+    if (step_end != 0) out.first = std::max<size_t>(begin, position_of(step_end));
+    if (transfer_end == 0) return out;
+    const size_t transferred = position_of(transfer_end);
+    if (transferred >= begin && transferred < out.first)
+      out.few_begin = transferred, out.few_end = transferred + 1;
+    return out;
   }
-  // How many of the positions get one, beside the one for the state at the end of a transfer.
-  size_t num_taken(uint32_t group, size_t begin, size_t end, uint64_t step_end, uint64_t transfer_end) const {
-    const size_t first = first_taken(group, begin, end, step_end);
-    return end - first + transfer_position(begin, first, transfer_end).has_value();
+  // First position that an admission takes over from a hit of so many tokens, sinks excepted: behind a
+  // transfer no window that the transfer's end has left.
+  uint32_t first_held(uint32_t group, uint64_t cached, uint64_t transfer_end) const {
+    const bool passed = transfer_end != 0 && (state_groups >> group & 1) == 0;
+    return passed ? dropped_after(group, static_cast<uint32_t>(transfer_end)) : dropped_below(group, cached);
   }
-  // The position of a transfer's end in [begin, end), if it is there.
-  std::optional<size_t> transfer_position(size_t begin, size_t end, uint64_t transfer_end) const {
-    if (transfer_end == 0) return {};
-    const size_t position = by_block.divide(static_cast<uint32_t>(transfer_end - 1));
-    return position >= begin && position < end ? std::optional(position) : std::nullopt;
+  // Most blocks of a window group that a request holds at once while it grows by so many tokens a step.
+  uint64_t most_held(uint32_t group, uint64_t step) const {
+    const GroupShape& shape = groups[group];
+    return shape.sinks + ceil_div(shape.window - 1, block_size) + ceil_div(step - 1, block_size) + 1;
   }
   // First position that a group still needs once there are `tokens` tokens, its sinks excepted.
   uint32_t dropped_below(uint32_t group, uint64_t tokens) const {
     return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))
                                     : 0;
   }
-  // Whether positions may be published without a block.
-  bool only_states() const { return state_groups == token_groups(); }
+  // The same for a request that has committed so many tokens.
+  uint32_t dropped_after(uint32_t group, uint32_t committed) const {
+    return dropped_below(group,
+                         groups[group].holds_end ? committed - by_block.remainder(committed) : committed);
+  }
+  // The fewest committed tokens after which a window group holds nothing before `position`.
+  uint64_t commit_that_drops(uint32_t group, uint64_t position) const {
+    const uint64_t tokens = groups[group].window_passes(position, block_size);
+    return groups[group].holds_end ? ceil_div(tokens, block_size) * block_size : tokens;
+  }
+  // Whether positions may be published without a block: only checkpoints of states have one, and a transfer
+  // brings no window that its end has left.
+  bool has_gaps() const { return full_groups == 0; }
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
   bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }

@@ -241,6 +241,13 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
         "the encoder's %llu tokens of the request are not written yet; compute and commit a token first",
         ull(parent.cross_tokens));
   }
+  if (!has_windows(parent, parent.committed)) {
+    return fail(
+        KVC_ERROR_BUSY,
+        "the transfer of the request is not committed: a fork would have no window behind its %u tokens; "
+        "commit %llu tokens first",
+        parent.committed, ull(transferred(parent)));
+  }
   Request* taken = nullptr;
   KVC_TRY(take_record(parent.ns, &taken));
   Request& child = *taken;
@@ -278,7 +285,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
                   child.published);
   const uint32_t copied = states_inside(parent);
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    child.groups[g].dropped = parent.groups[g].dropped;
+    child.groups[g].dropped = std::min(parent.groups[g].dropped, shape_.dropped_below(g, parent.committed));
     const size_t shared = positions - (copied >> g & 1);
     if (shared != positions) copy_state(parent, child, g);
     for (size_t j = 0; j < shared; ++j) {

@@ -7,16 +7,15 @@
 
 namespace kvc {
 
-// Takes the blocks of positions [begin, end) of a table. In a state group only those where a step that ends
-// at `step_end` tokens, or a transfer that ends at `transfer_end`, leaves its state.
+// Takes the blocks that positions [begin, end) of a table get.
 void Requests::take_blocks(Request& request, uint32_t group, size_t begin, size_t end, uint64_t step_end,
                            uint64_t transfer_end) {
   BlockId* const blocks = request.groups[group].blocks.data;
-  const size_t first = shape_.first_taken(group, begin, end, step_end);
-  for (size_t j = begin; j < first; ++j) blocks[j] = kNoBlock;
-  if (const auto position = shape_.transfer_position(begin, first, transfer_end)) [[unlikely]]
-    blocks_.take(group, request.ns, 1, blocks + *position);
-  blocks_.take(group, request.ns, end - first, blocks + first);
+  const Shape::Taken taken = shape_.taken(group, begin, end, step_end, transfer_end);
+  for (size_t j = begin; j < taken.first; ++j) blocks[j] = kNoBlock;
+  if (taken.few_begin != taken.few_end) [[unlikely]]
+    blocks_.take(group, request.ns, taken.few_end - taken.few_begin, blocks + taken.few_begin);
+  blocks_.take(group, request.ns, end - taken.first, blocks + taken.first);
 }
 
 // Whether the state after `committed` tokens has a block in each state group.

@@ -114,7 +114,7 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
       uint64_t entries = positions;
       const uint32_t dropped = table.dropped - table.synced_dropped;
       if (!whole && table.synced > dropped) entries -= table.synced - dropped;
-      const uint64_t start = shape_.dropped_below(g, tokens);
+      const uint64_t start = shape_.dropped_after(g, static_cast<uint32_t>(tokens));
       if (start > table.dropped) entries += start - table.dropped;
       bound += entries < step.row_stride ? entries : step.row_stride;
     }

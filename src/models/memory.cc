@@ -119,9 +119,9 @@ kvc_status check_layers(const char* field, const LayerBits& layers, uint32_t num
 // Most blocks that a full window, or chunk of local attention, and the chunk being written span; UINT64_MAX
 // if that overflows, which no sequence reaches. A window of 1 counts as 2, as in a manager.
 uint64_t window_span(uint64_t window, uint64_t chunk, uint64_t block_size) {
-  size_t tokens, span;
-  if (!checked_add(std::max<uint64_t>(window, 2) - 1, chunk - 1, &tokens)) return UINT64_MAX;
-  return checked_add(ceil_div(tokens, block_size), 1, &span) ? span : UINT64_MAX;
+  const uint64_t behind = ceil_div(std::max<uint64_t>(window, 2) - 1, block_size);
+  size_t span;
+  return checked_add(behind + 1, ceil_div(chunk - 1, block_size), &span) ? span : UINT64_MAX;
 }
 
 using Wide = __uint128_t;

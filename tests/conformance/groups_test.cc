@@ -42,6 +42,100 @@ TEST(Groups, AWindowHitNeedsOnlyTheWindow) {
   EXPECT_EQ(c.hit(first(tokens, 4 * B + 1)), 0u);  // no boundary there
 }
 
+// Every end of a request is hit up to its last full block, whether it is freed or preempted.
+TEST(Groups, TheWindowBehindTheLastFullBlockStays) {
+  const uint32_t B = 4;
+  std::vector<kvc_group_config> kinds;
+  for (const uint64_t window : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 10u, 13u})
+    kinds.push_back(window_group(window, 0, 0, 1)), kinds.push_back(window_group(window, 3, 0, 1));
+  for (const uint64_t chunk : {1u, 3u, 4u, 6u, 8u, 10u}) kinds.push_back(chunk_group(chunk, 0, 1));
+  for (const kvc_group_config& kind : kinds) {
+    for (uint32_t end = 5 * B; end < 10 * B; ++end) {
+      for (const bool preempts : {false, true}) {
+        Cache c(shape(0, B), {full_group(), kind}, {40, 40});
+        const Tokens tokens = text(1, end);
+        const Admitted r = c.allocate(first(tokens, B));
+        c.commit(r.id, B);
+        for (uint32_t n = B; n < end; ++n) {
+          EXPECT_EQ(kvc_manager_append_tokens(c.get(), r.id, &tokens[n], 1), KVC_OK) << kvc_last_error();
+          c.commit(r.id, n + 1);
+        }
+        EXPECT_EQ(c.verify(preempts ? kvc_manager_preempt_request(c.get(), r.id)
+                                    : kvc_manager_free_request(c.get(), r.id)),
+                  KVC_OK);
+        EXPECT_EQ(c.probe(tokens + text(2, 1)).num_cached, end / B * B)
+            << "window " << kind.window_tokens << " chunk " << kind.chunk_tokens << " end " << end;
+      }
+    }
+  }
+}
+
+// The same of large windows and other block sizes: a sample of them, at ends around the places where the
+// window passes a block.
+TEST(Groups, EveryEndIsHitForWindowsAndBlocksOfAnySize) {
+  for (const uint32_t B : {1u, 2u, 3u, 7u, 16u, 31u, 64u}) {
+    for (const uint64_t window : {1u, 2u, 15u, 17u, 63u, 65u, 1000u, 1024u, 2047u, 4095u, 4096u}) {
+      const uint32_t prompt = static_cast<uint32_t>(window / B + 1) * B + 1, blocks = prompt / B + 8;
+      const uint32_t inside = static_cast<uint32_t>(window % B);
+      for (const uint32_t offset : {0u, 1u, B / 2, inside, inside + 1, B - inside, B - 1}) {
+        const uint32_t end = prompt + 2 * B + offset;
+        Cache c(shape(0, B), {full_group(), window_group(window, 0, 0, 1)}, {blocks, blocks});
+        const Tokens tokens = text(1, end);
+        const Admitted r = c.compute(first(tokens, prompt));
+        for (uint32_t n = prompt; n < end; ++n) {
+          EXPECT_EQ(kvc_manager_append_tokens(c.get(), r.id, &tokens[n], 1), KVC_OK) << kvc_last_error();
+          EXPECT_EQ(kvc_manager_commit_tokens(c.get(), r.id, n + 1), KVC_OK) << kvc_last_error();
+        }
+        c.free(r.id);
+        EXPECT_EQ(c.whole_hit(tokens), end / B * B)
+            << "block size " << B << ", window " << window << ", end " << end;
+      }
+    }
+  }
+}
+
+// A fork and its parent hold the same window, and so does a request that is cut within its last block.
+TEST(Groups, TheWindowBehindTheLastFullBlockStaysInForksAndCutRequests) {
+  const uint32_t B = 4;
+  for (uint64_t window = 1; window <= 3 * B; ++window) {
+    for (uint32_t end = 6 * B; end < 8 * B; ++end) {
+      for (uint32_t cut = end / B * B; cut <= end; ++cut) {
+        Cache c(shape(0, B), {full_group(), window_group(window, 0, 0, 1)}, {40, 40});
+        const Tokens tokens = text(1, end);
+        const Admitted r = c.compute(first(tokens, B));
+        for (uint32_t n = B; n < end; ++n) {
+          EXPECT_EQ(kvc_manager_append_tokens(c.get(), r.id, &tokens[n], 1), KVC_OK) << kvc_last_error();
+          c.commit(r.id, n + 1);
+        }
+        const uint64_t child = c.fork(r.id);
+        c.free(r.id);
+        c.truncate(child, cut);
+        c.free(child);
+        EXPECT_EQ(c.whole_hit(tokens), end / B * B)
+            << "window " << window << " end " << end << " cut " << cut;
+      }
+    }
+  }
+}
+
+// What stays cached when it leaves the table is not held any longer than a query reads it.
+TEST(Groups, WithTheRetentionOfABlockEachEndIsHitAndNoWindowIsHeldForIt) {
+  const uint32_t B = 4;
+  for (uint64_t window = 1; window <= 3 * B; ++window) {
+    for (uint32_t end = 6 * B; end < 8 * B; ++end) {
+      Cache c(shape(0, B), {full_group(), window_group(window, 0, B, 1)}, {40, 40});
+      const Tokens tokens = text(1, end);
+      const Admitted r = c.allocate(tokens);
+      c.commit(r.id, end);
+      const uint64_t read = std::max<uint64_t>(window, 2), low = (end + 1 - read) / B;
+      const Ids table = c.table(r.id, 1);
+      for (size_t j = 0; j < table.size(); ++j) EXPECT_EQ(table[j] == -1, j < low) << window << " " << j;
+      c.free(r.id);
+      EXPECT_EQ(c.whole_hit(tokens), end / B * B) << "window " << window << " end " << end;
+    }
+  }
+}
+
 TEST(Groups, ReturnedPositionsAreBlockAlignedForEveryWindow) {  // C35
   for (const uint32_t B : {1u, 4u}) {
     for (uint64_t window :
@@ -52,7 +146,8 @@ TEST(Groups, ReturnedPositionsAreBlockAlignedForEveryWindow) {  // C35
       const Admitted r = c.allocate(tokens);
       for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
         c.commit(r.id, committed);
-        const uint64_t low = committed + 1 > window ? (committed + 1 - window) / B : 0;
+        const uint64_t full = committed / B * B;  // the window behind the last full block stays
+        const uint64_t low = full + 1 > window ? (full + 1 - window) / B : 0;
         const Ids table = c.table(r.id);
         for (size_t j = 0; j < table.size(); ++j)
           EXPECT_EQ(table[j] == -1, j < low) << B << " " << window << " " << committed << " " << j;
@@ -124,9 +219,10 @@ TEST(Groups, AChunkIsReturnedWhenACommitPassesIt) {
       const Admitted r = c.allocate(tokens);
       for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
         c.commit(r.id, committed);
+        const uint64_t full = committed / B * B;  // the chunk behind the last full block stays
         const Ids table = c.table(r.id);
         for (size_t j = 0; j < table.size(); ++j) {
-          const bool passed = (j + 1) * B <= committed / chunk * chunk;  // all its tokens are of older chunks
+          const bool passed = (j + 1) * B <= full / chunk * chunk;  // all its tokens are of older chunks
           EXPECT_EQ(table[j] == -1, passed) << B << " " << chunk << " " << committed << " " << j;
         }
       }

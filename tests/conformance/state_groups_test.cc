@@ -42,6 +42,27 @@ void prefill(Cache& c, uint64_t id, uint64_t end) {
   }
 }
 
+// A window beside states: each end is hit up to the last checkpoint.
+TEST(StateGroups, EveryEndIsHitBesideAWindow) {
+  for (uint64_t window = 1; window <= 3 * B; ++window) {
+    for (uint64_t end = 5 * B; end < 8 * B; ++end) {
+      for (const bool preempts : {false, true}) {
+        Cache c(shape(0, B), {full_group(), window_group(window, 0, 0, 1), state_group(B, 2)}, {40, 40, 40});
+        const Tokens tokens = text(1, end);
+        const Admitted r = c.allocate(first(tokens, B), chunks_of(B));
+        c.commit(r.id, B);
+        for (uint64_t n = B; n < end; ++n) {
+          c.append(r.id, {tokens[n]});
+          EXPECT_EQ(c.try_reserve(r.id, n + 1), KVC_OK) << kvc_last_error();
+          c.commit(r.id, n + 1);
+        }
+        preempts ? c.preempt(r.id) : c.free(r.id);
+        EXPECT_EQ(c.whole_hit(tokens), end / B * B) << "window " << window << " end " << end;
+      }
+    }
+  }
+}
+
 TEST(StateGroups, OnlyTheEndOfAStepHasABlock) {
   Cache c(shape(40, B), {full_group(), state_group()});
   const Admitted r = c.allocate(text(1, 30), chunks_of(10));

@@ -268,8 +268,9 @@ TEST(MemoryEstimate, TheWindowRuleIsWhatCountingFinds) {
           uint64_t most = 0;  // of any chunk at any place of the sequence
           for (uint64_t length = 1; length <= chunk; ++length) {
             for (uint64_t first = 0; first + length <= tokens; ++first) {
-              const uint64_t read = std::max<uint64_t>(window, 2);  // a manager keeps two tokens at least
-              const uint64_t oldest = first + 1 >= read ? first + 1 - read : 0;
+              const uint64_t read = std::max<uint64_t>(window, 2);    // a manager keeps two tokens at least
+              const uint64_t full = first / block_size * block_size;  // whose window stays
+              const uint64_t oldest = full + 1 >= read ? full + 1 - read : 0;
               most = std::max(most, (first + length - 1) / block_size - oldest / block_size + 1);
             }
           }

@@ -207,7 +207,8 @@ model::Options Generator::options(const World& world) {
   o.ns = any_namespace();
   if (random_.chance(8)) o.max_cached = random_.between(1, 6 * B_);
   if (random_.chance(20)) o.slots = random_.between(1, 3 * B_);
-  if (random_.chance(8)) o.external = random_.below(2 * B_);
+  if (random_.chance(12))
+    o.external = random_.below(random_.chance(50) ? 2 * B_ : std::min(12 * B_, setup_.config.max_tokens));
   if (random_.chance(15)) o.lookahead = random_.between(1, B_ + 1);
   if (setup_.config.reserves && random_.chance(35)) o.reserve = static_cast<uint32_t>(random_.between(1, 3));
   if (random_.chance(8)) o.drop_tail = static_cast<uint32_t>(random_.between(1, 2));

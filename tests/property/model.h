@@ -43,7 +43,7 @@ class Model : public PartialRules {
     const auto ns = int64_t(o.ns);
     const uint64_t watermark = any_admitted(ns) ? config_.watermark : 0;
     Head head;
-    uint64_t tokens, capacity, counted, step_end, transfer;
+    uint64_t tokens, capacity, step_end, transfer;
     std::vector<uint64_t> need;
     Table table, held, cross;
     const bool found = o.cross && find_cross(o, cross);
@@ -51,21 +51,42 @@ class Model : public PartialRules {
       head = with, tokens = hit.blocks * B + head.tokens;
       capacity = o.slots ? std::min(n, tokens + o.external + o.slots) : n;
       if (capacity == n) capacity = ahead;
-      counted = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : capacity;
       step_end = std::min(capacity, n), transfer = o.external ? std::min(n, tokens + o.external) : 0;
-      need.assign(pools.size(), 0);
-      for (size_t g = 0; g < config_.groups.size(); ++g)
-        need[config_.groups[g].pool] += std::max(count_new(g, hit.blocks, up(capacity), step_end, transfer),
-                                                 count_new(g, hit.blocks, up(counted), n, 0));
-      for (const size_t p : config_.cross) need[p] += found ? 0 : up(o.cross);
-      table = needed_for(hit.table, tokens), held = with_sources(table, head);
+      table = needed_for(hit.table, tokens);
+      for (size_t g = 0; transfer && g < table.size(); ++g)
+        for (uint64_t j = 0; is_window(g) && !config_.groups[g].state && j < hit.blocks; ++j)
+          if (!exists(g, j, 0, transfer)) table[g][j].block = -1;
+      held = with_sources(table, head);
       held.insert(held.end(), cross.begin(), cross.end());
+      const auto need_of = [&](uint64_t whole) {  // now, or for so many tokens step by step
+        std::vector<uint64_t> out(pools.size());
+        for (size_t g = 0; g < table.size(); ++g) {
+          const uint64_t now = count_new(g, hit.blocks, up(capacity), step_end, transfer);
+          const bool state = config_.groups[g].state;
+          uint64_t hits = 0, all = count_new(g, hit.blocks, up(whole), n, state ? 0 : transfer);
+          for (const Cell& cell : table[g])
+            hits += cell.block >= 0 && in(pools[config_.groups[g].pool].lru, cell.block);
+          all =
+              std::min(all + (state ? 1 : hits), most_held(g, std::max<uint64_t>(o.slots, 1) + o.lookahead));
+          out[config_.groups[g].pool] += whole > capacity && all > hits + now ? all - hits : now;
+        }
+        for (const size_t p : config_.cross) out[p] += found ? 0 : up(o.cross);
+        return out;
+      };
+      const uint64_t must = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : 0;
+      need = need_of(must);
       const uint64_t rest = expected(o.reserve, n - r->prompt);
       const uint64_t more = rest ? std::min(n + rest + o.lookahead, config_.max_tokens) : 0;
-      std::vector<uint64_t> wanted = need;
-      for (const Group& g : config_.groups) wanted[g.pool] += up(std::max(more, counted)) - up(counted);
-      if (more > capacity && (any_admitted(ns) || fits(ns, wanted, held, 0) == KVC_OK))
-        need = wanted, capacity = more;
+      if (more <= capacity) return;
+      const bool windows =
+          std::any_of(config_.groups.begin(), config_.groups.end(), [](auto& g) { return g.window; });
+      const uint64_t without = capacity;
+      if (!windows) capacity = more;
+      const std::vector<uint64_t> wanted = need_of(std::max(more, must));
+      if (any_admitted(ns) || fits(ns, wanted, held, 0) == KVC_OK)
+        need = wanted;
+      else
+        capacity = without;
     };
     plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
     if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
@@ -177,7 +198,7 @@ class Model : public PartialRules {
   // Would a commit of c of these tokens succeed, as far as it depends on them?
   bool accepts(const Request& r, uint64_t c, const std::vector<int32_t>& tokens) const {
     return valid(tokens) && tokens.size() <= config_.max_tokens && c >= r.committed &&
-           (c == r.committed || state_at(r, c));
+           (c == r.committed || (state_at(r, c) && windows_at(r, c)));
   }
   kvc_status commit(uint64_t id, uint64_t c, const std::vector<int32_t>& learned = {}) {
     Request* r = find(id);
@@ -187,7 +208,7 @@ class Model : public PartialRules {
     if (r->text.tokens.size() + learned.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (c < r->committed || c > std::min<uint64_t>(r->text.tokens.size() + learned.size(), r->capacity))
       return KVC_ERROR_INVALID_ARGUMENT;
-    if (c > r->committed && !state_at(*r, c)) return KVC_ERROR_INVALID_ARGUMENT;
+    if (c > r->committed && !(state_at(*r, c) && windows_at(*r, c))) return KVC_ERROR_INVALID_ARGUMENT;
     if (c > r->committed || !learned.empty()) changed();
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
     for (uint64_t j = r->committed / B; j < up(c); ++j)
@@ -210,7 +231,7 @@ class Model : public PartialRules {
           blocks_[b].filling = 0, blocks_[b].written = true;
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
-      for (uint64_t j = sinks(g); config_.groups[g].window && j < lo(g, c); ++j)
+      for (uint64_t j = sinks(g); config_.groups[g].window && j < returned_below(g, c); ++j)
         if (int& b = r->table[g][j].block; b >= 0) {
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
           drop(b, &Block::requests), b = -1;
@@ -252,7 +273,7 @@ class Model : public PartialRules {
   kvc_status fork(uint64_t id, uint64_t* child) {
     const Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
-    if (!r->admitted || r->cross_pending) return KVC_ERROR_BUSY;
+    if (!r->admitted || r->cross_pending || !windows_at(*r, r->committed)) return KVC_ERROR_BUSY;
     if (requests.size() >= config_.max_requests) return KVC_ERROR_LIMIT;
     std::vector<uint64_t> need(pools.size());
     for (const Group& g : config_.groups) need[g.pool] += g.state && r->committed % B;

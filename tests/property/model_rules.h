@@ -99,6 +99,11 @@ class Rules {
     const uint64_t W = std::max<uint64_t>(config_.groups[g].window_tokens, 2);
     return t >= W ? (t - W + 1) / B : 0;
   }
+  // After a commit to c tokens: a hit up to the last full block needs its window, unless all stays cached.
+  uint64_t returned_below(size_t g, uint64_t c) const {
+    const Group& group = config_.groups[g];
+    return lo(g, group.state || group.retention == B || config_.no_cache ? c : c / B * B);
+  }
   uint64_t sinks(size_t g) const { return up(config_.groups[g].sink_tokens); }
   bool needed(size_t g, uint64_t j, uint64_t L) const {
     return !config_.groups[g].window || j >= lo(g, L * B) || j < sinks(g);
@@ -120,6 +125,8 @@ class Rules {
   // Does a group's block exist at a new position of tables that reach `end` positions, for a step that ends
   // at `tokens` tokens and a transfer that ends at `transfer`?
   bool exists(size_t g, uint64_t j, uint64_t tokens, uint64_t transfer) const {
+    if (is_window(g) && !config_.groups[g].state && transfer)  // nothing that its end has left
+      return j < sinks(g) || j >= returned_below(g, transfer);
     if (!config_.groups[g].state || tokens == 0) return true;
     return j * B >= (tokens - 1) / B * B || (transfer && j == (transfer - 1) / B);
   }
@@ -128,6 +135,22 @@ class Rules {
     for (uint64_t j = from; j < to; ++j)  // a position that exists already may be where the step ends
       count += exists(g, j, tokens, transfer);
     return count;
+  }
+  // Most blocks of a group that a request holds while it grows by so many tokens a step.
+  uint64_t most_held(size_t g, uint64_t step) const {
+    const Group& group = config_.groups[g];
+    if (!group.window || group.state) return UINT64_MAX;
+    const uint64_t tokens =
+        group.chunk_tokens ? group.chunk_tokens : std::max<uint64_t>(group.window_tokens, 2);
+    const uint64_t W = std::min(tokens, uint64_t{1} << 32);  // more than any request has
+    return sinks(g) + up(W - 1) + up(step - 1) + 1;
+  }
+  // Does it hold the windows that the token after n reads?
+  bool windows_at(const Request& r, uint64_t n) const {
+    for (size_t g = 0; g < r.table.size(); ++g)
+      for (uint64_t j = lo(g, n); is_window(g) && !config_.groups[g].state && j < up(n); ++j)
+        if (j >= sinks(g) && r.table[g][j].block < 0) return false;
+    return true;
   }
   // Can a request go on from n tokens with the states that it holds?
   bool state_at(const Request& r, uint64_t n) const {

@@ -266,7 +266,8 @@ class Manager:
         wait_until_ns: until then the request is not admitted (FillingError) while another one computes its next tokens; 0 = it computes them too.
         Needs Manager(fills=True).
         reserve: take room for the tokens that the request will probably get, as many as of the ended requests 50 % ("minimal"), 75 %
-        ("balanced") or 95 % ("aggressive") got; appends within it never lack a block. Needs Manager(reserves=True).
+        ("balanced") or 95 % ("aggressive") got; appends within it never lack a block. With a window or chunks in some group the admission only
+        asks for that room. Needs Manager(reserves=True).
 
         cross_tokens: tokens of the request's encoder, for which each cross group gets blocks. cross_digest: digest of the encoder's input (32
         bytes): requests with equal ones share its blocks (Request.info.num_cross_cached), and what the decoder computed with them; empty =

@@ -119,6 +119,23 @@ def test_chunks_take_only_what_they_need_unless_the_whole_must_fit():
     m.manager.check()
 
 
+@pytest.mark.parametrize("kind", [1024, ("chunk", 1024)])
+def test_a_prompt_longer_than_its_windows_have_blocks_is_begun_by_vllms_count_and_goes_on(kind):
+    """vLLM asks by default that the whole prompt fits, and counts a window with the most blocks that it ever holds."""
+    tokens, chunk, block = 20000, 2048, 16
+    layout = config(1444, block, (0, kind))
+    layout.kv_cache_groups[1].kv_cache_spec.max_admission_blocks_per_request = lambda in_flight, length: -(-(1024 - 1 + in_flight) // block) + 1
+    m = KVCacheManager(layout, tokens + 100, block, block, max_in_flight_tokens=chunk)
+    assert m.coordinator.get_num_blocks_to_allocate("r", tokens, ((), ()), 0, 0, 0, tokens, apply_admission_cap=True) == m.block_pool.get_num_free_blocks()
+    request = Request("r", range(tokens))
+    assert run(m, request, chunk, full_sequence_must_fit=True) == 0
+    for token in range(50):
+        assert decode(m, request, token) is not None
+    before = m.manager.digest()
+    assert run(m, Request("s", range(1, 3000)), chunk, full_sequence_must_fit=True) is None and m.manager.digest() == before
+    m.manager.check()
+
+
 def test_a_chunk_may_end_inside_a_block_that_the_next_one_fills():
     m = make()
     a = Request("a", range(9))

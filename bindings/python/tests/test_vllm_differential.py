@@ -67,7 +67,7 @@ class Stream:
         stops = [] if inside else [last] + [(start // BLOCK + 1) * BLOCK] * (start % BLOCK != 0)
         return min([end] + [stop for stop in stops if start < stop < end]) - start
 
-    def admit(self, tokens, chunk=0, **options):
+    def admit(self, tokens, chunk=0, whole=None, **options):
         for manager in self.both:
             manager.new_step_starts()
         request = make_request(str(self.unique), tokens, self.hasher, **options)
@@ -82,7 +82,7 @@ class Stream:
         encoder = self.rng.randint(0, 40) if ("cross",) in self.kinds else 0
         self.ask(request, request.num_tokens, hit, [f[0].blocks for f in found], encoder)
         new = self.tokens_of_step(request, hit, min(chunk or request.num_tokens, request.num_tokens - hit))
-        if self.allocate(request, new, hit, [f[0] for f in found], full_sequence_must_fit=bool(self.unique % 2), num_encoder_tokens=encoder):
+        if self.allocate(request, new, hit, [f[0] for f in found], full_sequence_must_fit=bool(self.unique % 2) if whole is None else whole, num_encoder_tokens=encoder):
             self.live.append(request)
             self.hits += hit > 0
 
@@ -98,13 +98,14 @@ class Stream:
             assert theirs == ours
             self.asked += theirs > 0
 
-    def decode(self, token):
+    def decode(self, token, chunk=64):
         request = self.rng.choice(self.live)
         self.ask(request, min(request.num_tokens + self.rng.randint(0, 20), 64), request.num_computed_tokens, [m.empty_kv_cache_blocks.blocks for m in self.both])
         if request.num_computed_tokens == request.num_tokens and request.num_tokens < 60:
             request.append_output_token_ids(token)
         if request.num_computed_tokens < request.num_tokens:
-            self.allocate(request, self.tokens_of_step(request, request.num_computed_tokens, request.num_tokens - request.num_computed_tokens))
+            self.allocate(request, self.tokens_of_step(request, request.num_computed_tokens,
+                                                        min(chunk, request.num_tokens - request.num_computed_tokens)))
 
     def end(self):
         request = self.live.pop(self.rng.randrange(len(self.live)))
@@ -196,6 +197,25 @@ def test_with_windows_and_chunks_every_hit_is_that_of_vllm(kinds):
         s.end()
         s.compare()
     assert s.hits > 100 and s.asked > 1000
+
+
+@pytest.mark.parametrize("kinds", [(8,), (0, 8), (0, 10), (0, ("chunk", 8)), (0, ("chunk", 12)), (0, 10, ("chunk", 16)), (0, ("state", 0)), (0, 8, ("state", 4))])
+def test_a_prompt_that_must_fit_is_begun_when_vllm_begins_it(kinds):
+    """As by default (scheduler_reserve_full_isl), in pools that some prompts fill, chunk by chunk. No prompt shares anything, so both have as many free blocks."""
+    s, begun = Stream(12 + 14 * len(kinds), len(kinds), exact=False, kinds=kinds, max_in_flight_tokens=8), 0
+    for number in range(1500):
+        action = s.rng.random()
+        if action < 0.25:
+            before = len(s.live)
+            s.admit([1000 + number] * s.rng.randint(1, 60), chunk=8, whole=True)  # compares the answers
+            begun += len(s.live) > before
+        elif s.live and action < 0.93:
+            s.decode(number, chunk=8)
+        elif s.live:
+            s.end()
+        s.ours.manager.check()
+        assert s.theirs.block_pool.get_num_free_blocks() == s.ours.block_pool.get_num_free_blocks()
+    assert s.refused > 100 and begun > 50 and s.ended > 50
 
 
 @pytest.mark.parametrize("kinds", [(0, ("state", 0)), (("state", 0), 0), (("state", 0),), (0, ("state", 4)), (("state", 8), 0, 8, ("state", 8))])

@@ -33,6 +33,10 @@ class Layout(NamedTuple):
     num_states: int
     stride: int
 
+    @property
+    def has_windows(self) -> bool:
+        return any(group.window_tokens or group.chunk_tokens for group in self.groups)
+
     def is_fixed(self, group: int) -> bool:
         return self.order[group] >= len(self.groups) - self.num_fixed
 

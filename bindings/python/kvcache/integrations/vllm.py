@@ -106,6 +106,7 @@ class KVCacheManager(_native.SlotAllocator):
         self.prefix_cache_stats = _new_stats() if log_stats else None
         edges = [edge for group in groups for edge in [edges_of(group, self.block_size)] if edge is not None]
         self._lossy = bool(edges)  # some table loses blocks
+        self._watermark = int(watermark * blocks)
         self._live: dict[str, _native.Admitted] = {}
         self._media: dict[str, int] = {}  # images and the like that a session had when it was admitted
         self._prompts: dict[str, _Prompt] = {}
@@ -167,9 +168,8 @@ class KVCacheManager(_native.SlotAllocator):
         new: Optional[KVCacheBlocks] = self.empty_kv_cache_blocks
         if live is None:
             inside = 0 if num_external_computed_tokens else self._layout.inside(start, end)
-            written = num_external_computed_tokens or max(0, inside - start)  # states that are written before that of the step's end
-            live = self._admit(request, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks, written,
-                               self._fixed_blocks(num_encoder_tokens))
+            live = self._admit(request, end, needed, num_new_computed_tokens, full_sequence_must_fit, reserved_blocks,
+                               num_external_computed_tokens, inside, num_encoder_tokens)
             if live is None:
                 return None
             if inside:
@@ -183,7 +183,9 @@ class KVCacheManager(_native.SlotAllocator):
                 raise UnsupportedError(f"num_encoder_tokens is {num_encoder_tokens} for a request that has blocks; give it when the request gets the first ones")
             if self._lossy:
                 self._commit(live, request, self._processed(request))
-            if (full_sequence_must_fit or reserved_blocks) and not self._fits(live, request, needed, full_sequence_must_fit, reserved_blocks):
+            if full_sequence_must_fit and self._count_whole(request, 0, start, 0) > self.block_pool.get_num_free_blocks():
+                return None
+            if reserved_blocks and self._layout.blocks_for(needed, live.num_blocks, False) > self.block_pool.get_num_free_blocks() - reserved_blocks:
                 return None
             if needed > live.num_blocks * self.block_size:
                 ids = self._grow(live, needed, self._layout.inside(start, end))
@@ -251,7 +253,10 @@ class KVCacheManager(_native.SlotAllocator):
             raise UnsupportedError(f"num_encoder_tokens is {num_encoder_tokens}; the model has no cross attention")
         return self._layout.fixed_blocks or -(-num_encoder_tokens // self.block_size)
 
-    def _admit(self, request: Any, needed: int, hit: int, whole: bool, reserved: int, written: int, fixed: int) -> Optional[_native.Admitted]:
+    def _admit(self, request: Any, end: int, needed: int, hit: int, whole: bool, reserved: int, external: int, inside: int,
+               num_encoder_tokens: int) -> Optional[_native.Admitted]:
+        fixed, computed = self._fixed_blocks(num_encoder_tokens), hit + external
+        written = external or max(0, inside - hit)  # states that are written before that of the step's end
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or not prompt.belongs_to(request):
             self._forget(prompt)
@@ -262,6 +267,18 @@ class KVCacheManager(_native.SlotAllocator):
         space, prompt.space = prompt.space, None
         if space is not None and prompt.refused is not None and not self._lossy and self._live and prompt.refused.holds(needed, hit, whole, space):
             return None
+        refused = None if space is None else _Refusal(needed, hit, whole, space)
+        # Beside windows whose blocks come and go the library would count other numbers of tokens in flight. And a step through a state may write into
+        # all windows: its slots come in two parts, the second of which must not fail.
+        parts = inside > hit and self._layout.has_windows
+        if (whole and self._lossy) or parts:
+            room = self.block_pool.get_num_free_blocks() - self._idle_hits(prompt, hit, computed) - (self._watermark if self._live else 0)
+            count = self._count_whole(request, hit, computed, num_encoder_tokens) if whole else 0
+            if parts:
+                count = max(count, self.coordinator.num_new_blocks(request.request_id, needed, hit // self.block_size, num_encoder_tokens, computed, end, False))
+            if count > room:
+                prompt.refused = refused
+                return None
         if reserved:
             self._probe(prompt, None)
             blocks = self._layout.blocks_for(needed, hit // self.block_size, bool(written)) + self._layout.num_fixed * fixed
@@ -271,12 +288,14 @@ class KVCacheManager(_native.SlotAllocator):
                 return None
         config = self._config
         config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if prompt.shared else _native.KVC_REQUEST_NO_WRITE)
-                        | (_native.KVC_REQUEST_FULL_MUST_FIT if whole else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
+                        | (_native.KVC_REQUEST_FULL_MUST_FIT if whole and not self._lossy else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
         if self._layout.num_fixed:
             config.cross_tokens = fixed * self.block_size
         config.max_cached_tokens, config.lookahead = hit, max(0, needed - known)
         slots = min(-(-needed // self.block_size) * self.block_size, known) - hit  # to the end of the last block
-        if self._layout.num_states:
+        if parts:
+            config.external_tokens, slots = 0, inside - hit
+        elif self._layout.num_states:
             config.external_tokens = written = written if written < slots else 0
             slots -= written
         config.slots = max(1, slots)  # 0 means all tokens
@@ -284,14 +303,17 @@ class KVCacheManager(_native.SlotAllocator):
         try:
             id, cached = _native.kvc_manager_allocate_request(m, 0, prompt.tokens, pack_keys(prompt.keys), config)
         except NoSpaceError:
-            prompt.refused = None if space is None else _Refusal(needed, hit, whole, space)
+            prompt.refused = refused
             return None
         if cached != hit:
             _native.kvc_manager_free_request(m, id)
             return None
         self._forget(self._prompts.pop(request.request_id, None))
-        live = self._live[request.request_id] = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups),
-                                                                      self._layout.order, self._layout.num_fixed)
+        live = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups), self._layout.order, self._layout.num_fixed)
+        if parts and live.grow(needed) is None:
+            _native.kvc_manager_free_request(m, id)
+            return None
+        self._live[request.request_id] = live
         told = self._events is not None and told_apart(request)
         session = getattr(request, "resumable", False)
         if session:
@@ -313,11 +335,20 @@ class KVCacheManager(_native.SlotAllocator):
         if self._events is not None:
             self._events.read(request)
 
-    def _fits(self, live: _native.Admitted, request: Any, needed: int, whole: bool, reserved: int) -> bool:
-        """Whether the blocks suffice for `needed` tokens (with `whole`: all tokens) besides those that are reserved for others."""
-        if whole:
-            needed = max(needed, min(request.num_tokens, self.max_model_len))
-        return self._layout.blocks_for(needed, live.num_blocks, False) <= self.block_pool.get_num_free_blocks() - reserved
+    def _count_whole(self, request: Any, hit: int, computed: int, num_encoder_tokens: int) -> int:
+        """vLLM's count of the new blocks that must fit before a prompt is begun: of a window or a chunk the most that a request ever holds."""
+        length = min(request.num_tokens, self.max_model_len)
+        return self.coordinator.num_new_blocks(request.request_id, length, hit // self.block_size, num_encoder_tokens, computed, length, True)
+
+    def _idle_hits(self, prompt: _Prompt, hit: int, computed: int) -> int:
+        """Returns the number of cached blocks of a hit that nobody holds, and that the admission takes."""
+        if not hit:
+            return 0
+        self._probe(prompt, hit)
+        prompt.space = None
+        if self._info.num_cached == hit == computed:
+            return self._info.blocks_needed - self._layout.blocks_for(hit + 1, hit // self.block_size, False)
+        return self.coordinator.num_idle_blocks(KVCacheBlocks(self._peek(prompt, hit)).blocks, 0, computed)
 
     def _processed(self, request: Any) -> int:
         """Number of tokens that no step in flight computes."""
@@ -506,28 +537,40 @@ class _Coordinator:
                                    num_tokens_main_model: int, apply_admission_cap: bool = False, prefill_end: int = 0) -> int:
         """Returns the blocks that become unavailable when the request gets slots for num_tokens in all, of which new_computed_blocks are its
         hit. With apply_admission_cap, a window or a chunk counts with the most blocks that a request ever holds in it."""
+        blocks = self.num_new_blocks(request_id, num_tokens, max(map(len, new_computed_blocks)), num_encoder_tokens, total_computed_tokens,
+                                     num_tokens_main_model, apply_admission_cap)
+        live = self._owner._live.get(request_id)
+        return blocks + self.num_idle_blocks(new_computed_blocks, live.num_blocks if live is not None else 0, total_computed_tokens)
+
+    def num_new_blocks(self, request_id: str, num_tokens: int, found: int, num_encoder_tokens: int, total_computed_tokens: int,
+                       num_tokens_main_model: int, apply_admission_cap: bool) -> int:
+        """As get_num_blocks_to_allocate(), but for the blocks of the hit, of which there are `found` in each table."""
         owner, blocks = self._owner, 0
         live = owner._live.get(request_id)
         held = live.num_blocks if live is not None else 0
         inside = owner._layout.inside(total_computed_tokens, num_tokens_main_model)
         if live is None:
             blocks += owner._layout.num_fixed * owner._fixed_blocks(num_encoder_tokens)
-        for group, most, found in zip(owner.groups, self._most, new_computed_blocks):
+        for group, most in zip(owner.groups, self._most):
             if group.cross:
                 continue
             if group.state:
-                new = -(-num_tokens_main_model // owner.block_size) - len(found) - held
+                new = -(-num_tokens_main_model // owner.block_size) - found - held
                 blocks += min(max(0, new), 1 + bool(inside))
-                blocks += sum(owner.manager.block_info(block.block_id).requests == 0 for block in found if not block.is_null)
                 continue
             needed = -(-num_tokens // owner.block_size)
             if apply_admission_cap and most is not None:
                 needed = min(needed, most)
             behind = blocks_behind(group, owner.block_size, total_computed_tokens)
-            blocks += max(0, needed - max(behind if live is None else 0, held + len(found)))
-            taken = (block.block_id for block in found[max(0, behind - held):] if not block.is_null)
-            blocks += sum(owner.manager.block_info(id).requests == 0 for id in taken)  # cached blocks that nobody holds
+            blocks += max(0, needed - max(behind if live is None else 0, held + found))
         return blocks
+
+    def num_idle_blocks(self, new_computed_blocks: Sequence[Sequence[KVCacheBlock]], held: int, total_computed_tokens: int) -> int:
+        """Returns the number of blocks of a hit that nobody holds, those excepted that a window has left after so many tokens."""
+        owner = self._owner
+        taken = (block.block_id for group, found in zip(owner.groups, new_computed_blocks) if not group.cross
+                 for block in found[max(0, blocks_behind(group, owner.block_size, total_computed_tokens) - held):] if not block.is_null)
+        return sum(owner.manager.block_info(id).requests == 0 for id in taken)
 
 
 def _most_blocks(spec: Any, max_in_flight_tokens: int, max_model_len: int) -> Optional[int]:

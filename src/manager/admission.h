@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an admission gives slots for, and the blocks that it must have room for: docs/SEMANTICS.md,
+// "Admission". Admissions and both probes ask here.
+#pragma once
+#include <algorithm>
+
+#include "manager/blocks.h"
+
+namespace kvc {
+
+struct AdmittedSlots {
+  size_t length = 0;          // positions of the hit
+  uint64_t cached = 0;        // tokens of the hit
+  uint64_t known = 0;         // tokens
+  uint64_t capacity = 0;      // tokens that get slots now
+  uint64_t transfer_end = 0;  // tokens; 0 = there is no transfer
+  uint64_t whole = 0;         // tokens that must fit, step by step, if they are more than get slots now
+  uint64_t step = 1;          // tokens of such a step
+
+  uint64_t step_end() const { return std::min(capacity, known); }  // of the first one
+};
+
+// Adds what the token groups need. In each pool that is what they hold at once at most: now, or while they
+// grow to the whole. add_hit(group, position) adds the block of a hit.
+template <class AddHit>
+void add_demand(const Shape& shape, const AdmittedSlots& slots, AddHit add_hit, Demand* demand) {
+  const size_t length = slots.length, end = shape.positions_of(slots.capacity);
+  const size_t whole_end = slots.whole > slots.capacity ? shape.positions_of(slots.whole) : 0;
+  for (uint32_t g = 0; g < shape.num_token_groups; ++g) {
+    const GroupShape& group = shape.groups[g];
+    uint64_t& blocks = demand->blocks[group.pool];
+    const uint64_t others = blocks;
+    const size_t first = shape.first_held(g, slots.cached, slots.transfer_end);
+    for (size_t j = 0; j < length; ++j) {
+      if (j >= first || j < group.sinks) add_hit(g, j);
+    }
+    const uint64_t hits = blocks - others;
+    blocks += shape.taken(g, length, end, slots.step_end(), slots.transfer_end).count();
+    if (whole_end == 0) continue;
+    const bool state = group.kind == KVC_GROUP_STATE;  // of which the last step has one before it
+    const uint64_t all =
+        (state ? 1 : hits) +
+        shape.taken(g, length, whole_end, slots.known, state ? 0 : slots.transfer_end).count();
+    const bool window = group.windowed() && !state;
+    blocks = std::max(blocks, others + (window ? std::min(all, shape.most_held(g, slots.step)) : all));
+  }
+}
+
+}  // namespace kvc
