@@ -125,8 +125,12 @@ typedef struct kvc_manager_config {
   /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
-   *  blocks, of max_blocks. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks); with
-   *  KVC_MANAGER_HINTS cached blocks are evicted first. */
+   *  blocks, of max_blocks. Without a full-attention group positions outlive their blocks: 0 is at least 2 *
+   *  ceil(L / block_size), L being kvc_memory_query.tokens with `memory`, else max_request_tokens if that is
+   *  set (never more than it). If neither is given, set this to twice the positions of the longest request. A
+   *  position takes 8 to 16 bytes at creation, and when it is first used 60 + 4 * block_size + 4 * groups
+   *  more. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks,
+   *  kvc_lost_reuse.node_tokens); with KVC_MANAGER_HINTS cached blocks are evicted first. */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
   uint64_t max_requests;

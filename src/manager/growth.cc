@@ -241,6 +241,7 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     apply_hints(request, before, done);
   if (done < full) {
     counters_.unpublished_blocks += full - done;
+    node_tokens_ += (request.known / shape_.block_size - done) * shape_.block_size;
     stop_publishing(request, true);
   }
   if (shape_.has_fills()) [[unlikely]]

@@ -159,6 +159,11 @@ class Replay(unittest.TestCase):
         without_eviction = self.replay("--optimal", "--num-blocks", 400_000, "--concurrency", 1)
         self.assertAlmostEqual(without_eviction["optimal_hit_rate"], without_eviction["hit_rate"])
 
+    def test_running_out_of_positions_is_reported(self):
+        few = self.replay("--model", "mistral-7b-v0.1", "--num-blocks", 1500, "--concurrency", 64)
+        self.assertGreater(few["groups"][0]["unpublished_tokens"], 0)
+        self.assertNotIn("groups", self.replay("--model", "mistral-7b-v0.1", "--num-blocks", 60_000, "--concurrency", 1))
+
     def test_models_have_the_groups_of_their_layers(self):
         pools = {}
         for model in ("gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "llama-3.1-8b", "jamba-1.5-mini", "qwen3-next-80b-a3b", "whisper-large-v3"):

@@ -158,6 +158,8 @@ class LostReuse(NamedTuple):
     state_tokens: The same: LostReason.STATE.
     agreement_tokens: LostReason.AGREEMENT: that every group alone could reuse and all together could not. Counted in the group that could reuse
         least, the first of equal ones.
+    node_tokens: LostReason.NODES: in full blocks that requests knew and did not publish when all prefix positions were in use, the same in each
+        group. Not counted in admissions and Stats.lost_reuse_tokens.
     """
 
     admissions: int
@@ -165,12 +167,13 @@ class LostReuse(NamedTuple):
     window_tokens: int
     state_tokens: int
     agreement_tokens: int
+    node_tokens: int
 
     @classmethod
     def read(cls, filled: _native.kvc_lost_reuse) -> LostReuse:
         """Reads the struct of the native layer."""
         return cls(filled.admissions, filled.block_tokens, filled.window_tokens, filled.state_tokens,
-                   filled.agreement_tokens)
+                   filled.agreement_tokens, filled.node_tokens)
 
 
 @described
