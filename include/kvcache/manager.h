@@ -104,7 +104,9 @@ typedef struct kvc_group_config {
   uint64_t window_tokens;
   /** Sliding window, chunked local, state: also keep what a hit needs that ends at a multiple of this many
    *  tokens. A multiple of block_size; 0 = only before the ends of the prompt and the request. Values above
-   *  2^32 act as 0. */
+   *  2^32 act as 0. What a window or chunks keep for such hits alone leaves first when room is short, unless
+   *  they end within 512 tokens before the end of the prompt, of the request's own hit, or of what one group
+   *  alone could have hit; with a policy, hints or quotas (several lists) it leaves in their order. */
   uint64_t retention_tokens;
   uint32_t pool;     /**< Index of the pool of this group's blocks. */
   uint32_t reserved; /**< 0 */
@@ -158,8 +160,8 @@ typedef struct kvc_manager_config {
   /** As many blocks as a model's KV cache has within budget_bytes or memory_fraction, and the groups of that
    *  model. Group 0 has full attention; layers with a window form the next group, or the only one. They have
    *  one pool each, or one together if their blocks have equal sizes: see kvc_memory_estimate.pool_blocks,
-   *  which kvc_estimate_memory tells before. `groups` and `pools` must be NULL; to set sinks or retention,
-   *  take the blocks from the estimate instead. block_size is that of the query or of this struct; if both
+   *  which kvc_estimate_memory tells before. `groups` and `pools` must be NULL; to set sinks, take the
+   *  blocks from the estimate instead. block_size is that of the query or of this struct; if both
    *  are set they must be equal. kvc_manager_properties and kvc_manager_pool_info tell the blocks for
    *  kvc_storage_config.num_blocks. Blocks of a storage may be larger by padding: kvc_storage_size tells it.
    *  NULL = num_blocks or pools. */

@@ -325,6 +325,8 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
     group.pool = part.pool;
     if (part.kind == KVC_GROUP_SLIDING_WINDOW) group.window_tokens = model.window_tokens;
     if (part.kind == KVC_GROUP_CHUNKED_LOCAL) group.chunk_tokens = model.window_tokens;
+    if (group.window_tokens + group.chunk_tokens != 0)
+      group.retention_tokens = window_retention(query, query.block_size == 0 ? 16 : query.block_size);
     if (part.kind == KVC_GROUP_STATE) group.retention_tokens = query.checkpoint_tokens;
   }
   return KVC_OK;
@@ -415,6 +417,7 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   ModelGroups by_model;
   if (own.memory != nullptr) KVC_TRY(size_by_memory(&own, &by_model));
   KVC_TRY(read_shape(own, own.memory != nullptr ? by_model.tokens : own.max_request_tokens, &shape));
+  shape.near_tokens = env.near_tokens;
   env.touches = (shape.flags & KVC_MANAGER_TOUCH_MEMORY) != 0;
   void* const place = env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager));
   if (place == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");

@@ -269,7 +269,7 @@ void Requests::drop_window(Request& request, uint32_t group, size_t end) {
     const BlockId block = table.blocks.data[j];
     if (!is_block(block)) continue;
     table.blocks.data[j] = kNoBlock;
-    blocks_.release(block, serves_later(request, group, j), request.ns, of_old_epoch);
+    blocks_.release(block, keep_of(request, group, j), request.ns, of_old_epoch);
   }
   table.dropped = static_cast<uint32_t>(end);
 }

@@ -224,6 +224,7 @@ class Requests {
                    uint64_t transfer_end);
   kvc_status check_states(const Request& request, uint32_t committed) const;
   bool serves_later(const Request& request, uint32_t group, size_t position) const;
+  Keep keep_of(const Request& request, uint32_t group, size_t position) const;
   uint64_t shortened_prompt(const Request& request) const;
   uint32_t slots_left(const Request& request, uint32_t tokens) const;
   uint32_t states_inside(const Request& request) const;

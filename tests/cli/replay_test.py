@@ -162,7 +162,7 @@ class Replay(unittest.TestCase):
     def test_running_out_of_positions_is_reported(self):
         few = self.replay("--model", "mistral-7b-v0.1", "--num-blocks", 1500, "--concurrency", 64)
         self.assertGreater(few["groups"][0]["unpublished_tokens"], 0)
-        self.assertNotIn("groups", self.replay("--model", "mistral-7b-v0.1", "--num-blocks", 60_000, "--concurrency", 1))
+        self.assertNotIn("groups", self.replay("--model", "mistral-7b-v0.1", "--num-blocks", 400_000, "--concurrency", 1))
 
     def test_models_have_the_groups_of_their_layers(self):
         pools = {}

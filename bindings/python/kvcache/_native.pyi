@@ -687,6 +687,7 @@ class kvc_memory_query:
     checkpoint_tokens: int
     conv_dtype: int
     recurrent_dtype: int
+    retention_tokens: int
 
 class kvc_memory_estimate:
     bytes_per_token: int
