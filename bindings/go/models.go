@@ -146,6 +146,7 @@ type MemoryQuery struct {
 	MemoryFraction                                                              float32 // Instead of BudgetBytes: this part of the free memory of Device.
 	Device                                                                      string  // "" = "cpu".
 	CheckpointTokens                                                            uint64  // Of models with a state: tokens between copies of it; 0 = no copies.
+	RetentionTokens                                                             uint64  // Of models with windows or chunks: as in a Group; 0 = BlockSize, math.MaxUint64 = none.
 	ConvDType, RecurrentDType                                                   DType   // Types of a state; 0 = DType, or BFloat16 if a state has no such type.
 }
 
@@ -163,7 +164,7 @@ func (query *MemoryQuery) c(m *Model) (c *C.kvc_memory_query, free func(), err e
 		block_size: C.uint32_t(query.BlockSize), scale_group: C.uint32_t(query.ScaleGroup), asymmetric: C.uint32_t(query.Asymmetric),
 		tensor_scales: C.uint32_t(query.TensorScales), channel_keys: C.uint32_t(query.ChannelKeys), channel_tokens: C.uint32_t(query.ChannelTokens),
 		memory_fraction: C.float(query.MemoryFraction), checkpoint_tokens: C.uint64_t(query.CheckpointTokens), conv_dtype: C.int32_t(query.ConvDType),
-		recurrent_dtype: C.int32_t(query.RecurrentDType)}
+		recurrent_dtype: C.int32_t(query.RecurrentDType), retention_tokens: C.uint64_t(query.RetentionTokens)}
 	if query.Device != "" {
 		c.device = C.CString(query.Device)
 	}

@@ -42,6 +42,7 @@ const (
 	LostWindow    = C.KVC_LOST_WINDOW    // A block of the window or the chunk before the end is not cached.
 	LostState     = C.KVC_LOST_STATE     // No checkpoint of a recurrent state is at the end.
 	LostAgreement = C.KVC_LOST_AGREEMENT // Every group had more alone, but they do not end at the same place.
+	LostNodes     = C.KVC_LOST_NODES     // All prefix positions were in use; only in LostReuse: NodeTokens.
 )
 
 // OpenNamespace opens the namespace with this identity. Opening an identity again returns the same id; close it as often.

@@ -62,6 +62,7 @@ type PoolInfo struct {
 type LostReuse struct {
 	size                                                                uint64
 	Admissions, BlockTokens, WindowTokens, StateTokens, AgreementTokens uint64
+	NodeTokens                                                          uint64 // In full blocks not published as all positions were in use; no admission counts them.
 }
 
 // QuotaInfo is the share of a namespace in one pool: kvc_quota_info. MaxBlocks is 0 without a maximum.

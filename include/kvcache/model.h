@@ -184,6 +184,10 @@ typedef struct kvc_memory_query {
    *  of these or 0, else BFLOAT16. Since 0.3. */
   int32_t conv_dtype;
   int32_t recurrent_dtype; /**< Since 0.3. */
+  /** Layers with a window or chunks: kvc_group_config.retention_tokens of their group, a multiple of
+   *  block_size. 0 = block_size: a hit may end at every block, as long as there is room for its window; above
+   *  2^32: only at the ends of prompts and requests. Other models ignore this. Since 0.3. */
+  uint64_t retention_tokens;
 } kvc_memory_query;
 
 /** Answer of kvc_estimate_memory, in bytes and blocks. Layers with keys and values form the full group, or
@@ -205,7 +209,9 @@ typedef struct kvc_memory_estimate {
   /** Largest `tokens` for which num_sequences sequences fit the budget: a multiple of block_size, possibly
    *  above max_context. 0 = not one block fits; UINT64_MAX = any length fits (no full group). */
   uint64_t max_tokens;
-  uint64_t max_sequences;     /**< Largest num_sequences of `tokens` tokens that fits the budget; may be 0. */
+  /** Largest num_sequences of `tokens` tokens that fits the budget; may be 0. Pools are divided for them if
+   *  the query asks for as many: see pool_blocks. */
+  uint64_t max_sequences;
   uint32_t num_full_layers;   /**< Layers of the full group. */
   uint32_t num_window_layers; /**< Layers of the window group. */
   /** channel_keys: the bfloat16 keys of a sequence's residual block in all layers, and of the open block of
@@ -214,10 +220,12 @@ typedef struct kvc_memory_estimate {
   uint64_t budget_bytes; /**< The budget: that of the query, or memory_fraction of the free memory. */
   /** Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the pool of the
    *  first group. A manager gets as many from kvc_manager_config.memory. Groups whose blocks have equal sizes
-   *  share one pool. Otherwise each has its own, and they divide the budget as a sequence of `tokens` tokens
-   *  does: blocks * block bytes of their groups; the first pool has the rest. So `tokens` and
-   *  checkpoint_tokens decide how many states there are, and with them how many requests run at once. 0 = the
-   *  budget is below one block of each pool. */
+   *  share one pool. Otherwise each has its own: first what num_sequences sequences of `tokens` tokens need
+   *  (blocks * block bytes of their groups), so that they run at once, or that part of the budget if it is
+   *  less; then what cached ones keep, in proportion: the same, but of the window group, with
+   *  retention_tokens, a sixth of the blocks that hits at their multiples need (docs/BENCHMARKS.md). The
+   *  first pool has the rest. So `tokens` and checkpoint_tokens decide how many states there are, and with
+   *  them how many requests run at once. 0 = the budget is below one block of each pool. */
   uint64_t pool_blocks;
   /** Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first. */
   uint64_t window_pool_blocks;

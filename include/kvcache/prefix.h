@@ -48,10 +48,13 @@ KVC_API kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, k
 
 /** Why a group could not reuse what another one had cached. */
 enum {
-  KVC_LOST_BLOCK = 1,    /**< A block of full attention, or of the sink tokens, is not cached. */
-  KVC_LOST_WINDOW = 2,   /**< A block of the window or the chunk before the end is not cached. */
-  KVC_LOST_STATE = 3,    /**< No checkpoint of a recurrent state is at the end. */
-  KVC_LOST_AGREEMENT = 4 /**< Every group had more alone, but they do not end at the same place. */
+  KVC_LOST_BLOCK = 1,     /**< A block of full attention, or of the sink tokens, is not cached. */
+  KVC_LOST_WINDOW = 2,    /**< A block of the window or the chunk before the end is not cached. */
+  KVC_LOST_STATE = 3,     /**< No checkpoint of a recurrent state is at the end. */
+  KVC_LOST_AGREEMENT = 4, /**< Every group had more alone, but they do not end at the same place. */
+  /** All prefix positions were in use, so a request stopped publishing. Only in kvc_lost_reuse: no prompt can
+   *  tell what it would have found. Raise kvc_manager_config.max_nodes. */
+  KVC_LOST_NODES = 5
 };
 
 /** The lost reuse of a group: sums over the admissions that kvc_stats.admissions counts. Each had a prefix
@@ -65,6 +68,9 @@ typedef struct kvc_lost_reuse {
   /** KVC_LOST_AGREEMENT: that every group alone could reuse and all together could not. Counted in the group
    *  that could reuse least, the first of equal ones. */
   uint64_t agreement_tokens;
+  /** KVC_LOST_NODES: in full blocks that requests knew and did not publish when all positions were in use,
+   *  the same in each group. Not counted in admissions and kvc_stats.lost_reuse_tokens. */
+  uint64_t node_tokens;
 } kvc_lost_reuse;
 
 /** Tells which group loses reuse, and why: which pool to enlarge, or what to retain.

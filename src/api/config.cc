@@ -209,23 +209,29 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   return KVC_OK;
 }
 
-kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
-  const uint64_t blocks = shape->num_ids;
-  const bool windows = shape->window_groups != 0;
-  shape->max_nodes = config.max_nodes != 0 ? config.max_nodes
-                     : windows             ? 2 * blocks
-                                           : blocks + blocks / 32 + 64;
-  if (config.max_nodes == 0 && shape->max_nodes >= (uint64_t{1} << 31) - 1)
-    shape->max_nodes = (uint64_t{1} << 31) - 2;
-  shape->max_requests = config.max_requests != 0 ? config.max_requests : 1024;
+// Without full attention a request's positions outlive their blocks: those of the longest one count, if it is
+// told.
+uint64_t default_nodes(const Shape& shape, uint64_t longest) {
+  const uint64_t blocks = shape.num_ids;
+  if (shape.window_groups == 0) return blocks + blocks / 32 + 64;
+  if (shape.full_groups != 0) return 2 * blocks;
+  return 2 * std::max(blocks, ceil_div(std::min(longest, shape.max_request_tokens), shape.block_size));
+}
+
+// longest: tokens of the longest request, 0 = not told.
+kvc_status read_limits(const kvc_manager_config& config, uint64_t longest, Shape* shape) {
+  constexpr uint64_t kMaxNodes = (uint64_t{1} << 31) - 2;
   shape->max_request_tokens = config.max_request_tokens != 0 ? config.max_request_tokens : uint64_t{1} << 24;
+  shape->max_nodes =
+      config.max_nodes != 0 ? config.max_nodes : std::min(default_nodes(*shape, longest), kMaxNodes);
+  shape->max_requests = config.max_requests != 0 ? config.max_requests : 1024;
   shape->event_capacity = config.event_capacity;
   shape->watermark = config.watermark_blocks;
   shape->seed = config.seed;
   const struct {
     const char* name;
     uint64_t value, limit;
-  } limits[] = {{"max_nodes", shape->max_nodes, (uint64_t{1} << 31) - 2},
+  } limits[] = {{"max_nodes", shape->max_nodes, kMaxNodes},
                 {"max_requests", shape->max_requests, kMaxHandleIndex},
                 {"max_request_tokens", shape->max_request_tokens, kMaxRequestTokens},
                 {"event_capacity", shape->event_capacity, kMaxEvents},
@@ -244,9 +250,10 @@ kvc_status read_limits(const kvc_manager_config& config, Shape* shape) {
   return KVC_OK;
 }
 
-// The pools and groups of a model within a budget, and a configuration that names them.
+// The pools and groups of a model within a budget, for sequences of so many tokens.
 constexpr size_t kModelGroups = 4;
 struct ModelGroups {
+  uint64_t tokens;
   kvc_pool_config pools[kModelGroups];
   kvc_group_config groups[kModelGroups];
 };
@@ -304,6 +311,7 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
         ull(query.budget_bytes), ull(group_bytes), ull(sequences), ull(residual_bytes));
   }
   *out = {};
+  out->tokens = query.tokens != 0 ? query.tokens : model.max_context;
   config->block_size = query.block_size;
   config->pools = out->pools;
   config->groups = out->groups;
@@ -318,6 +326,8 @@ kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
     group.pool = part.pool;
     if (part.kind == KVC_GROUP_SLIDING_WINDOW) group.window_tokens = model.window_tokens;
     if (part.kind == KVC_GROUP_CHUNKED_LOCAL) group.chunk_tokens = model.window_tokens;
+    if (group.window_tokens + group.chunk_tokens != 0)
+      group.retention_tokens = window_retention(query, query.block_size == 0 ? 16 : query.block_size);
     if (part.kind == KVC_GROUP_STATE) group.retention_tokens = query.checkpoint_tokens;
   }
   return KVC_OK;
@@ -358,7 +368,7 @@ kvc_status read_history(Shape* shape) {
   return KVC_OK;
 }
 
-kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
+kvc_status read_shape(const kvc_manager_config& config, uint64_t longest, Shape* shape) {
   *shape = Shape{};
   shape->block_size = config.block_size != 0 ? config.block_size : 16;
   if (shape->block_size > 1024) return invalid("block_size is %u; 1 to 1024 tokens", config.block_size);
@@ -387,7 +397,7 @@ kvc_status read_shape(const kvc_manager_config& config, Shape* shape) {
   KVC_TRY(read_pools(config, shape));
   KVC_TRY(read_history(shape));
   KVC_TRY(read_groups(config, shape));
-  return read_limits(config, shape);
+  return read_limits(config, longest, shape);
 }
 
 void release_manager(kvc_manager* m) {
@@ -407,7 +417,8 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   KVC_TRY(read_allocator(own.allocator, &env));
   ModelGroups by_model;
   if (own.memory != nullptr) KVC_TRY(size_by_memory(&own, &by_model));
-  KVC_TRY(read_shape(own, &shape));
+  KVC_TRY(read_shape(own, own.memory != nullptr ? by_model.tokens : own.max_request_tokens, &shape));
+  shape.near_tokens = env.near_tokens;
   env.touches = (shape.flags & KVC_MANAGER_TOUCH_MEMORY) != 0;
   void* const place = env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager));
   if (place == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");

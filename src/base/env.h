@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a manager takes from the outside world, in one table that tests replace: memory, wall clock,
-// randomness, failpoints, and a mask over the table hash that makes collisions as frequent as a test wants.
-// Passed by value at creation; functions may be called from any thread that calls the manager.
+// randomness, failpoints, and what tests make small: a mask over the table hash, so that collisions are
+// frequent. Passed by value at creation; functions may be called from any thread that calls the manager.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,8 @@ struct Env {
   bool (*random_bytes)(void* out, size_t size) = nullptr;
   bool (*failpoint)(const char* name) = nullptr;  // true = fail here; null in production
   uint64_t table_hash_mask = ~uint64_t{0};
-  bool touches = false;  // memory is written once when it is allocated
+  uint32_t near_tokens = 512;  // of Shape, which tests make small
+  bool touches = false;        // memory is written once when it is allocated
 
   bool fails(const char* name) const { return failpoint != nullptr && failpoint(name); }
   // Whether allocate() gives this many bytes as zeroes that nobody has touched, and they may stay so.

@@ -7,6 +7,7 @@
 // decide nothing.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -17,8 +18,9 @@
 namespace kvcli {
 
 struct AdviseOptions {
-  std::string model;   // A preset, a config.json, or its folder; empty = one pool of blocks of equal tokens.
-  std::string budget;  // With a model: memory, such as "24GiB".
+  std::string model;  // A preset, a config.json, or its folder; empty = one pool of blocks of equal tokens.
+  std::optional<uint64_t> retention;  // Of the model's windows; none: the block size.
+  std::string budget;                 // With a model: memory, such as "24GiB".
   std::string dtype = "fp16";
   uint64_t num_blocks = 0;  // Without a model: blocks of 16 tokens, or tokens. Both 0 = kDefaultTokens.
   uint64_t tokens = 0;

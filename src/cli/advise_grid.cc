@@ -98,6 +98,7 @@ class Budget {
     query.dtype = dtype_of(options_.dtype);
     query.block_size = block_size;
     query.checkpoint_tokens = checkpoint_tokens(model_, block_size);
+    query.retention_tokens = retention_tokens(options_.retention, block_size);
     const kvc_memory_estimate estimate = estimate_of(query);
     if (estimate.pool_blocks == 0) return {{}};
     const ModelGroups model = groups_of(model_, query, estimate);

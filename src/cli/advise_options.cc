@@ -11,6 +11,7 @@ void add_advise_options(CLI::App& advise, AdviseOptions& options) {
   constexpr double kMostNs = 1e12;
   CLI::Option* const model = advise.add_option("--model", options.model,
                                                "Divide --budget as the KV cache of this model; see estimate");
+  add_retention(advise, options.retention);
   advise.add_option("--budget", options.budget, "With --model: memory for blocks, such as 24GiB");
   add_choice(advise, "--dtype", options.dtype, "With --model: type of stored keys and values", dtype_names())
       ->capture_default_str();

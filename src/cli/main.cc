@@ -99,6 +99,7 @@ void add_replay(CLI::App& app, Arguments& args) {
       "--model", args.replay.model,
       "Groups of this model's layers: prompts in chunks of 512 tokens, and pools that divide the memory "
       "of --num-blocks blocks of all layers");
+  add_retention(*replay, args.replay.retention);
   add_number(*replay, "--concurrency", args.replay.concurrency, "Most requests at a time", kMaxConcurrency)
       ->capture_default_str();
   add_choice(*replay, "--policy", args.replay.policy, "Which cached block is evicted first", policy_names())

@@ -12,12 +12,22 @@ namespace kvcli {
 namespace {
 
 constexpr uint64_t kCheckpointTokens = 2048;
+constexpr uint64_t kMostRetention = uint64_t{1} << 32;  // The library takes more as none.
 
 }  // namespace
 
 uint64_t checkpoint_tokens(const kvc_model& model, uint32_t block_size) {
   const bool stateful = model.conv_elements != 0 || model.recurrent_elements != 0;
   return stateful ? (kCheckpointTokens + block_size - 1) / block_size * block_size : 0;
+}
+
+uint64_t retention_tokens(const std::optional<uint64_t>& option, uint32_t block_size) {
+  if (!option) return 0;
+  if (*option % block_size != 0 || *option > kMostRetention) {
+    throw InputError("--retention is " + std::to_string(*option) + "; give a multiple of the block size, " +
+                     std::to_string(block_size) + ", up to 2^32, or 0 for none");
+  }
+  return *option == 0 ? UINT64_MAX : *option;
 }
 
 kvc_pool_config pool_of(uint64_t blocks) {
@@ -51,6 +61,8 @@ ModelGroups groups_of(const kvc_model& model, const kvc_memory_query& query,
     group.pool = part.pool;
     if (part.kind == KVC_GROUP_SLIDING_WINDOW) group.window_tokens = model.window_tokens;
     if (part.kind == KVC_GROUP_CHUNKED_LOCAL) group.chunk_tokens = model.window_tokens;
+    if (group.window_tokens + group.chunk_tokens != 0 && query.retention_tokens <= kMostRetention)
+      group.retention_tokens = query.retention_tokens != 0 ? query.retention_tokens : query.block_size;
     if (part.kind == KVC_GROUP_STATE) group.retention_tokens = query.checkpoint_tokens;
   }
   return out;
@@ -68,6 +80,7 @@ void use_model(const Trace& trace, ReplayOptions& options) {
   query.block_size = options.block_size;
   query.chunk_tokens = options.chunk = kChunk;
   query.checkpoint_tokens = checkpoint_tokens(model, options.block_size);
+  query.retention_tokens = retention_tokens(options.retention, options.block_size);
   query.tokens = 1;
   for (const TraceRequest& request : trace.requests)
     query.tokens = std::max<uint64_t>(query.tokens, uint64_t{request.input_length} + request.num_outputs());

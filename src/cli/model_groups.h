@@ -3,6 +3,7 @@
 #pragma once
 #include <kvcache/model.h>
 
+#include <optional>
 #include <vector>
 
 #include "cli/replay.h"
@@ -24,6 +25,9 @@ kvc_pool_config pool_of(uint64_t blocks);
 
 /// Tokens between the checkpoints of a model with states, else 0.
 uint64_t checkpoint_tokens(const kvc_model& model, uint32_t block_size);
+
+/// kvc_memory_query.retention_tokens of --retention, if it is given. Throws InputError.
+uint64_t retention_tokens(const std::optional<uint64_t>& option, uint32_t block_size);
 
 /// Sets groups, pools and chunk for options.model: with the memory of num_blocks blocks of all its keys and
 /// values (without these: of states), divided for the trace's longest request.

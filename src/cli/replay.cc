@@ -518,10 +518,12 @@ void Replay::finish() {
   if (options_.curve != 0) result_.curve = read_curve(manager_.get(), usable_blocks_);
   result_.metadata_bytes = library.metadata_bytes;
   result_.lost_reuse_tokens = library.lost_reuse_tokens;
-  for (uint32_t g = 0; num_groups() > 1 && g < num_groups(); ++g) {
+  for (uint32_t g = 0; g < num_groups(); ++g) {
     const auto lost = ask<kvc_lost_reuse>(kvc_manager_lost_reuse, manager_.get(), g);
-    result_.groups.push_back({options_.groups[g].kind, lost.block_tokens, lost.window_tokens,
-                              lost.state_tokens, lost.agreement_tokens});
+    if (num_groups() == 1 && lost.node_tokens == 0) continue;
+    result_.groups.push_back({options_.groups.empty() ? uint32_t{KVC_GROUP_FULL} : options_.groups[g].kind,
+                              lost.block_tokens, lost.window_tokens, lost.state_tokens, lost.agreement_tokens,
+                              lost.node_tokens});
   }
   result_.prompt_seconds = prompt_watch_.seconds();
   result_.decode_seconds = decode_watch_.seconds();

@@ -3,6 +3,7 @@
 // hits and the time inside library calls.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,17 +16,18 @@ namespace kvcli {
 struct ReplayOptions {
   uint64_t num_blocks = 100'000;
   uint32_t block_size = 16;
-  uint32_t concurrency = 16;     // Most live requests.
-  std::string policy = "lru";    // One of policy_names().
-  double policy_weight = 0;      // 0 = the policy's default.
-  std::string hints;             // "" or "oracle:X": end sessions as a SessionOracle says.
-  std::string model;             // "" or a model, whose groups and pools use_model() sets.
-  bool optimal = false;          // Also compute optimal_hit_rate().
-  double curve = 0;              // Sample rate of a miss-ratio curve; 0 = none.
-  bool commit_late = false;      // Commit prompts after all admissions of a round.
-  bool maintain_tables = false;  // Each decode step also updates block tables and slots.
-  bool verify = false;           // Check every hit and every write with an Oracle.
-  bool data = false;             // With verify: bytes go through a kvc_storage.
+  uint32_t concurrency = 16;          // Most live requests.
+  std::string policy = "lru";         // One of policy_names().
+  double policy_weight = 0;           // 0 = the policy's default.
+  std::string hints;                  // "" or "oracle:X": end sessions as a SessionOracle says.
+  std::string model;                  // "" or a model, whose groups and pools use_model() sets.
+  std::optional<uint64_t> retention;  // Of the model's windows; none: its block size.
+  bool optimal = false;               // Also compute optimal_hit_rate().
+  double curve = 0;                   // Sample rate of a miss-ratio curve; 0 = none.
+  bool commit_late = false;           // Commit prompts after all admissions of a round.
+  bool maintain_tables = false;       // Each decode step also updates block tables and slots.
+  bool verify = false;                // Check every hit and every write with an Oracle.
+  bool data = false;                  // With verify: bytes go through a kvc_storage.
   // The fields below are not for verify, tables and commit_late.
   bool partial = false;                  // Hits may end inside a block.
   TierOptions tiers;                     // Below the pool; none without URLs.

@@ -47,7 +47,7 @@ struct TierReport {
 /// Reuse that a group lost: tokens by reason, as in kvc_lost_reuse.
 struct GroupReport {
   uint32_t kind = 0;  // KVC_GROUP_*
-  uint64_t block = 0, window = 0, state = 0, agreement = 0;
+  uint64_t block = 0, window = 0, state = 0, agreement = 0, nodes = 0;
 };
 
 /// Prompt, cached and queried tokens and blocks are those of the first admission of each request. A preempted
@@ -91,7 +91,7 @@ struct ReplayResult {
   double optimal_hit_rate = 0;  // If the options ask for it.
   CurveReport curve;
   uint64_t lost_reuse_tokens = 0;
-  std::vector<GroupReport> groups;  // Empty with one group, which loses nothing.
+  std::vector<GroupReport> groups;  // Empty with one group that loses nothing.
   uint64_t ended_sessions = 0;      // Requests whose session the hints ended.
   std::vector<TierReport> tiers;
   uint64_t loaded_tokens = 0;     // From tiers, before admissions.

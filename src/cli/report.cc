@@ -76,7 +76,8 @@ nlohmann::ordered_json groups_json(const std::vector<GroupReport>& groups) {
                     {"lost_block_tokens", group.block},
                     {"lost_window_tokens", group.window},
                     {"lost_state_tokens", group.state},
-                    {"lost_agreement_tokens", group.agreement}});
+                    {"lost_agreement_tokens", group.agreement},
+                    {"unpublished_tokens", group.nodes}});
   }
   return json;
 }
@@ -95,6 +96,7 @@ void print_lost(const ReplayResult& result, std::ostream& out) {
     add(group.window, "without the window");
     add(group.state, "without a state");
     add(group.agreement, "where groups do not end together");
+    add(group.nodes, "not published, as all prefix positions were in use");
     row(out, ("group " + std::to_string(g) + ", " + kind_name(group.kind)).c_str(),
         grouped(group.block + group.window + group.state + group.agreement), why);
   }

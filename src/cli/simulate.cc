@@ -157,6 +157,7 @@ void SimulatedEngine::create_manager(uint64_t longest) {
     query.block_size = options_.block_size;
     query.chunk_tokens = options_.max_chunk != 0 ? options_.max_chunk : options_.max_tokens;
     query.checkpoint_tokens = checkpoint_tokens(found, options_.block_size);
+    query.retention_tokens = retention_tokens(options_.retention, options_.block_size);
     query.tokens = longest;
     query.budget_bytes = parse_bytes(options_.memory);
     const kvc_memory_estimate estimate = estimate_of(query);

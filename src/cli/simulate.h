@@ -4,6 +4,7 @@
 // results, but for the times that the library itself takes (host_*).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -24,10 +25,11 @@ struct SimulateOptions {
   uint32_t max_chunk = 0;  // 0 = max_tokens.
   uint64_t num_blocks = 100'000;
   uint32_t block_size = 16;
-  std::string model, memory;  // Pools of this model in so much memory, instead of num_blocks.
-  std::string step_model;     // As StepTime::parse takes it.
-  double host_us = 0;         // Of the engine's own work before each step.
-  double ttft_ms = 0;         // Bounds of goodput; 0 = none.
+  std::string model, memory;          // Pools of this model in so much memory, instead of num_blocks.
+  std::optional<uint64_t> retention;  // Of the model's windows; none: the block size.
+  std::string step_model;             // As StepTime::parse takes it.
+  double host_us = 0;                 // Of the engine's own work before each step.
+  double ttft_ms = 0;                 // Bounds of goodput; 0 = none.
   double tpot_ms = 0;
   std::string rate;   // Requests a second; empty = as in the trace.
   std::string rates;  // A list of rates, each simulated, instead.

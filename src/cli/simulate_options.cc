@@ -28,6 +28,7 @@ void add_simulate_options(CLI::App& simulate, SimulateOptions& options) {
           ->capture_default_str();
   simulate.add_option("--model", options.model, "Divide --memory as the KV cache of this model, in bf16")
       ->excludes(blocks);
+  add_retention(simulate, options.retention);
   simulate.add_option("--memory", options.memory, "With --model: memory for blocks, such as 24GiB");
   add_number(simulate, "--block-size", options.block_size, "Tokens per block", 1024u)->capture_default_str();
   simulate.add_option("--step-model", options.step_model,

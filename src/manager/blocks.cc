@@ -134,10 +134,11 @@ void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
   }
 }
 
-void Blocks::release(BlockId id, bool keep_published, uint32_t ns, bool stale) {
+void Blocks::release(BlockId id, Keep keep, uint32_t ns, bool stale) {
   Block& block = pool_[id];
   if (!drop_ref(block)) return;
-  if (!keep_published && is_node(block.node)) detach(id);
+  if (keep == Keep::kNot && is_node(block.node)) detach(id);
+  block.leaves_first = keep == Keep::kFirstOut && is_node(block.node);
   if (fencing()) {
     fence(id);
   } else if (block.content == Content::kFilling) [[unlikely]] {
@@ -173,7 +174,7 @@ void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, si
       }
       namespaces_.cached(ns, pool) += lru.count();
     }
-    if (j != begin) release(blocks[--j], true, ns, false);
+    if (j != begin) release(blocks[--j], Keep::kPublished, ns, false);
   }
 }
 
@@ -211,6 +212,8 @@ void Blocks::settle(BlockId id) {
 inline void Blocks::push_cached(BlockId id) {
   if (pool_.has_shelves()) [[unlikely]]
     shelve(id);
+  else if (pool_[id].leaves_first != 0)
+    pool_.push_lru_first(id);
   else
     pool_.push_lru(id);
 }
@@ -227,6 +230,7 @@ void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
       tree_.detach(id);
       free_held(id);
       pool_.remove(other);
+      pool_[other].leaves_first = 0;
       push_cached(other);
       return;
     }

@@ -42,6 +42,10 @@ struct Demand {
   uint64_t fenced_hits[kMaxPools];
 };
 
+// How a published block is kept that a request releases: not at all; until its pool is short of room, as the
+// first that leaves; as long as the policy says.
+enum class Keep : uint8_t { kNot, kFirstOut, kPublished };
+
 class Blocks {
  public:
   Blocks(const Shape& shape, Arena& arena, EventRing& events, Counters& counters)
@@ -136,9 +140,9 @@ class Blocks {
 
   // ---- releasing
 
-  // Ends a request's hold. If it was the last, the block goes to FENCED, LRU or FREE; it stays published only
-  // if `keep_published`. `ns` and `stale` are those of the block's node, if it has one.
-  void release(BlockId id, bool keep_published, uint32_t ns, bool stale);
+  // Ends a request's hold. If it was the last, the block goes to FENCED, LRU or FREE, as it is to be kept.
+  // `ns` and `stale` are those of the block's node, if it has one.
+  void release(BlockId id, Keep keep, uint32_t ns, bool stale);
   // The same for blocks[begin, end) of a group, from the end on, all of the current epoch.
   void release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns);
   // Ends the hold of a copy on its source.
@@ -398,6 +402,7 @@ class Blocks {
   void hit(BlockId id) {
     const List list = pool_[id].list;
     if (list == List::kHeld) return;
+    pool_[id].leaves_first = 0;
     if (list == List::kLru) --namespaces_.cached(tree_[pool_[id].node].ns, pool_[id].pool);
     pool_.remove(id);
     if (pool_.is_filling(id)) [[unlikely]]

@@ -182,7 +182,7 @@ size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
 void Requests::release_cross(Request& request, bool of_old_epoch) {
   for (size_t j = request.cross_positions; j-- > 0;) {
     for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
-      blocks_.release(request.groups[g].blocks.data[j], true, request.ns, of_old_epoch);
+      blocks_.release(request.groups[g].blocks.data[j], Keep::kPublished, request.ns, of_old_epoch);
   }
 }
 

@@ -57,6 +57,7 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
   state.each_block(p, [&](BlockId id, const Block& block) {
     if (quotas.on() && block.list != List::kFree) out.add(quotas.class_of(id));
     out.add(static_cast<uint64_t>(block.list) | static_cast<uint64_t>(block.content) << 8 |
+            uint64_t{block.list == List::kFenced && block.leaves_first != 0} << 10 |
             uint64_t{block.external} << 16 | uint64_t{block.pins} << 32);
     if (block.content == Content::kFilling) out.add(state.pool().filling_step(id));
     out.add(block.refs);

@@ -262,6 +262,7 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     apply_hints(request, before, done);
   if (done < full) {
     counters_.unpublished_blocks += full - done;
+    node_tokens_ += (request.known / shape_.block_size - done) * shape_.block_size;
     stop_publishing(request, true);
   }
   if (shape_.has_fills()) [[unlikely]]
@@ -289,7 +290,7 @@ void Requests::drop_window(Request& request, uint32_t group, size_t end) {
     const BlockId block = table.blocks.data[j];
     if (!is_block(block)) continue;
     table.blocks.data[j] = kNoBlock;
-    blocks_.release(block, serves_later(request, group, j), request.ns, of_old_epoch);
+    blocks_.release(block, keep_of(request, group, j), request.ns, of_old_epoch);
   }
   table.dropped = static_cast<uint32_t>(end);
 }

@@ -26,7 +26,7 @@ struct LostCause {
 };
 LostCause cause_of(const Shape& shape, const LostReuse& lost, uint32_t head);
 
-inline constexpr uint32_t kNumLostReasons = 4;  // KVC_LOST_*
+inline constexpr uint32_t kNumLostReasons = 4;  // KVC_LOST_* of a match
 
 // What first admissions have lost by a group.
 struct LostCounters {

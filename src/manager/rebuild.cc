@@ -201,7 +201,8 @@ void Rebuild::release(size_t begin, size_t end) {
       return a.came != b.came ? a.came < b.came : raw(a.block) > raw(b.block);
     });
   }
-  for (size_t i = begin; i < end; ++i) blocks_.release(taken_[i].block, true, taken_[i].ns, false);
+  for (size_t i = begin; i < end; ++i)
+    blocks_.release(taken_[i].block, Keep::kPublished, taken_[i].ns, false);
 }
 
 kvc_status Rebuild::finish() {

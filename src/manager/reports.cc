@@ -128,6 +128,7 @@ kvc_status StateReader::lost_reuse(uint32_t group, kvc_lost_reuse* info) const {
   info->window_tokens = lost.tokens[KVC_LOST_WINDOW - 1];
   info->state_tokens = lost.tokens[KVC_LOST_STATE - 1];
   info->agreement_tokens = lost.tokens[KVC_LOST_AGREEMENT - 1];
+  info->node_tokens = requests.node_tokens();
   return KVC_OK;
 }
 

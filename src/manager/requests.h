@@ -64,6 +64,8 @@ class Requests {
   Curves& curves() { return curves_; }
   const Lengths& lengths() const { return lengths_; }
   const LostCounters& lost(size_t group) const { return lost_[group]; }
+  // Tokens in full blocks that requests knew and did not publish, as all nodes were in use.
+  uint64_t node_tokens() const { return node_tokens_; }
   // Tokens that a request with so many after its prompt will probably still get, as KVC_RESERVE_* says.
   uint64_t expected_tokens(uint32_t reserve, uint64_t generated) const;
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
@@ -226,6 +228,7 @@ class Requests {
                    uint64_t transfer_end);
   kvc_status check_states(const Request& request, uint32_t committed) const;
   bool serves_later(const Request& request, uint32_t group, size_t position) const;
+  Keep keep_of(const Request& request, uint32_t group, size_t position) const;
   uint64_t shortened_prompt(const Request& request) const;
   uint32_t slots_left(const Request& request, uint32_t tokens) const;
   uint32_t states_inside(const Request& request) const;
@@ -290,7 +293,8 @@ class Requests {
   Curves curves_;
   Lengths lengths_;  // with KVC_MANAGER_RESERVE
   RequestTable table_;
-  Array<LostCounters> lost_;        // by group
+  Array<LostCounters> lost_;  // by group
+  uint64_t node_tokens_ = 0;
   Array<RequestHints> hints_;       // by index of the request; empty without hints
   Fills fills_;                     // empty without fills
   Array<Cross> cross_;              // likewise; empty without cross groups

@@ -75,6 +75,7 @@ struct Shape {
   const Policy* policy;
   double policy_weight;
   uint64_t policy_history;  // 0 if the policy does not count uses
+  uint64_t near_tokens;     // that a hit may end before the end of a prompt, and still be likely
   // The division of the cached blocks (BlockPool).
   uint32_t num_classes, num_levels;
 

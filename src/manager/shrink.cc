@@ -33,7 +33,8 @@ void Requests::release_windows(Request& request, size_t begin, size_t end, bool 
       if (!is_block(block)) continue;
       const bool serves_end =
           j < request.published && j >= shape_.groups[g].window_start(published, shape_.block_size);
-      blocks_.release(block, serves_end || serves_later(request, g, j), request.ns, of_old_epoch);
+      const bool serves = serves_end || serves_later(request, g, j);
+      blocks_.release(block, serves ? Keep::kPublished : Keep::kNot, request.ns, of_old_epoch);
     }
   }
 }
@@ -47,7 +48,8 @@ void Requests::release_full(Request& request, size_t begin, size_t end, bool of_
   }
   for (size_t j = end; j-- > begin;) {
     for (uint32_t groups = full; groups != 0; groups &= groups - 1) {
-      blocks_.release(request.groups[__builtin_ctz(groups)].blocks.data[j], true, request.ns, of_old_epoch);
+      blocks_.release(request.groups[__builtin_ctz(groups)].blocks.data[j], Keep::kPublished, request.ns,
+                      of_old_epoch);
     }
   }
 }
@@ -222,10 +224,11 @@ NodeId Requests::cursor_at(const Request& request, size_t published) const {
 void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
   const bool of_old_epoch = stale(request);
   for (size_t j = request.positions; j-- > kept;) {
-    const bool keep_published = j < request.own_from || !blocks_.is_alone(request.groups, j);
+    const bool others = j < request.own_from || !blocks_.is_alone(request.groups, j);
+    const Keep keep = others ? Keep::kPublished : Keep::kNot;
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
-      if (is_block(block)) blocks_.release(block, keep_published, request.ns, of_old_epoch);
+      if (is_block(block)) blocks_.release(block, keep, request.ns, of_old_epoch);
     }
   }
   drop_copies();

@@ -52,6 +52,21 @@ bool Requests::serves_later(const Request& request, uint32_t group, size_t posit
   return end == request.junction || end == shortened_prompt(request);
 }
 
+// How such a block is kept. Of a window or a chunk, what only hits need that end far before the prompt's end,
+// and far before the end of this request's hit, or of what one group alone could have hit, leaves first.
+Keep Requests::keep_of(const Request& request, uint32_t group, size_t position) const {
+  if (!serves_later(request, group, position)) return Keep::kNot;
+  const GroupShape& shape = shape_.groups[group];
+  if ((shape_.state_groups >> group & 1) != 0 || position < shape.sinks) return Keep::kPublished;
+  const auto first_near = [&](uint64_t end) {
+    return shape.window_start(end < shape_.near_tokens ? 0 : end - shape_.near_tokens, shape_.block_size);
+  };
+  if (position >= first_near(request.prompt_len)) return Keep::kPublished;
+  const uint64_t hit = uint64_t{request.num_cached} + request.lost;
+  const bool near = position < hit / shape_.block_size && position >= first_near(hit);
+  return near ? Keep::kPublished : Keep::kFirstOut;
+}
+
 uint64_t Requests::next_checkpoint(const Request& request) const {
   if (shape_.state_groups == 0 || !request.admitted) return 0;
   if (request.next_full == UINT32_MAX || stale(request)) return 0;  // it publishes nothing

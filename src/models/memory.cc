@@ -22,6 +22,7 @@ constexpr uint32_t kMaxBlockSize = 1024;
 constexpr uint32_t kDefaultBlockSize = 16;
 constexpr uint32_t kScaleBytes = 4;
 constexpr uint64_t kMaxStateElements = uint64_t{1} << 32;
+constexpr uint64_t kMaxRetention = uint64_t{1} << 32;
 
 kvc_status check_range(const char* what, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return KVC_OK;
@@ -146,12 +147,14 @@ constexpr size_t kMostPools = std::size(kEstimatedGroups);
 
 struct EstimatedPool {
   uint64_t block_bytes;
-  Wide needed;  // by a sequence
+  Wide needed;  // most bytes of a sequence while it grows,
+  Wide kept;    // and its bytes while it is cached
   uint64_t kvc_memory_estimate::*blocks;
 };
 
-// Finds the pool of each group. Returns their number.
-uint32_t assign_pools(kvc_memory_estimate* out, EstimatedPool* pools) {
+// Finds the pool of each group. Returns their number. kept_windows: blocks of a cached sequence in the window
+// group.
+uint32_t assign_pools(uint64_t kept_windows, kvc_memory_estimate* out, EstimatedPool* pools) {
   uint32_t num_pools = 0;
   for (const EstimatedGroup& group : kEstimatedGroups) {
     const uint64_t bytes = out->*group.block_bytes;
@@ -159,27 +162,38 @@ uint32_t assign_pools(kvc_memory_estimate* out, EstimatedPool* pools) {
     uint32_t pool = 0;
     while (pool < num_pools && pools[pool].block_bytes != bytes) ++pool;
     if (pool == num_pools) {
-      pools[num_pools++] = {bytes, 0, pool == 0 ? &kvc_memory_estimate::pool_blocks : group.pool_blocks};
+      pools[num_pools++] = {bytes, 0, 0, pool == 0 ? &kvc_memory_estimate::pool_blocks : group.pool_blocks};
     }
+    const bool windows = group.blocks == &kvc_memory_estimate::window_blocks;
     pools[pool].needed += static_cast<Wide>(bytes) * (out->*group.blocks);
+    pools[pool].kept += static_cast<Wide>(bytes) * (windows ? kept_windows : out->*group.blocks);
     if (group.pool != nullptr) out->*group.pool = pool;
   }
   return num_pools;
 }
 
-// Divides what a budget leaves for blocks among the pools: each has at least a block, the first what is left.
-void size_pools(uint64_t bytes, const EstimatedPool* pools, uint32_t num_pools, kvc_memory_estimate* out) {
-  Wide least = 0, needed = 0;
-  for (uint32_t p = 0; p < num_pools; ++p) least += pools[p].block_bytes, needed += pools[p].needed;
+// Divides what a budget leaves for blocks among the pools: what `num_sequences` running sequences need, and
+// the rest as cached ones keep it. Each pool has at least a block, the first what is left.
+void size_pools(uint64_t bytes, uint64_t num_sequences, EstimatedPool* pools, uint32_t num_pools,
+                kvc_memory_estimate* out) {
+  Wide least = 0, needed = 0, kept = 0;
+  for (uint32_t p = 0; p < num_pools; ++p)
+    least += pools[p].block_bytes, needed += pools[p].needed, kept += pools[p].kept;
   if (bytes < least) return;
+  // A need fits 64 bits: estimate_memory() has checked the bytes of all sequences. What is kept may not.
+  const Wide running = std::min<Wide>(bytes, needed * num_sequences);
+  int shift = 0;
+  while (kept >> shift >> 63 != 0) ++shift;
+  const auto share_of = [&](const EstimatedPool& pool) {
+    const Wide rest = (bytes - running) * (pool.kept >> shift) / std::max<Wide>(kept >> shift, 1);
+    return static_cast<uint64_t>(running * pool.needed / needed + rest);
+  };
   uint64_t left = bytes;
   for (uint32_t p = num_pools; p-- > 0;) {
     const EstimatedPool& pool = pools[p];
     least -= pool.block_bytes;  // now of the pools before it
     const uint64_t most = (left - static_cast<uint64_t>(least)) / pool.block_bytes;
-    // The need fits 64 bits: estimate_memory() has checked the bytes of a sequence.
-    const auto share = static_cast<uint64_t>(bytes * pool.needed / needed);
-    const uint64_t blocks = p == 0 ? most : std::clamp<uint64_t>(share / pool.block_bytes, 1, most);
+    const uint64_t blocks = p == 0 ? most : std::clamp<uint64_t>(share_of(pool) / pool.block_bytes, 1, most);
     out->*pool.blocks = blocks;
     left -= blocks * pool.block_bytes;
   }
@@ -299,6 +313,28 @@ kvc_status check_model(const kvc_model& model) {
   return check_cross_layers(model);
 }
 
+namespace {
+
+// Blocks of the window group to plan for a cached sequence of `blocks` blocks: of those that hits at
+// multiples of its retention need a sixth, since the ones far from an end leave first. By `kvcache advise`
+// (docs/BENCHMARKS.md).
+uint64_t kept_windows(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
+                      uint64_t blocks, uint64_t window_blocks) {
+  constexpr uint64_t kPart = 6;
+  const uint64_t retention = window_retention(query, block_size) / block_size;
+  if (retention == 0) return window_blocks;
+  const uint64_t span = std::min(retention, window_span(model.window_tokens, 1, block_size));
+  const auto kept = static_cast<uint64_t>(static_cast<Wide>(blocks) * span / retention / kPart);
+  return std::max(window_blocks, kept);
+}
+
+}  // namespace
+
+uint64_t window_retention(const kvc_memory_query& query, uint32_t block_size) {
+  if (query.retention_tokens > kMaxRetention) return 0;
+  return query.retention_tokens == 0 ? block_size : query.retention_tokens;
+}
+
 kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model, kvc_memory_estimate* out) {
   KVC_TRY(check_model(model));
   KVC_REQUIRE_RANGE(query.block_size, 0, kMaxBlockSize);
@@ -323,6 +359,10 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   estimate.num_state_layers = count_layers(model.state_layers);
   estimate.num_cross_layers = model.num_cross_layers;
   estimate.num_full_layers = model.num_layers - estimate.num_window_layers - estimate.num_state_layers;
+  if (estimate.num_window_layers != 0 && window_retention(query, block_size) % block_size != 0) {
+    return invalid("query.retention_tokens is %llu; 0, a multiple of block_size, %u, or above 2^32 for none",
+                   ull(query.retention_tokens), block_size);
+  }
   const uint32_t kv_layers = estimate.num_full_layers + estimate.num_window_layers;
   estimate.bytes_per_token = kv_layers * layer_bytes(1);
   estimate.full_block_bytes = estimate.num_full_layers * layer_bytes(block_size);
@@ -387,15 +427,17 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
                    ull(num_sequences), ull(estimate.sequence_bytes));
   }
   EstimatedPool pools[kMostPools] = {};
-  estimate.num_pools = assign_pools(&estimate, pools);
+  estimate.num_pools = assign_pools(
+      kept_windows(query, model, block_size, ceil_div(tokens, block_size), estimate.window_blocks), &estimate,
+      pools);
   if (query.budget_bytes != 0) {
     estimate.max_tokens = max_tokens;
     estimate.max_sequences = query.budget_bytes / estimate.sequence_bytes;
     estimate.budget_bytes = query.budget_bytes;
     // Residual blocks of all sequences: less than total_bytes, so the product fits.
     const uint64_t residual = num_sequences * estimate.residual_bytes;
-    size_pools(query.budget_bytes - std::min(query.budget_bytes, residual), pools, estimate.num_pools,
-               &estimate);
+    size_pools(query.budget_bytes - std::min(query.budget_bytes, residual), num_sequences, pools,
+               estimate.num_pools, &estimate);
   }
   *out = estimate;
   return KVC_OK;

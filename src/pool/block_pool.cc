@@ -13,7 +13,7 @@ Block fresh(uint64_t id, size_t pool) {
   block.next_copy = BlockId{static_cast<int32_t>(id)};
   block.list = List::kFree;
   block.group = UINT8_MAX;
-  block.pool = static_cast<uint8_t>(pool);
+  block.pool = static_cast<uint8_t>(pool) & 0x7f;
   return block;
 }
 
@@ -160,10 +160,7 @@ bool BlockPool::put_back(BlockId id, BlockId before, Place place) {
     filled(block.pool, place.cls, place.level) |= static_cast<uint16_t>(1u << place.shelf);
     levels(block.pool, place.cls)[place.level / 64] |= uint64_t{1} << place.level % 64;
   }
-  block.prev = before;
-  block.next = after;
-  (*this)[before].next = id;
-  (*this)[after].prev = id;
+  link_behind(id, block, before);
   block.list = List::kLru;
   block.fence = static_cast<uint32_t>(raw(id));  // nothing is known of what leaves next
   ++pools_[block.pool].counts.lru;

@@ -4,7 +4,7 @@
 // operation is O(1). The LRU list may be divided: into classes, of which a taker may evict from some only;
 // each class into levels, the lowest of which leaves first; each level into the shelves of the policy
 // (policy.h). Each of these lists is ordered by the time at which its blocks came, except that reshelve()
-// keeps a block's time.
+// keeps a block's time. An undivided list may also get blocks at its beginning: they leave first.
 //
 // Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none,
 // or old ones: they are free, and behind all others of FREE in the order of their ids. A pool has `room` ids,
@@ -48,7 +48,9 @@ struct Block {
   uint32_t fence;  // while FENCED, or held: low bits of the step that may still write it; while LRU: a block
                    // that stood kSkip places behind when it came (a hint of what to fetch, perhaps outdated)
   List list;
-  uint8_t group, pool;
+  uint8_t group;
+  uint8_t pool : 7;
+  uint8_t leaves_first : 1;  // in FENCED and LRU: it comes, or came, to the beginning of an undivided list
   Content content;
 
   bool held() const { return (refs | external | pins) != 0; }
@@ -135,6 +137,15 @@ class BlockPool {
     ++pool.counts.free;
   }
   void push_lru(BlockId id) { LruAppender(*this, (*this)[id].pool).append(id, (*this)[id]); }
+
+  // To the beginning of a list that is not divided.
+  void push_lru_first(BlockId id) {
+    Block& block = (*this)[id];
+    link_behind(id, block, BlockId{static_cast<int32_t>(sentinel(block.pool, 0))});
+    block.list = List::kLru;
+    block.fence = static_cast<uint32_t>(raw(id));  // nothing is known of what leaves next
+    ++pools_[block.pool].counts.lru;
+  }
 
   // With several lists these replace push_lru, LruAppender and LruTaker.
   uint32_t num_lists() const { return num_lists_; }
@@ -441,6 +452,7 @@ class BlockPool {
     block.list = List::kHeld;
     block.refs = 1;
     block.group = group;
+    block.leaves_first = 0;
     block.content = Content::kEmpty;
   }
   bool dropped(Block& block) {
@@ -462,6 +474,12 @@ class BlockPool {
     block.next = BlockId{static_cast<int32_t>(sentinel_index)};
     (*this)[end.prev].next = id;
     end.prev = id;
+  }
+  void link_behind(BlockId id, Block& block, BlockId before) {
+    block.prev = before;
+    block.next = (*this)[before].next;
+    (*this)[block.next].prev = id;
+    (*this)[before].next = id;
   }
   void unlink(const Block& block) {
     (*this)[block.prev].next = block.next;

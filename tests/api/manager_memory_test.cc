@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "calls.h"
@@ -213,6 +214,85 @@ TEST_F(ManagerMemory, AModelOfWindowsAloneHasOneGroup) {
   create();
   EXPECT_EQ(properties().num_groups, 1u);
   EXPECT_EQ(properties().num_blocks, 4096u);
+}
+
+// Twice the positions of the longest request, where no group has full attention and so few blocks hold many
+// positions.
+TEST_F(ManagerMemory, NodesLastForTheLongestRequestWithoutFullAttention) {
+  model_ = preset("mistral-7b-v0.1");
+  query_.budget_bytes = uint64_t{1} << 30;
+  query_.tokens = 20'000, query_.chunk_tokens = 512;
+  const auto max_nodes = [&] {
+    create();
+    const uint64_t nodes = properties().max_nodes;
+    kvc_manager_destroy(std::exchange(m_, nullptr));
+    return nodes;
+  };
+  EXPECT_EQ(estimate().pool_blocks, 512u);
+  EXPECT_EQ(max_nodes(), 2u * 1250);
+  query_.tokens = 20'001;
+  EXPECT_EQ(max_nodes(), 2u * 1251);
+  query_.tokens = 0;  // the model's context
+  EXPECT_EQ(max_nodes(), 2u * 32'768 / 16);
+  config_.max_request_tokens = 12'000;  // no request is longer
+  EXPECT_EQ(max_nodes(), 2u * 750);
+  config_.max_request_tokens = 100;
+  EXPECT_EQ(max_nodes(), 2u * 512);
+  config_.max_nodes = 7;
+  EXPECT_EQ(max_nodes(), 7u);
+}
+
+TEST_F(ManagerMemory, NodesOfGroupsThatTheCallerGives) {
+  config_.memory = nullptr;
+  config_.num_blocks = 64;
+  kvc_group_config groups[2] = {};
+  groups[0].struct_size = groups[1].struct_size = sizeof groups[0];
+  config_.groups = groups, config_.num_groups = 1;
+  const auto max_nodes = [&](uint64_t longest) {
+    config_.max_request_tokens = longest;
+    create();
+    const uint64_t nodes = properties().max_nodes;
+    kvc_manager_destroy(std::exchange(m_, nullptr));
+    return nodes;
+  };
+  EXPECT_EQ(max_nodes(100'000), 64u + 2 + 64) << "full attention alone";
+  groups[0].kind = KVC_GROUP_STATE;
+  EXPECT_EQ(max_nodes(0), 128u) << "nobody says how long requests are";
+  EXPECT_EQ(max_nodes(100'000), 2u * 6250);
+  config_.num_groups = 2;
+  groups[1].kind = KVC_GROUP_SLIDING_WINDOW, groups[1].window_tokens = 10;
+  EXPECT_EQ(max_nodes(100'000), 2u * 6250) << "a window and states";
+  groups[0].kind = KVC_GROUP_FULL;
+  EXPECT_EQ(max_nodes(100'000), 128u) << "a window beside full attention";
+}
+
+// What the default is for: the last window of a prompt of many more positions than blocks is found again.
+TEST_F(ManagerMemory, ALongPromptIsFoundAgainByWindowsAlone) {
+  model_ = preset("mistral-7b-v0.1");
+  query_.budget_bytes = uint64_t{1} << 30;
+  query_.chunk_tokens = 512;
+  create();
+  std::vector<int32_t> prompt(32'000, 7);
+  const auto turn = [&] {
+    kvc_request_config config = {};
+    config.struct_size = sizeof config;
+    config.slots = 1;
+    uint64_t id = 0, hit = 0;
+    EXPECT_EQ(kvc_manager_allocate_request(m_, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), &config,
+                                           &id, &hit),
+              KVC_OK)
+        << kvc_last_error();
+    for (uint64_t done = hit; done < prompt.size();) {
+      done = std::min<uint64_t>(done + 512, prompt.size());
+      EXPECT_EQ(kvc_manager_reserve_tokens(m_, id, done), KVC_OK) << kvc_last_error();
+      EXPECT_EQ(kvc_manager_commit_tokens(m_, id, done), KVC_OK) << kvc_last_error();
+    }
+    EXPECT_EQ(kvc_manager_free_request(m_, id), KVC_OK);
+    return hit;
+  };
+  EXPECT_EQ(turn(), 0u);
+  prompt.back() = 8;
+  EXPECT_EQ(turn(), 31'984u);
 }
 
 TEST_F(ManagerMemory, AFractionOfTheFreeMemory) {

@@ -208,13 +208,14 @@ AT(kvc_quota_info, refusals, 56);
 AT(kvc_quota_info, block_queries, 64);
 AT(kvc_quota_info, block_hits, 72);
 
-SIZE(kvc_lost_reuse, 48);
+SIZE(kvc_lost_reuse, 56);
 AT(kvc_lost_reuse, struct_size, 0);
 AT(kvc_lost_reuse, admissions, 8);
 AT(kvc_lost_reuse, block_tokens, 16);
 AT(kvc_lost_reuse, window_tokens, 24);
 AT(kvc_lost_reuse, state_tokens, 32);
 AT(kvc_lost_reuse, agreement_tokens, 40);
+AT(kvc_lost_reuse, node_tokens, 48);
 
 SIZE(kvc_pool_info, 88);
 AT(kvc_pool_info, struct_size, 0);

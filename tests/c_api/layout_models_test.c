@@ -53,7 +53,7 @@ AT(kvc_model, cross_tokens, 336);
 AT(kvc_model, cross_kv_heads, 344);
 AT(kvc_model, cross_head_dim, 348);
 
-SIZE(kvc_memory_query, 104);
+SIZE(kvc_memory_query, 112);
 AT(kvc_memory_query, struct_size, 0);
 AT(kvc_memory_query, model, 8);
 AT(kvc_memory_query, tokens, 16);
@@ -72,6 +72,7 @@ AT(kvc_memory_query, device, 80);
 AT(kvc_memory_query, checkpoint_tokens, 88);
 AT(kvc_memory_query, conv_dtype, 96);
 AT(kvc_memory_query, recurrent_dtype, 100);
+AT(kvc_memory_query, retention_tokens, 104);
 
 SIZE(kvc_memory_estimate, 192);
 AT(kvc_memory_estimate, struct_size, 0);

@@ -74,6 +74,8 @@ class BadInput(command.CommandTest):
                               ("--num-blocks", 2**31 - 1), ("--concurrency", 0), ("--requests", 0), ("--requests", -3),
                               ("--requests", 1000001), ("--policy-weight", 1)):
             self.assert_refused(command.run("replay", "--generate", option, value))
+        self.assert_refused(command.run("replay", "--generate", "--retention", "16"), "--model")
+        self.assert_refused(command.run("replay", "--generate", "--retention", "24", "--model", "gpt-oss-20b"), "--retention is 24", "multiple", "16")
         for policy, weight, limit in (("frequency", -1, "1000"), ("frequency", 1001, "1000"), ("frequency", "nan", "1000"),
                                       ("fragmentation", 1.5, "0 to 1"), ("fragmentation", "inf", "0 to 1"), ("lru", 0.5, "lru")):
             self.assert_refused(command.run("replay", "--generate", "--policy", policy, "--policy-weight", weight), "--policy-weight is", limit)

@@ -159,6 +159,20 @@ class Replay(unittest.TestCase):
         without_eviction = self.replay("--optimal", "--num-blocks", 400_000, "--concurrency", 1)
         self.assertAlmostEqual(without_eviction["optimal_hit_rate"], without_eviction["hit_rate"])
 
+    def test_running_out_of_positions_is_reported(self):
+        few = self.replay("--model", "mistral-7b-v0.1", "--num-blocks", 1500, "--concurrency", 64)
+        self.assertGreater(few["groups"][0]["unpublished_tokens"], 0)
+        self.assertNotIn("groups", self.replay("--model", "mistral-7b-v0.1", "--num-blocks", 400_000, "--concurrency", 1))
+
+    def test_models_with_windows_hit_what_full_attention_hits(self):
+        def hit_rate(model, *arguments):
+            return self.replay("--model", model, "--num-blocks", 100_000, *arguments)["hit_rate"]
+        full = hit_rate("llama-3.1-8b")
+        for model in ("gpt-oss-20b", "gemma-3-27b", "gemma-2-9b", "llama-4-scout", "mistral-7b-v0.1"):
+            self.assertGreaterEqual(hit_rate(model), 0.95 * full, model)
+            self.assertEqual(hit_rate(model), hit_rate(model, "--retention", 16))
+        self.assertLess(hit_rate("gpt-oss-20b", "--retention", 0), 0.1 * full)
+
     def test_models_have_the_groups_of_their_layers(self):
         pools = {}
         for model in ("gemma-3-27b", "gpt-oss-20b", "llama-4-scout", "llama-3.1-8b", "jamba-1.5-mini", "qwen3-next-80b-a3b", "whisper-large-v3"):

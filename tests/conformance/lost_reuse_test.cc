@@ -149,6 +149,29 @@ TEST_F(LostReuse, OnlyFirstAdmissionsCount) {
   EXPECT_EQ(lost(1), (Lost{1, 0, 3, 0, 0}));
 }
 
+// A request of 20 positions with nodes for 8: what it knew behind them.
+TEST_F(LostReuse, NodesThatRanOut) {
+  kvc_manager_config config = shape(200, B);
+  config.max_nodes = 8;
+  c_ = std::make_unique<Cache>(config, std::vector{window_group(2 * B), window_group(2)});
+  const auto node_tokens = [&](uint32_t group) {
+    kvc_lost_reuse info = sized<kvc_lost_reuse>();
+    EXPECT_EQ(kvc_manager_lost_reuse(c_->get(), group, &info), KVC_OK);
+    return info.node_tokens;
+  };
+  const Admitted r = c_->allocate(text(1, 20 * B + 1));
+  c_->commit(r.id, 8 * B);
+  EXPECT_EQ(node_tokens(0), 0u);
+  c_->commit(r.id, 9 * B);
+  EXPECT_EQ(node_tokens(0), 12u * B);
+  EXPECT_EQ(node_tokens(1), 12u * B);
+  c_->commit(r.id, 20 * B + 1);
+  EXPECT_EQ(node_tokens(0), 12u * B) << "counted once";
+  EXPECT_EQ(lost(0), (Lost{0, 0, 0, 0, 0})) << "no admission could tell";
+  EXPECT_EQ(c_->stats().unpublished_blocks, 1u);
+  EXPECT_EQ(c_->stats().lost_reuse_tokens, 0u);
+}
+
 TEST_F(LostReuse, AProbeARefusedAdmissionAndOptionsChangeNothing) {
   make({full_group(), window_group(2)});
   has(0, {0, 1, 2});

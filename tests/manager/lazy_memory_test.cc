@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <kvcache/events.h>
 #include <kvcache/external.h>
+#include <kvcache/fills.h>
 #include <kvcache/prefix.h>
+#include <kvcache/quota.h>
 #include <kvcache/record.h>
+#include <kvcache/resize.h>
 #include <kvcache/retention.h>
 #include <kvcache/sizing.h>
 #include <kvcache/step.h>
@@ -55,8 +58,10 @@ TEST(LazyMemory, AllOfItIsTouchedIfAsked) {
 // With the largest curves, ring and log no call touches more of them than what they hold.
 TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   kvc_manager_config config = {};
-  config.num_blocks = 40, config.block_size = 4, config.seed = 1;
-  config.event_capacity = 1 << 22, config.record_bytes = 1 << 28;
+  config.num_blocks = 40, config.max_blocks = 60, config.block_size = 4, config.seed = 1;
+  config.event_capacity = 1 << 24, config.record_bytes = uint64_t{1} << 32, config.max_quotas = 2;
+  config.flags = KVC_MANAGER_HINTS | KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE |
+                 KVC_MANAGER_ZERO_CROSS_NAMESPACE;
   const ManagerOf large(config);
   kvc_manager* const m = large.m;
   uint64_t ns = 0;
@@ -64,7 +69,8 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   tenant.struct_size = sizeof tenant, tenant.tenant = "a", tenant.tenant_size = 1;
   ASSERT_EQ(kvc_manager_open_namespace(m, &tenant, &ns), KVC_OK);
   kvc_curve_config curve = {};
-  curve.struct_size = sizeof curve, curve.sample_rate = 1, curve.max_blocks = 1 << 24;
+  curve.struct_size = sizeof curve, curve.sample_rate = 1,
+  curve.max_blocks = 1 << 24;  // as many samples: the most
   for (const uint64_t of : {uint64_t{0}, ns, uint64_t{KVC_DEFAULT_NAMESPACE}})
     ASSERT_EQ(kvc_manager_open_curve(m, of, &curve), KVC_OK) << kvc_last_error();
   const uint64_t before = resident_bytes();
@@ -72,10 +78,17 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   std::iota(tokens.begin(), tokens.end(), 0);
   std::vector<kvc_event> events(8);
   std::vector<unsigned char> log(1 << 16);
+  uint64_t now = 0;
   for (int round = 0; round < 3; ++round) {
     for (const uint64_t of : {uint64_t{0}, ns}) {
-      uint64_t id = 0, pin = 0, count = 0, cursor = 0, at = 0;
+      uint64_t id = 0, other = 0, pin = 0, count = 0, cursor = 0, at = 0;
       size_t size = 0;
+      int32_t blocks[8];
+      uint64_t ids[8];
+      kvc_block_copy copies[64];
+      kvc_pending_work work = {sizeof work, copies, 64, 0, nullptr, 0, 0};
+      std::vector<int32_t> zeros(64);
+      work.zero_blocks = zeros.data(), work.zero_capacity = zeros.size();
       const auto prompt = PROMPT(of, tokens.data(), tokens.size(), nullptr, 0);
       ASSERT_EQ(kvc_manager_allocate_request(m, prompt, nullptr, &id, nullptr), KVC_OK);
       ASSERT_EQ(kvc_manager_commit_tokens(m, id, tokens.size()), KVC_OK);
@@ -83,8 +96,39 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
       ASSERT_EQ(kvc_manager_preempt_request(m, id), KVC_OK);
       ASSERT_EQ(kvc_manager_admit_request(m, id, &count), KVC_OK);
       ASSERT_EQ(kvc_manager_truncate_request(m, id, 5), KVC_OK);
+      kvc_probe_info probe = {};
+      probe.struct_size = sizeof probe;
+      ASSERT_EQ(kvc_manager_probe(m, prompt, &probe), KVC_OK);
+      ASSERT_EQ(kvc_manager_append_tokens(m, id, tokens.data(), 9), KVC_OK);
+      ASSERT_EQ(kvc_manager_reserve_tokens(m, id, 20), KVC_OK);
+      ASSERT_EQ(kvc_manager_commit_tokens(m, id, 14), KVC_OK);
+      ASSERT_EQ(kvc_manager_fork_request(m, id, &other), KVC_OK);
+      ASSERT_EQ(kvc_manager_append_tokens(m, other, tokens.data(), 1), KVC_OK);
+      ASSERT_EQ(kvc_manager_take_pending(m, &work), KVC_OK);
+      ASSERT_EQ(kvc_manager_set_priority(m, id, 0, 8, 50, 0), KVC_OK);
+      ASSERT_EQ(kvc_manager_end_session(m, other, 0), KVC_OK);
+      ASSERT_EQ(kvc_manager_list_requests(m, ids, 8, &size), KVC_OK);
+      ASSERT_EQ(kvc_manager_free_request(m, other), KVC_OK);
       ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
       ASSERT_EQ(kvc_manager_unpin_prefix(m, pin), KVC_OK);
+      ASSERT_EQ(kvc_manager_set_time(m, ++now), KVC_OK);
+      ASSERT_EQ(kvc_manager_set_prefix_priority(m, prompt, 0, 60, now + 1, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_demote_prefix(m, prompt, 8, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_register_prompt(m, "p", prompt, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_acquire_prompt(m, "p", tokens.data(), 3, nullptr, &id, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
+      ASSERT_EQ(kvc_manager_unregister_prompt(m, "p"), KVC_OK);
+      ASSERT_EQ(kvc_manager_acquire_prefix(m, prompt, 0, blocks, 8, &size), KVC_OK);
+      ASSERT_EQ(kvc_manager_release_blocks(m, blocks, size), KVC_OK);
+      ASSERT_EQ(kvc_manager_acquire_blocks(m, 0, blocks, 2), KVC_OK);
+      const auto own = PROMPT(of, tokens.data() + 5, 8, nullptr, 0);
+      ASSERT_EQ(kvc_manager_publish_blocks(m, own, 0, blocks, 2), KVC_OK) << kvc_last_error();
+      ASSERT_EQ(kvc_manager_unpublish_blocks(m, blocks, 1, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_release_blocks(m, blocks, 2), KVC_OK);
+      ASSERT_EQ(kvc_manager_take_pending(m, &work), KVC_OK);
+      ASSERT_EQ(kvc_manager_set_quota(m, ns, 0, 4, 40), KVC_OK);
+      ASSERT_EQ(kvc_manager_compact(m, 0, copies, 64, &size), KVC_OK) << kvc_last_error();
+      ASSERT_EQ(kvc_manager_resize(m, 0, 50 + now % 2, copies, 64, &size), KVC_OK) << kvc_last_error();
       ASSERT_EQ(kvc_manager_evict_blocks(m, -1, 2, &size), KVC_OK);
       ASSERT_EQ(kvc_manager_drop_prefix(m, prompt, &count), KVC_OK);
       kvc_event_batch batch = {sizeof batch, events.data(), sizeof(kvc_event), events.size(), 0, nullptr, 0};
@@ -95,20 +139,23 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
       kvc_curve_info info = {};
       info.struct_size = sizeof info;
       ASSERT_EQ(kvc_manager_curve_info(m, of, &info), KVC_OK);
-      const uint64_t blocks = 1 << 24;
       double rate = 0;
-      ASSERT_EQ(kvc_manager_read_curve(m, of, &blocks, 1, &rate), KVC_OK);
+      ASSERT_EQ(kvc_manager_read_curve(m, of, &info.max_blocks, 1, &rate), KVC_OK);
       kvc_step step = {};
       step.struct_size = sizeof step;
       ASSERT_EQ(kvc_manager_step(m, &step), KVC_OK);
+      ASSERT_EQ(kvc_manager_fail_step(m, step.step_id, ids, 8, &size), KVC_OK);
       ASSERT_EQ(kvc_manager_retire_step(m, step.step_id), KVC_OK);
     }
     for (const uint64_t of : {ns, uint64_t{KVC_DEFAULT_NAMESPACE}, uint64_t{0}, uint64_t{0}})
       ASSERT_EQ(kvc_manager_reset(m, of), KVC_OK);
     ASSERT_EQ(kvc_manager_check(m), KVC_OK) << kvc_last_error();
   }
+  constexpr uint64_t kSome = 64u << 20;  // some large pages, while a curve has 1.2 GB
+  EXPECT_LT(resident_bytes() - before, kSome);
   ASSERT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);
-  EXPECT_LT(resident_bytes() - before, 64u << 20) << "some large pages, while a curve has 1.2 GB";
+  EXPECT_LT(resident_bytes() - before, kSome);
+  ASSERT_EQ(kvc_manager_close_curve(m, 0), KVC_OK);
 }
 
 // Whether a part of the state was never used is no part of the state.

@@ -3,7 +3,10 @@
 // worked out by hand from docs/SEMANTICS.md. One pool, blocks of 4 tokens, a full group and a window of 8;
 // ids are group by group.
 #include <gtest/gtest.h>
+#include <kvcache/prefix.h>
+#include <kvcache/step.h>
 
+#include <utility>
 #include <vector>
 
 #include "calls.h"
@@ -121,6 +124,107 @@ TEST_F(ReleaseOrder, AResetSendsEverythingToFreeInTheSameOrder) {
   release(id);
   EXPECT_EQ(lru(), Ids{});
   EXPECT_EQ(free(), (Ids{0, 1, 2, 3, 4, 9, 10, 5, 11, 8, 7, 6, 12, 13}));
+}
+
+// What a window leaves behind and only its retention keeps. Prompts of 33 tokens and more, of which 8 tokens
+// before an end are near; a hit may end at each block.
+class FirstOut : public ReleaseOrder {
+ protected:
+  void create(bool own_pool) {
+    kvc_group_config groups[] = {full_group(), window_group(8, 0, 4)};
+    groups[1].pool = own_pool;
+    const kvc_pool_config pools[] = {{sizeof(kvc_pool_config), own_pool ? 30u : 60u, 0},
+                                     {sizeof(kvc_pool_config), 30, 0}};
+    kvc_manager_config config = {};
+    config.pools = pools, config.num_pools = own_pool ? 2 : 1;
+    config.max_requests = 4, config.block_size = 4, config.max_nodes = 100;
+    config.groups = groups, config.num_groups = 2;
+    Env env = default_env();
+    env.near_tokens = 8;
+    ASSERT_EQ(manager_.create(config, env), KVC_OK);
+  }
+  // A prompt that shares its first tokens with others, and then goes on alone.
+  uint64_t admit(size_t shared, size_t tokens, uint64_t expected_hit) {
+    std::vector<int32_t> prompt = tokens_from(1, shared);
+    const auto rest = tokens_from(1000 * ++prompts_, tokens - shared);
+    prompt.insert(prompt.end(), rest.begin(), rest.end());
+    uint64_t id = 0, hit = 0;
+    EXPECT_EQ(kvc_manager_allocate_request(manager_.m, PROMPT(0, prompt.data(), tokens, nullptr, 0), nullptr,
+                                           &id, &hit),
+              KVC_OK);
+    EXPECT_EQ(hit, expected_hit);
+    return id;
+  }
+  // Positions of the cached window blocks, the next victim first.
+  Ids windows() const {
+    ManagerPeer peer(manager_.m);
+    const PrefixTree& tree = peer.tree();
+    Ids positions;
+    const size_t pool = peer.pool().num_pools() - 1;
+    for (BlockId id = peer.pool().lru_head(pool); !peer.pool().at_end(id); id = peer.pool()[id].next) {
+      const Block& block = peer.pool()[id];
+      if (block.group == 1) positions.push_back(static_cast<int32_t>(tree[block.node].depth));
+    }
+    return positions;
+  }
+  int32_t prompts_ = 0;
+};
+
+TEST_F(FirstOut, WhatIsFarFromThePromptsEndLeavesFirst) {
+  for (const bool own_pool : {false, true}) {
+    create(own_pool);
+    const uint64_t id = admit(0, 33, 0);
+    commit(id, 33);
+    EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 4, 5})) << "a hit of 25 tokens, 8 before the end, needs 4";
+    release(id);
+    EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 4, 5, 7, 6}));
+    const uint64_t other = admit(0, 33, 0);
+    commit(other, 33);
+    release(other);
+    EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 3, 2, 1, 0, 4, 5, 7, 6, 4, 5, 7, 6}));
+    size_t evicted = 0;
+    ASSERT_EQ(kvc_manager_evict_blocks(manager_.m, own_pool, 8, &evicted), KVC_OK);
+    EXPECT_EQ(windows(), (Ids{4, 5, 7, 6, 4, 5, 7, 6})) << "no block of a full group, nor of an end";
+    kvc_manager_destroy(std::exchange(manager_.m, nullptr));
+  }
+}
+
+TEST_F(FirstOut, AStepInFlightDoesNotMakeItStay) {
+  create(false);
+  const uint64_t id = admit(0, 33, 0);
+  kvc_step step = {};
+  step.struct_size = sizeof step;
+  ASSERT_EQ(kvc_manager_step(manager_.m, &step), KVC_OK);
+  commit(id, 33);
+  EXPECT_EQ(windows(), Ids{});
+  ASSERT_EQ(kvc_manager_retire_step(manager_.m, step.step_id), KVC_OK);
+  EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 4, 5}));
+  release(id);
+}
+
+TEST_F(FirstOut, WhatAHitHasUsedStays) {
+  create(false);
+  const uint64_t first = admit(24, 33, 0);
+  commit(first, 33);
+  release(first);
+  const uint64_t id = admit(24, 49, 24);  // holds 4 and 5
+  EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 7, 6}));
+  commit(id, 49);
+  EXPECT_EQ(windows(), (Ids{7, 6, 3, 2, 1, 0, 7, 6, 4, 5, 8, 9})) << "far: 6 and 7 of the new prompt";
+  release(id);
+}
+
+TEST_F(FirstOut, WhatAnotherGroupCouldHaveHitStaysTheSecondTime) {
+  create(true);
+  const uint64_t first = admit(24, 33, 0);
+  commit(first, 33);
+  release(first);
+  size_t evicted = 0;
+  ASSERT_EQ(kvc_manager_evict_blocks(manager_.m, 1, 8, &evicted), KVC_OK);
+  const uint64_t id = admit(24, 49, 0);  // the full group has 24 tokens
+  commit(id, 49);
+  EXPECT_EQ(windows(), (Ids{7, 6, 1, 0, 2, 3, 4, 5, 8, 9}));
+  release(id);
 }
 
 }  // namespace

@@ -94,6 +94,8 @@ TEST_F(Refused, StateLayersThatContradict) {
                                   expect_refused("num_q_heads is 4");
   add_states(model_, 1), query_.checkpoint_tokens = 24,
                          expect_refused("query.checkpoint_tokens is 24; 0 or a multiple of block_size, 16");
+  model_.window_tokens = 64, query_.retention_tokens = 24,
+  expect_refused("query.retention_tokens is 24; 0, a multiple of block_size, 16, or above 2^32 for none");
   add_states(model_, 1), query_.conv_dtype = KVC_INT8, expect_refused("query.conv_dtype is");
   add_states(model_, 1), query_.recurrent_dtype = -7,
                          expect_refused("query.recurrent_dtype is -7 (?); a state is stored as fp32");

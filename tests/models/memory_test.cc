@@ -394,6 +394,7 @@ TEST(MemoryEstimate, ABudgetIsDividedAsASequenceNeedsIt) {
   kvc_memory_query query = question(model);
   query.tokens = 32'768;
   query.budget_bytes = uint64_t{8} << 30;
+  query.retention_tokens = UINT64_MAX;  // a cached one keeps no more than a running one
   const kvc_memory_estimate answer = estimate(query);
   ASSERT_NE(answer.full_block_bytes, answer.window_block_bytes);
   const uint64_t fit = answer.max_sequences;  // as many find room in each pool
@@ -402,6 +403,36 @@ TEST(MemoryEstimate, ABudgetIsDividedAsASequenceNeedsIt) {
   EXPECT_LT(answer.pool_blocks, (fit + 1) * answer.full_blocks);
   EXPECT_GE(answer.window_pool_blocks, fit * answer.window_blocks);
   EXPECT_LT(answer.window_pool_blocks, (fit + 1) * answer.window_blocks);
+}
+
+// Running sequences have what they need; what is left is divided for cached ones, which keep a sixth of the
+// windows that hits at multiples of the retention need.
+TEST(MemoryEstimate, ABudgetIsDividedForRunningAndForCachedSequences) {
+  kvc_model model = {};
+  model.struct_size = sizeof model;
+  ASSERT_EQ(kvc_model_find("gemma-3-4b", &model), KVC_OK);
+  kvc_memory_query query = question(model);
+  query.tokens = 32'768, query.num_sequences = 3;
+  query.budget_bytes = uint64_t{8} << 30;
+  const auto part_of_windows = [&] {
+    const kvc_memory_estimate answer = estimate(query);
+    const auto full = static_cast<double>(answer.pool_blocks - 3 * answer.full_blocks);
+    const auto windows = static_cast<double>(answer.window_pool_blocks - 3 * answer.window_blocks);
+    EXPECT_GT(full, 100) << "all three run";
+    EXPECT_LT(answer.pool_blocks * answer.full_block_bytes, query.budget_bytes);
+    return windows / full;
+  };
+  EXPECT_NEAR(part_of_windows(), 1 / 6.0, 0.01);
+  query.retention_tokens = 16;
+  EXPECT_NEAR(part_of_windows(), 1 / 6.0, 0.01) << "the default is the block size";
+  query.retention_tokens = 1024;  // a window each
+  EXPECT_NEAR(part_of_windows(), 1 / 6.0, 0.01);
+  query.retention_tokens = 2048;  // 65 of 128 blocks
+  EXPECT_NEAR(part_of_windows(), 65 / 128.0 / 6, 0.01);
+  query.retention_tokens = (uint64_t{1} << 32) + 1;  // none: one window a sequence
+  EXPECT_NEAR(part_of_windows(), 65 / 2048.0, 0.01);
+  query.tokens = 1024, query.retention_tokens = 0;  // short ones keep their window all the same
+  EXPECT_NEAR(part_of_windows(), 1, 0.02);
 }
 
 TEST(MemoryEstimate, AFractionIsOfTheFreeMemory) {

@@ -94,6 +94,10 @@ Setup random_setup(Random& random) {
     case 17:
       c.groups = {states(random, B), model::Group{}, window(random, B, true), states(random, B)}, low = 12;
       break;
+    case 18:  // positions outlive their blocks, and run out
+      c.groups = {states(random, B)}, low = 3, high = 9;
+      c.max_nodes = random.between(2, 24);
+      break;
     default:  // the most usual one, which fills its pool
       c.groups = {model::Group{}};
   }
@@ -104,7 +108,7 @@ Setup random_setup(Random& random) {
     const bool alone = c.groups.size() == 1 || (c.pools.size() == 2 && g.pool == 1);
     if (g.state && alone && random.chance(25)) g.max_checkpoints = random.between(1, 6);
   }
-  const uint64_t cross = random.chance(35) ? random.between(1, 2) : 0;
+  const uint64_t cross = c.max_nodes == 0 && random.chance(35) ? random.between(1, 2) : 0;
   for (uint64_t i = 0; i < cross; ++i) {  // in a pool that there is, or in one of its own
     const bool own = random.chance(40) ||
                      std::any_of(c.groups.begin(), c.groups.end(), [](auto& g) { return g.max_checkpoints; });
@@ -124,7 +128,7 @@ Setup random_setup(Random& random) {
   setup.fill_id = random.chance(50) ? -1 : 0;
   random_policy(random, c);
   if (random.chance(15)) c.max_quotas = static_cast<uint32_t>(random.between(1, 3));
-  c.hints = random.chance(60);
+  c.hints = random.chance(60) && c.max_nodes == 0;
   const bool has_states =
       std::any_of(c.groups.begin(), c.groups.end(), [](const model::Group& g) { return g.state; });
   c.fills = random.chance(50) && !has_states;
@@ -132,6 +136,7 @@ Setup random_setup(Random& random) {
     c.groups.push_back(random.chance(70) ? window(random, B, random.chance(30)) : chunks(random, B));
     for (uint64_t& count : c.pools) count = std::max<uint64_t>(count, 12);
   }
+  if (c.max_requests != 5) c.near = c.max_tokens * 7 % (4 * B);
   c.reserves = random.chance(50) && !has_states;
   c.partial = random.chance(50) && !has_states;
   if (random.chance(60))
@@ -337,7 +342,8 @@ void Generator::step(const World& world, Op& op) {
   for (size_t i = running.size(); i > 1; --i) std::swap(running[i - 1], running[random_.below(i)]);
   running.resize(random_.below(running.size() + 1));
   if (random_.chance(6) && !requests_.empty()) {
-    const uint64_t other = requests_[random_.below(requests_.size())];
+    const uint64_t other = random_.chance(15) ? kForeign + random_.below(kForeigners)
+                                              : requests_[random_.below(requests_.size())];
     if (std::count(running.begin(), running.end(), other) == 0) running.push_back(other);
   }
   const auto waits = [&](uint64_t tag) { return std::count(waiting_.begin(), waiting_.end(), tag) > 0; };
@@ -371,8 +377,9 @@ void Generator::step(const World& world, Op& op) {
   some(s.in.preempts, 10, 1);
   if (random_.chance(15))
     if (uint64_t tag = request(world, -1)) s.in.truncates.push_back({tag, cut_length(world, tag)});
-  if (random_.chance(25)) {  // any two phases meet on one request
+  if (random_.chance(25)) {  // any two phases meet on one request, or on one of nobody
     uint64_t tag = request(world, -1);
+    if (random_.chance(6)) tag = kForeign + random_.below(kForeigners);
     if (!s.in.requests.empty() && random_.chance(70))
       tag = s.in.requests[random_.below(s.in.requests.size())].id;
     if (tag && random_.chance(15)) s.in.frees.push_back(tag);
@@ -464,6 +471,7 @@ Op Generator::next(const World& world) {
     op.kind = story_.front().first, target = story_.front().second;
     story_.erase(story_.begin());
   }
+  if (op.kind == Kind::kPublish && setup_.config.max_nodes != 0) op.kind = Kind::kRelease;
   switch (op.kind) {
     case Kind::kCreate:
     case Kind::kAllocate:

@@ -141,8 +141,9 @@ class Model : public PartialRules {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->lost = lost, r->lost_group = lost_group, r->lost_reason = lost_reason,
-    r->junction = hit.junction, r->published = hit.blocks, r->table = table, r->capacity = capacity;
+    r->epoch = epochs[o.ns], r->stopped = false, r->lost = lost, r->lost_group = lost_group,
+    r->lost_reason = lost_reason, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
+    r->capacity = capacity;
     r->committed = r->cached = *cached = tokens;
     r->prefill = n, r->order = ++admissions_, r->enqueued = *cached;
     apply(*r, 0, hit.blocks);
@@ -218,6 +219,11 @@ class Model : public PartialRules {
     const uint64_t published = r->published, committed = r->committed;
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
+      if (!finds_node(k)) {
+        stats.unpublished_blocks += c / B - j, stats.node_tokens += (r->text.tokens.size() / B - j) * B;
+        r->stopped = true;
+        break;
+      }
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (r->table[g][j].block >= 0 && (!config_.groups[g].state || (j + 1) * B == c))
           stats.duplicates += attach(r->table[g][j].block, g, k);
@@ -234,7 +240,7 @@ class Model : public PartialRules {
       for (uint64_t j = sinks(g); config_.groups[g].window && j < returned_below(g, c); ++j)
         if (int& b = r->table[g][j].block; b >= 0) {
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
-          drop(b, &Block::requests), b = -1;
+          drop(b, &Block::requests, far(*r, g, j)), b = -1;
         }
     drop_copies();
     if (r->cross_pending && c > committed && computed) write_cross(*r);

@@ -14,7 +14,7 @@ class FillRules : public HintRules {
  protected:
   static bool shares(const Request& r) { return r.options.flags & KVC_REQUEST_SHARE_FILLING; }
   bool publishes(const Request& r) const {
-    if (r.options.cross && !r.options.cross_digest) return false;  // private
+    if (r.stopped || (r.options.cross && !r.options.cross_digest)) return false;  // private
     return !(r.options.flags & KVC_REQUEST_NO_WRITE) && r.epoch == epochs.at(r.options.ns) &&
            !config_.no_cache;
   }

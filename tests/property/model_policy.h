@@ -15,6 +15,8 @@ class Policies {
  public:
   explicit Policies(const Config& config) : config_(config) {}
 
+  bool sorts() const { return config_.policy == KVC_POLICY_FREQUENCY || wants_fragments(); }
+
   // A position was used: `known` are those that have a block.
   void use(const Positions& known, const Key& k) {
     if (config_.policy != KVC_POLICY_FREQUENCY || !known.count(k)) return;

@@ -8,6 +8,7 @@
 #include <kvcache/prefix.h>
 
 #include <algorithm>
+#include <set>
 
 #include "property/model_quota.h"
 
@@ -107,6 +108,29 @@ class Rules {
   uint64_t sinks(size_t g) const { return up(config_.groups[g].sink_tokens); }
   bool needed(size_t g, uint64_t j, uint64_t L) const {
     return !config_.groups[g].window || j >= lo(g, L * B) || j < sinks(g);
+  }
+  // Whether a position has a node, or gets one. Nodes are what has a block, where an admitted request stands,
+  // and what lies before these.
+  bool finds_node(const Key& k) const {
+    if (!config_.max_nodes) return true;
+    std::set<Key> nodes;
+    const auto add = [&](Key at) {
+      for (; !at.prefix.empty(); at.prefix.resize(at.prefix.size() - B)) nodes.insert(at);
+    };
+    for (const auto& [at, copies] : positions) add(at);
+    for (const auto& [id, r] : requests) {
+      if (!r.admitted || !r.published) continue;
+      Key at = key(r.options.ns, r.text, r.published);
+      at.epoch = r.epoch, add(at);
+    }
+    return nodes.count(k) || nodes.size() < config_.max_nodes;
+  }
+  // Of what a window leaves behind: whether it is far from where hits are likely to end.
+  bool far(const Request& r, size_t g, uint64_t j) const {
+    const auto from = [&](uint64_t end) { return lo(g, end - std::min(end, config_.near)); };
+    const uint64_t hit = r.cached + r.lost;
+    return !config_.groups[g].state && j >= sinks(g) && j < from(r.prompt) &&
+           !(j < hit / B && j >= from(hit));
   }
   bool serves(const Request& r, size_t g, uint64_t j, bool released) const {
     const auto window_of = [&](uint64_t b) { return lo(g, b) <= j && j < b / B; };
@@ -422,10 +446,11 @@ class Rules {
       }
   }
   void fill(int id, uint64_t step) { blocks_[id].filling = step, blocks_[id].since = ++fills_; }
-  void drop(int id, int Block::*count) {
+  void drop(int id, int Block::*count, bool first_out = false) {
     --(blocks_[id].*count);
     if (count != &Block::pins) blocks_[id].released = issued;
     if (holds(id)) return;
+    blocks_[id].first_out = first_out;
     if (blocks_[id].released > retired)  // a pin writes nothing
       blocks_[id].released = issued, pools[blocks_[id].pool].fenced.push_back({id, issued});
     else
@@ -440,7 +465,7 @@ class Rules {
     for (int other : std::vector<int>(copies))
       if (remove(pool.lru, other)) keep = other;
     if (keep != id) {
-      detach(id), pool.free.push_back(id);
+      detach(id), pool.free.push_back(id), blocks_[keep].first_out = false;
     } else if (copies.front() != id) {
       remove(copies, id), copies.insert(copies.begin() + 1, id);
     }
@@ -452,9 +477,10 @@ class Rules {
         remove(pool.lru, gone), pool.free.push_back(gone), detach(gone);
       }
   }
-  void come(Pool& pool, int id) {  // to the end of its list
+  void come(Pool& pool, int id) {  // to the end of its list; or first, if there is one list
     Block& b = blocks_[id];
-    pool.lru.push_back(id), b.came = pool.clock++;
+    const bool divided = config_.hints || config_.max_quotas || policies_.sorts();
+    pool.lru.insert(b.first_out && !divided ? pool.lru.begin() : pool.lru.end(), id), b.came = pool.clock++;
     b.shelf = policies_.shelf(b.at->first, missing(b.at) > 0), b.level = hint_of(b.at->first).level,
     b.cls = shares_.cls(b.payer);
   }

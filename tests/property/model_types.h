@@ -31,6 +31,8 @@ struct Config {
   bool hints = false, fills = false, null_block = false, no_cache = false, zero_cross_namespace = false,
        zero_always = false;
   bool reserves = false, partial = false;
+  uint64_t max_nodes = 0;       // positions, of state groups alone; 0 = more than there can be
+  uint64_t near = 512;          // tokens before an end where a hit is likely to end
   std::vector<uint64_t> pools;  // blocks at first
   std::vector<uint64_t> rooms;  // and at most; empty: the same
   std::vector<Group> groups;    // that follow tokens
@@ -70,6 +72,7 @@ struct Block {
   size_t pool = 0;
   int group = -1, requests = 0, external = 0, pins = 0;
   bool written = false, published = false;
+  bool first_out = false;  // when it comes to an undivided lru, which it does next
   Positions::iterator at;
   uint64_t released = 0;    // newest step when a request, a copy or an external hold ended
   int64_t owner = kNobody;  // whose content it has: a namespace, kExternal, or nobody's
@@ -109,7 +112,8 @@ struct Request {
   uint64_t prompt = 0, committed = 0, capacity = 0, cached = 0, lost = 0, published = 0,
            epoch = 0;  // published: positions
   bool admitted = false, was_admitted = false;
-  Table table, cross;  // of the groups that follow tokens; of the cross groups
+  bool stopped = false;  // publishing, since all positions were in use
+  Table table, cross;    // of the groups that follow tokens; of the cross groups
   bool cross_pending = false, cross_cached = false;
   std::vector<HintRange> ranges;  // the latest last
   bool over = false;              // its session
@@ -155,9 +159,10 @@ struct Event {
 };
 struct Stats {
   uint64_t epoch = 0, admissions = 0, prompt_tokens = 0, cached_tokens = 0, block_queries = 0, block_hits = 0,
-           lost_reuse_tokens = 0, readmissions = 0, refusals = 0, preemptions = 0, evictions = 0, copies = 0,
-           hit_chances = 0, hits_taken = 0, duplicates = 0, takes = 0, evicting_takes = 0, filling_hits = 0,
-           filling_waits = 0, partial_hits = 0, partial_tokens = 0;
+           lost_reuse_tokens = 0, unpublished_blocks = 0, node_tokens = 0, readmissions = 0, refusals = 0,
+           preemptions = 0, evictions = 0, copies = 0, hit_chances = 0, hits_taken = 0, duplicates = 0,
+           takes = 0, evicting_takes = 0, filling_hits = 0, filling_waits = 0, partial_hits = 0,
+           partial_tokens = 0;
   std::map<size_t, uint64_t> losing;                       // admissions that lost tokens, by group
   std::map<std::pair<size_t, uint32_t>, uint64_t> losses;  // these tokens, by group and KVC_LOST_*
 };

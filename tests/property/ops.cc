@@ -118,8 +118,9 @@ std::string to_text(const Setup& setup) {
       << c.watermark << ", max_requests " << c.max_requests << ", max_request_tokens " << c.max_tokens
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
       << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas << ", rooms "
-      << list(c.rooms) << (c.reserves ? ", RESERVE" : "") << (c.partial ? ", PARTIAL_REUSE" : "")
-      << (c.hints ? ", HINTS" : "") << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << list(c.rooms) << ", near " << c.near << ", max_nodes " << c.max_nodes
+      << (c.reserves ? ", RESERVE" : "") << (c.partial ? ", PARTIAL_REUSE" : "") << (c.hints ? ", HINTS" : "")
+      << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
       << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
       << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {

@@ -80,6 +80,8 @@ struct Op {
   StepOp step;  // retire and step: step.in.retired counts back from the newest step; kFuture = one not issued
 };
 constexpr uint64_t kFuture = ~uint64_t{0};
+// Tags of ids that nobody ever gave out.
+constexpr uint64_t kForeign = uint64_t{1} << 62, kForeigners = 2;
 
 // What was built: the model's configuration and what only the library has.
 struct Setup {

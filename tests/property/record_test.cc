@@ -30,6 +30,7 @@ Recorded record(uint64_t seed, uint64_t operations) {
   Random random(seed * 0x9e3779b97f4a7c15u + 1);
   Setup setup = random_setup(random);
   setup.record_bytes = 1 << 20;
+  setup.config.near = model::Config{}.near;  // a replay has no hook
   World world(setup, 1, ~uint64_t{0});
   Generator generator(random, setup);
   Recorded out;

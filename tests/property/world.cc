@@ -78,8 +78,9 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
     pools.push_back({sizeof(kvc_pool_config), c.pools[p], c.rooms.empty() ? 0 : c.rooms[p]});
   kvc_manager_config config{};
   config.struct_size = sizeof config;
-  // More than there can be: the model does not run out of positions. With few events, places are used again.
-  config.max_nodes = setup.keeps_all_events() ? 4096 : 2000;
+  // Else more than there can be: the model does not run out of positions. With few events, places are used
+  // again.
+  config.max_nodes = c.max_nodes ? c.max_nodes : setup.keeps_all_events() ? 4096 : 2000;
   config.max_requests = c.max_requests;
   config.max_request_tokens = c.max_tokens;
   config.event_capacity = setup.event_capacity;
@@ -103,13 +104,17 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.pools = pools.data();
   config.num_pools = pools.size();
   config.record_bytes = setup.record_bytes;
-  return create_manager(config, hash_mask);
+  return create_manager(config, hash_mask, c.near);
 }
 
 World::World(const Setup& setup, int sides, uint64_t hash_mask)
     : setup_(setup), model_(setup.config), bytes_(model_) {
   rows_ = setup.config.max_requests + 4;
   stride_ = model_.up(setup.config.max_tokens);  // exactly the longest request
+  for (uint64_t i = 0; i < kForeigners; ++i) {   // an index above all, of the last tag
+    const uint64_t id = ~uint64_t{0} ^ (i == 0 ? 0 : uint64_t{3} << 50);
+    handles_[kForeign + i] = {~i, {id, id}};
+  }
   for (int i = 0; i < sides; ++i) {
     Side side;
     side.manager =

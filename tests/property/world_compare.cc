@@ -132,7 +132,9 @@ std::string World::compare_side(int index) {
     diff.check(name + "window_tokens", lost.window_tokens, tokens(KVC_LOST_WINDOW));
     diff.check(name + "state_tokens", lost.state_tokens, tokens(KVC_LOST_STATE));
     diff.check(name + "agreement_tokens", lost.agreement_tokens, tokens(KVC_LOST_AGREEMENT));
+    diff.check(name + "node_tokens", lost.node_tokens, want.node_tokens);
   }
+  diff.check("unpublished_blocks", stats.unpublished_blocks, want.unpublished_blocks);
   diff.check("readmissions", stats.readmissions, want.readmissions);
   diff.check("refusals", stats.refusals, want.refusals);
   diff.check("preemptions", stats.preemptions, want.preemptions);

@@ -499,8 +499,8 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     kvc_lost_reuse l = {.struct_size = sizeof l};
     status = kvc_manager_lost_reuse(m, (uint32_t)a[0], &l);
     if (status == KVC_OK)
-      printf(" 0 %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, l.admissions, l.block_tokens,
-             l.window_tokens, l.state_tokens, l.agreement_tokens);
+      printf(" 0 %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, l.admissions,
+             l.block_tokens, l.window_tokens, l.state_tokens, l.agreement_tokens, l.node_tokens);
     return status;
   }
   if (IS("blame")) {

@@ -109,7 +109,7 @@ class Runner {
   std::string lost(const Numbers& a) {
     const kvc_lost_reuse l = m_->lost_reuse(static_cast<uint32_t>(a[0]));
     return join(std::vector<uint64_t>{l.admissions, l.block_tokens, l.window_tokens, l.state_tokens,
-                                      l.agreement_tokens});
+                                      l.agreement_tokens, l.node_tokens});
   }
   std::string blame(const Numbers& a) {
     auto info = kvc::make<kvc_request_info>();

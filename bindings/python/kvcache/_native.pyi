@@ -114,6 +114,7 @@ KVC_LOST_BLOCK: int
 KVC_LOST_WINDOW: int
 KVC_LOST_STATE: int
 KVC_LOST_AGREEMENT: int
+KVC_LOST_NODES: int
 KVC_PUBLISHER_DIGEST: int
 KVC_PUBLISHER_VLLM: int
 KVC_PUBLISHER_SGLANG: int
@@ -416,6 +417,7 @@ class kvc_lost_reuse:
     window_tokens: int
     state_tokens: int
     agreement_tokens: int
+    node_tokens: int
 
 class kvc_quota_info:
     min_blocks: int
@@ -685,6 +687,7 @@ class kvc_memory_query:
     checkpoint_tokens: int
     conv_dtype: int
     recurrent_dtype: int
+    retention_tokens: int
 
 class kvc_memory_estimate:
     bytes_per_token: int

@@ -73,12 +73,14 @@ class LostReason(IntEnum):
     """Why a group could not reuse what another one had cached.
 
     BLOCK: a block of full attention, or of the sink tokens, is not cached. WINDOW: a block of the window or the chunk before the end is not cached.
-    STATE: no checkpoint of a recurrent state is at the end. AGREEMENT: every group had more alone, but they do not end at the same place."""
+    STATE: no checkpoint of a recurrent state is at the end. AGREEMENT: every group had more alone, but they do not end at the same place. NODES, only
+    in LostReuse: all prefix positions were in use, so a request stopped publishing; raise Manager(max_nodes=...)."""
 
     BLOCK = _native.KVC_LOST_BLOCK
     WINDOW = _native.KVC_LOST_WINDOW
     STATE = _native.KVC_LOST_STATE
     AGREEMENT = _native.KVC_LOST_AGREEMENT
+    NODES = _native.KVC_LOST_NODES
 
 
 class EventKind(IntEnum):

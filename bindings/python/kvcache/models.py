@@ -114,22 +114,26 @@ class Model:
     def estimate(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
                  block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
                  channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None,
-                 checkpoint_tokens: int = 0, conv_dtype: DType | str | int = 0, recurrent_dtype: DType | str | int = 0) -> MemoryEstimate:
+                 checkpoint_tokens: int = 0, conv_dtype: DType | str | int = 0, recurrent_dtype: DType | str | int = 0,
+                 retention_tokens: Optional[int] = 0) -> MemoryEstimate:
         """Computes the memory of num_sequences (0 = 1) sequences of `tokens` (0 = max_context) tokens that share nothing. With a budget, which is
         budget_bytes or memory_fraction of the free memory of `device` (None = the CPU), it also computes what fits: max_tokens, max_sequences, and
         the blocks of a manager's pools. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales: int8 and int4 with
         k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage. Layers
         with a state: checkpoint_tokens are the tokens between copies of it, 0 = no copies; conv_dtype and recurrent_dtype its types, 0 = dtype, or
-        bfloat16 for a quantized one. The default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
+        bfloat16 for a quantized one. Layers with a window or chunks: retention_tokens as in a Group, 0 = block_size: a hit may end wherever blocks are
+        left; None = only at the ends of prompts and requests. The default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
         return self.memory(dtype, tokens=tokens, num_sequences=num_sequences, budget_bytes=budget_bytes, block_size=block_size,
                            chunk_tokens=chunk_tokens, scale_group=scale_group, asymmetric=asymmetric, tensor_scales=tensor_scales,
                            channel_keys=channel_keys, channel_tokens=channel_tokens, memory_fraction=memory_fraction, device=device,
-                           checkpoint_tokens=checkpoint_tokens, conv_dtype=conv_dtype, recurrent_dtype=recurrent_dtype).estimate()
+                           checkpoint_tokens=checkpoint_tokens, conv_dtype=conv_dtype, recurrent_dtype=recurrent_dtype,
+                           retention_tokens=retention_tokens).estimate()
 
     def memory(self, dtype: DType | str = DType.FLOAT16, *, tokens: int = 0, num_sequences: int = 0, budget_bytes: int = 0,
                block_size: int = 0, chunk_tokens: int = 0, scale_group: int = 0, asymmetric: bool = False, tensor_scales: bool = False,
                channel_keys: bool = False, channel_tokens: int = 0, memory_fraction: float = 0.0, device: Optional[str] = None,
-               checkpoint_tokens: int = 0, conv_dtype: DType | str | int = 0, recurrent_dtype: DType | str | int = 0) -> Memory:
+               checkpoint_tokens: int = 0, conv_dtype: DType | str | int = 0, recurrent_dtype: DType | str | int = 0,
+               retention_tokens: Optional[int] = 0) -> Memory:
         """Returns the memory of a manager: as many blocks of this model as the budget pays for. Parameters as in estimate().
 
         Manager(memory=find_model("llama-3.1-8b").memory("bf16", budget_bytes=8 << 30))"""
@@ -139,6 +143,7 @@ class Model:
         query.block_size, query.chunk_tokens, query.scale_group, query.asymmetric = block_size, chunk_tokens, scale_group, int(asymmetric)
         query.tensor_scales, query.channel_keys, query.channel_tokens = int(tensor_scales), int(channel_keys), channel_tokens
         query.memory_fraction, query.checkpoint_tokens = memory_fraction, checkpoint_tokens
+        query.retention_tokens = 2 ** 64 - 1 if retention_tokens is None else retention_tokens
         query.conv_dtype, query.recurrent_dtype = (0 if given == 0 else DType.parse(given) for given in (conv_dtype, recurrent_dtype))
         if device is not None:
             query.device = device

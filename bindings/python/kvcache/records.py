@@ -158,6 +158,8 @@ class LostReuse(NamedTuple):
     state_tokens: The same: LostReason.STATE.
     agreement_tokens: LostReason.AGREEMENT: that every group alone could reuse and all together could not. Counted in the group that could reuse
         least, the first of equal ones.
+    node_tokens: LostReason.NODES: in full blocks that requests knew and did not publish when all positions were in use, the same in each group.
+        Not counted in admissions and Stats.lost_reuse_tokens.
     """
 
     admissions: int
@@ -165,12 +167,13 @@ class LostReuse(NamedTuple):
     window_tokens: int
     state_tokens: int
     agreement_tokens: int
+    node_tokens: int
 
     @classmethod
     def read(cls, filled: _native.kvc_lost_reuse) -> LostReuse:
         """Reads the struct of the native layer."""
         return cls(filled.admissions, filled.block_tokens, filled.window_tokens, filled.state_tokens,
-                   filled.agreement_tokens)
+                   filled.agreement_tokens, filled.node_tokens)
 
 
 @described
@@ -519,17 +522,19 @@ class MemoryEstimate(NamedTuple):
     total_bytes: num_sequences * sequence_bytes.
     max_tokens: Largest `tokens` for which num_sequences sequences fit the budget: a multiple of block_size, possibly above max_context. 0 = not
         one block fits; 2**64 - 1 = any length fits (no full group).
-    max_sequences: Largest num_sequences of `tokens` tokens that fits the budget; may be 0.
+    max_sequences: Largest num_sequences of `tokens` tokens that fits the budget; may be 0. Pools are divided for them if the query asks for as
+        many: see pool_blocks.
     num_full_layers: Layers of the full group.
     num_window_layers: Layers of the window group.
     residual_bytes: channel_keys: the bfloat16 keys of a sequence's residual block in all layers, and of the open block of cross-attention. Else
         0.
     budget_bytes: The budget: that of the query, or memory_fraction of the free memory.
     pool_blocks: Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the pool of the first group. A manager gets
-        as many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own, and they divide the
-        budget as a sequence of `tokens` tokens does: blocks * block bytes of their groups; the first pool has the rest. So `tokens` and
-        checkpoint_tokens decide how many states there are, and with them how many requests run at once. 0 = the budget is below one block of each
-        pool.
+        as many from Manager(memory=...). Groups whose blocks have equal sizes share one pool. Otherwise each has its own: first what
+        num_sequences sequences of `tokens` tokens need (blocks * block bytes of their groups), so that they run at once, or that part of the
+        budget if it is less; then what cached ones keep, in proportion: the same, but of the window group, with retention_tokens, a sixth of the
+        blocks that hits at their multiples need (docs/BENCHMARKS.md). The first pool has the rest. So `tokens` and checkpoint_tokens decide how
+        many states there are, and with them how many requests run at once. 0 = the budget is below one block of each pool.
     window_pool_blocks: Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first.
     state_block_bytes: The state of all state layers after some number of tokens. Since 0.3.
     cross_block_bytes: One block of encoder tokens in all layers that read them. Since 0.3.

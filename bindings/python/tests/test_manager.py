@@ -216,6 +216,16 @@ def test_groups_and_pools():
         assert m.pool_info(1).first_block == 16
 
 
+def test_running_out_of_positions_is_told():
+    m = Manager(8, block_size=4, max_nodes=8, groups=[Group(window_tokens=5)])
+    r = m.allocate(list(range(80)), slots=4)
+    for committed in range(4, 44, 4):
+        r.reserve(committed)
+        r.commit(committed)
+    assert m.lost_reuse(0).node_tokens == 12 * 4 and m.lost_reuse(0).admissions == 0
+    assert kvcache.LostReason.NODES == 5
+
+
 def test_tables_of_many_requests_in_one_call():
     with Manager(16, block_size=4) as m:
         requests = [m.allocate(range(i, i + 6)) for i in (0, 100)]

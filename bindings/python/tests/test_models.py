@@ -55,6 +55,10 @@ def test_a_budget_sizes_a_manager():
     gemma = kvcache.find_model("gemma-3-4b").memory("bf16", budget_bytes=8 << 30)
     with kvcache.Manager(memory=gemma) as manager:
         assert [manager.pool_info(pool).num_blocks for pool in (0, 1)] == [gemma.estimate().pool_blocks, gemma.estimate().window_pool_blocks]
+    rare = kvcache.find_model("gemma-3-4b").memory("bf16", budget_bytes=8 << 30, retention_tokens=None)
+    assert rare.estimate().window_pool_blocks < gemma.estimate().window_pool_blocks
+    with pytest.raises(kvcache.InvalidArgumentError, match="retention_tokens is 24; 0, a multiple of block_size, 16"):
+        kvcache.find_model("gemma-3-4b").estimate(retention_tokens=24)
     with kvcache.Manager(memory=model.memory(memory_fraction=0.25, device="cpu")) as manager:
         assert manager.properties.num_blocks > 0
     with pytest.raises(kvcache.InvalidArgumentError, match="the budget is 5 bytes.*raise the budget"):

@@ -396,7 +396,7 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		return list(r.m.BlockTable(r.request(a[0]), uint32(a[1])))
 	case "lost":
 		l, failure := r.m.LostReuse(uint32(a[0]))
-		return list([]uint64{l.Admissions, l.BlockTokens, l.WindowTokens, l.StateTokens, l.AgreementTokens}, failure)
+		return list([]uint64{l.Admissions, l.BlockTokens, l.WindowTokens, l.StateTokens, l.AgreementTokens, l.NodeTokens}, failure)
 	case "blame":
 		info, failure := r.m.RequestInfo(r.request(a[0]))
 		return list([]uint64{info.LostReuseTokens, uint64(info.LostGroup), uint64(info.LostReason)}, failure)

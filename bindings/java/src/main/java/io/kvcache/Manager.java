@@ -715,8 +715,9 @@ public final class Manager implements AutoCloseable {
    * @param windowTokens a block of the window or the chunk before the end was not cached
    * @param stateTokens no checkpoint of a recurrent state was at the end
    * @param agreementTokens every group had more alone, but they did not end at the same place
+   * @param nodeTokens in full blocks that requests knew and did not publish when all prefix positions were in use; no admission counts them
    */
-  public record LostReuse(long admissions, long blockTokens, long windowTokens, long stateTokens, long agreementTokens) {}
+  public record LostReuse(long admissions, long blockTokens, long windowTokens, long stateTokens, long agreementTokens, long nodeTokens) {}
 
   /** Returns the reuse that a group has lost, by reason. */
   public LostReuse lostReuse(int group) throws KvCacheException {
@@ -724,7 +725,8 @@ public final class Manager implements AutoCloseable {
     kvc_lost_reuse i = new kvc_lost_reuse();
     try {
       call(m -> Native.kvc_manager_lost_reuse(m, group, i));
-      return new LostReuse(i.getAdmissions(), i.getBlock_tokens(), i.getWindow_tokens(), i.getState_tokens(), i.getAgreement_tokens());
+      return new LostReuse(i.getAdmissions(), i.getBlock_tokens(), i.getWindow_tokens(), i.getState_tokens(), i.getAgreement_tokens(),
+          i.getNode_tokens());
     } finally {
       i.delete();
     }

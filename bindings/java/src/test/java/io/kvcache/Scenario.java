@@ -295,7 +295,8 @@ final class Scenario {
 
   private String lost(int group) throws KvCacheException {
     Manager.LostReuse l = m.lostReuse(group);
-    return list(Buffers.longs(5).put(new long[] {l.admissions(), l.blockTokens(), l.windowTokens(), l.stateTokens(), l.agreementTokens()}).flip());
+    return list(Buffers.longs(6).put(new long[] {l.admissions(), l.blockTokens(), l.windowTokens(), l.stateTokens(), l.agreementTokens(), l.nodeTokens()})
+        .flip());
   }
 
   private String blame(Request.Info i) {
