@@ -164,11 +164,11 @@ class Hip(NoDevice):
         runtime = hip_runtime(self.found[1])
         folder = make_folder("hip_text")
         (folder / runtime).write_text("This is text.\n" * 100)
-        self.assert_says(self.reason(folder, "refused"), f"{folder / runtime}: invalid ELF header", "vendor's runtime")
+        self.assert_says(self.reason(folder, "refused"), f"{folder / runtime}: invalid ELF header", "libraries that it needs")
         (folder / runtime).unlink()
         (WORK / "alien_hip.c").write_text("extern int nothing;\nint nothing;\n")
         compile_c(WORK / "alien_hip.c", folder / runtime, "-shared", "-fPIC", f"-Wl,-soname,{runtime}")
-        self.assert_says(self.reason(folder, "refused"), "undefined symbol: hip", "vendor's runtime")
+        self.assert_says(self.reason(folder, "refused"), "undefined symbol: hip", "libraries that it needs")
 
     def test_on_a_pretended_runtime(self):
         include = pathlib.Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / "include"
