@@ -55,7 +55,7 @@ Setup random_setup(Random& random) {
   Setup setup;
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
-  uint64_t low = 4, high = random.chance(90) ? 22 : 28;
+  uint64_t low = 4, high = random.chance(90) ? 20 : 26;
   switch (random.below(44)) {
     case 2:
       c.groups = {model::Group{}, model::Group{}}, low = 8;
