@@ -539,7 +539,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			flag := func() uint32 { return uint32(f.small(2) * f.small(2)) }
 			return first(f.model().EstimateMemory(MemoryQuery{f.number(), f.number(), f.number(), f.number(), DType(f.small(13)), f.uint32(),
 				uint32(f.oneOf(0, 0, f.number())), flag(), flag(), flag(), 0,
-				float32(f.small(3)) / 2, []string{"", "cpu", "nowhere"}[f.Intn(3)], f.number(), DType(f.small(13)), DType(f.small(13))}))
+				float32(f.small(3)) / 2, []string{"", "cpu", "nowhere"}[f.Intn(3)], f.number(), f.number(), DType(f.small(13)), DType(f.small(13))}))
 		},
 		"Model.RopeFrequencies": func() error {
 			m := f.model()

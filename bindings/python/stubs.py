@@ -229,7 +229,7 @@ def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Callable, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?= = -?\d)|^#define (KVC_MIN_RECORD_BYTES|KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_INDEX_MAX_MEDIA|KVC_INDEX_MAX_WORKERS|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MAX_DRAFT_NODES|KVC_MAX_DRAFT_DEPTHS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
+    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?=\s=\s+-?\d)|^#define (KVC_MIN_RECORD_BYTES|KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_INDEX_MAX_MEDIA|KVC_INDEX_MAX_WORKERS|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MAX_DRAFT_NODES|KVC_MAX_DRAFT_DEPTHS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
     lines += [f"{a or b}: int" for a, b in constants]
     for name in sorted(interface.objects):
         if name != "kvc_step":

@@ -24,7 +24,7 @@ namespace kvc {
 namespace {
 
 constexpr size_t kHeadersAtOnce = 512;
-constexpr int kTries = 100;  // a millisecond apart, for the lock
+constexpr int kLockTries = 100;  // a millisecond apart, for the lock
 constexpr RecordHeader kNoRecord = {};
 
 kvc_status slab_failure(const SlabConfig& config, const char* what, int64_t error) {
@@ -107,7 +107,7 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
   int error = file_.open(AT_FDCWD, config.path, O_RDWR | O_CREAT, 0600);
   if (error != 0) return slab_failure(config, "open it", error);
   struct stat status;
-  for (int tries = 0; tries < kTries;
+  for (int tries = 0; tries < kLockTries;
        ++tries) {  // who was killed, or has just been forked, may not be gone yet
     if (tries != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     error = files_.lock(file_.fd());

@@ -516,8 +516,8 @@ class MemoryEstimate(NamedTuple):
     full_block_bytes: One block of the full group, all its layers.
     window_block_bytes: One block of the window group, all its layers.
     full_blocks: Blocks of a sequence in the full group: ceil(tokens / block_size).
-    window_blocks: Most blocks that a sequence holds at once in the window group while it grows to `tokens`: min(ceil(tokens / block_size),
-        ceil((window_tokens - 1) / block_size) + ceil((chunk_tokens - 1) / block_size) + 1).
+    window_blocks: Most blocks of a sequence in the window group while it grows to `tokens`: min(ceil(tokens / block_size), ceil((window_tokens -
+        1) / block_size) + ceil((chunk_tokens - 1) / block_size) + 1).
     sequence_bytes: The sum of blocks * block bytes of all groups, and residual_bytes.
     total_bytes: num_sequences * sequence_bytes.
     max_tokens: Largest `tokens` for which num_sequences sequences fit the budget: a multiple of block_size, possibly above max_context. 0 = not

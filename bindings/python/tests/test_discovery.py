@@ -123,7 +123,7 @@ def test_help_has_no_names_of_c():
 
 def test_results_describe_each_field():
     for record in (it for it in vars(records).values() if hasattr(it, "_fields")):
-        described = [name for names in re.findall(r"^    ([a-z0-9_, ]+): \S", record.__doc__, re.M) for name in names.split(", ")]
+        described = [name for names in re.findall(r"^    ([a-z0-9_][a-z0-9_, ]*): \S", record.__doc__, re.M) for name in names.split(", ")]
         assert set(described) == set(record._fields), record
 
 
