@@ -107,8 +107,8 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
   int error = file_.open(AT_FDCWD, config.path, O_RDWR | O_CREAT, 0600);
   if (error != 0) return slab_failure(config, "open it", error);
   struct stat status;
-  for (int tries = 0; tries < kLockTries;
-       ++tries) {  // who was killed, or has just been forked, may not be gone yet
+  // Who was killed, or has just been forked, may not be gone yet.
+  for (int tries = 0; tries < kLockTries; ++tries) {
     if (tries != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     error = files_.lock(file_.fd());
     if (error != -EWOULDBLOCK) break;
@@ -142,16 +142,13 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
                      config.path);
     const kvc_status same = compare(config, wanted);
     if (same != KVC_OK && !config.replaces) return same;
-    if (same != KVC_OK) {
-      error = files_.truncate(file_.fd(), 0);
-      if (error != 0) return slab_failure(config, "empty it", error);
-      is_new = true, size = 0;
-    }
+    is_new = same != KVC_OK;
   }
   if (is_new && config.reserve_free != 0) {
     uint64_t free = 0;
     error = files_.free_bytes(file_.fd(), &free);
     if (error != 0) return slab_failure(config, "ask how much of the disk is free", error);
+    free += static_cast<uint64_t>(status.st_blocks) * 512;  // its own, if it is replaced
     if (free < config.reserve_free || free - config.reserve_free < wanted.bytes)
       return fail(
           KVC_ERROR_LIMIT,
@@ -161,6 +158,9 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
           static_cast<ull>(config.reserve_free));
   }
   if (is_new) {
+    if (size != 0) error = files_.truncate(file_.fd(), 0);
+    if (error != 0) return slab_failure(config, "empty it", error);
+    size = 0;
     error = write_fully(files_, file_.fd(), &wanted, sizeof wanted, 0);
     if (error != 0) {
       static_cast<void>(files_.truncate(file_.fd(), 0));

@@ -177,6 +177,13 @@ class Cache {
     commit(a.id, tokens.size());
     return a;
   }
+  // Appends and commits tokens[begin ..] one by one, as decoding does.
+  void decode(uint64_t id, const Tokens& tokens, size_t begin) {
+    for (size_t n = begin; n < tokens.size(); ++n) {
+      EXPECT_EQ(kvc_manager_append_tokens(m_, id, &tokens[n], 1), KVC_OK) << kvc_last_error();
+      commit(id, n + 1);
+    }
+  }
   uint64_t store(const Tokens& tokens, const RequestOptions& config = request_config(),
                  const Keys& keys = {}) {
     const Admitted a = compute(tokens, config, keys);

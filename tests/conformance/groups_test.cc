@@ -56,10 +56,7 @@ TEST(Groups, TheWindowBehindTheLastFullBlockStays) {
         const Tokens tokens = text(1, end);
         const Admitted r = c.allocate(first(tokens, B));
         c.commit(r.id, B);
-        for (uint32_t n = B; n < end; ++n) {
-          EXPECT_EQ(kvc_manager_append_tokens(c.get(), r.id, &tokens[n], 1), KVC_OK) << kvc_last_error();
-          c.commit(r.id, n + 1);
-        }
+        c.decode(r.id, tokens, B);
         EXPECT_EQ(c.verify(preempts ? kvc_manager_preempt_request(c.get(), r.id)
                                     : kvc_manager_free_request(c.get(), r.id)),
                   KVC_OK);
@@ -82,10 +79,7 @@ TEST(Groups, EveryEndIsHitForWindowsAndBlocksOfAnySize) {
         Cache c(shape(0, B), {full_group(), window_group(window, 0, 0, 1)}, {blocks, blocks});
         const Tokens tokens = text(1, end);
         const Admitted r = c.compute(first(tokens, prompt));
-        for (uint32_t n = prompt; n < end; ++n) {
-          EXPECT_EQ(kvc_manager_append_tokens(c.get(), r.id, &tokens[n], 1), KVC_OK) << kvc_last_error();
-          EXPECT_EQ(kvc_manager_commit_tokens(c.get(), r.id, n + 1), KVC_OK) << kvc_last_error();
-        }
+        c.decode(r.id, tokens, prompt);
         c.free(r.id);
         EXPECT_EQ(c.whole_hit(tokens), end / B * B)
             << "block size " << B << ", window " << window << ", end " << end;
@@ -103,10 +97,7 @@ TEST(Groups, TheWindowBehindTheLastFullBlockStaysInForksAndCutRequests) {
         Cache c(shape(0, B), {full_group(), window_group(window, 0, 0, 1)}, {40, 40});
         const Tokens tokens = text(1, end);
         const Admitted r = c.compute(first(tokens, B));
-        for (uint32_t n = B; n < end; ++n) {
-          EXPECT_EQ(kvc_manager_append_tokens(c.get(), r.id, &tokens[n], 1), KVC_OK) << kvc_last_error();
-          c.commit(r.id, n + 1);
-        }
+        c.decode(r.id, tokens, B);
         const uint64_t child = c.fork(r.id);
         c.free(r.id);
         c.truncate(child, cut);

@@ -135,16 +135,21 @@ def check_tree(root):
     return problems, count
 
 
+def report(problems, count):
+    """Prints what is wrong with so many files. Returns the exit code: nothing read is a fault too."""
+    for problem in problems:
+        print(problem)
+    print(f"{count} files read, {len(problems)} violations")
+    return 1 if problems or not count else 0
+
+
 def main(arguments):
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     try:
         problems, count = check_tree(root)
     except (OSError, ValueError) as error:
         problems, count = [str(error)], 0
-    for problem in problems:
-        print(problem)
-    print(f"{count} files read, {len(problems)} violations")
-    return 1 if problems or not count else 0
+    return report(problems, count)
 
 
 if __name__ == "__main__":

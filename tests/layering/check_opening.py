@@ -11,6 +11,8 @@ import os
 import re
 import sys
 
+from check_includes import report
+
 TREES = ("include", "src", "gpu", "plugins", "tests", "examples", "bindings/python")
 HEADERS = (".h", ".hpp", ".cuh")
 SOURCES = (".c", ".cc", ".cu")
@@ -66,11 +68,7 @@ def check_tree(root):
 
 def main(arguments):
     root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-    problems, count = check_tree(root)
-    for problem in problems:
-        print(problem)
-    print(f"{count} files read, {len(problems)} violations")
-    return 1 if problems or not count else 0
+    return report(*check_tree(root))
 
 
 if __name__ == "__main__":

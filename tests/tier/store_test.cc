@@ -738,6 +738,17 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   store.reset();
   files.sectors = 0;
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << "it has its bytes";
+  EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  store.reset();
+  SlabConfig other = slab;
+  other.fingerprint = digest_of(5);
+  other.replaces = true;
+  EXPECT_EQ(open_slab_store(default_env(), files, other, &store), KVC_ERROR_LIMIT);
+  EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(store->stats().recovered, 1u) << "a refusal empties no slab";
+  store.reset();
+  files.sectors = 8 + 2;  // of the page in the folder
+  EXPECT_EQ(open_slab_store(default_env(), files, other, &store), KVC_OK) << "the bytes of the old one";
 }
 
 // A folder that another process has locked as often as it is asked for.
@@ -752,44 +763,48 @@ class LockedFiles : public Files {
   int tries = 0;
 };
 
-TEST(DirectoryStore, TellsItsStateWithoutWaitingForTheFolder) {
-  const test::Folder folder;
-  const std::string path = folder / "d";
-  LockedFiles files;
-  PageStorePtr store;
-  const DirectoryConfig config = test::directory_config(path, 4, kBytes);
-  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
-  EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
-  files.taken = true;
-  EXPECT_EQ(store->stats().pages, 1u) << "as it was seen last";
-  EXPECT_EQ(store->stats().bytes, 2 * 4096u);
-  EXPECT_EQ(files.tries, 2) << "once each";
+// A store of a folder with one page.
+class LockedDirectory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    open();
+    EXPECT_EQ(Pages(*store_).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  }
+  void open() {
+    store_.reset();
+    const std::string path = folder_ / "d";
+    const DirectoryConfig config = test::directory_config(path, 4, kBytes);
+    ASSERT_EQ(open_directory_store(default_env(), files_, config, &store_), KVC_OK) << kvc_last_error();
+  }
+
+  const test::Folder folder_;
+  LockedFiles files_;
+  PageStorePtr store_;
+};
+
+TEST_F(LockedDirectory, TellsItsStateWithoutWaitingForTheFolder) {
+  files_.taken = true;
+  EXPECT_EQ(store_->stats().pages, 1u) << "as it was seen last";
+  EXPECT_EQ(store_->stats().bytes, 2 * 4096u);
+  EXPECT_EQ(files_.tries, 2) << "once each";
 }
 
-TEST(DirectoryStore, WaitsOnceForAPeerThatHasTheFolderAndGivesUp) {
-  const test::Folder folder;
-  const std::string path = folder / "d";
-  LockedFiles files;
-  PageStorePtr store;
-  const DirectoryConfig config = test::directory_config(path, 4, kBytes);
-  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
-  Pages pages(*store);
-  EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_OK);
-  files.taken = true;
+TEST_F(LockedDirectory, WaitsOnceForAPeerThatHasTheFolderAndGivesUp) {
+  Pages pages(*store_);
+  files_.taken = true;
   EXPECT_EQ(pages.put(digest_of(2), kBytes), KVC_PAGE_TIMEOUT);
-  const int first = std::exchange(files.tries, 0);
+  const int first = std::exchange(files_.tries, 0);
   EXPECT_GT(first, 1);
   for (uint64_t i = 3; i < 20; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_TIMEOUT);
   EXPECT_EQ(pages.remove(digest_of(1)), KVC_PAGE_TIMEOUT);
-  EXPECT_EQ(files.tries, 18) << "once each";
+  EXPECT_EQ(files_.tries, 18) << "once each";
   EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK) << "who reads needs no lock";
-  EXPECT_EQ(store->stats().failures, 0u);
-  store.reset();
-  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
-  EXPECT_EQ(store->stats().pages, 1u) << "as it was noted last";
-  Pages again(*store);
+  EXPECT_EQ(store_->stats().failures, 0u);
+  open();
+  EXPECT_EQ(store_->stats().pages, 1u) << "as it was noted last";
+  Pages again(*store_);
   EXPECT_EQ(again.get(digest_of(1), kBytes), KVC_PAGE_OK);
-  files.taken = false;
+  files_.taken = false;
   EXPECT_EQ(again.put(digest_of(2), kBytes), KVC_PAGE_OK);
   EXPECT_EQ(again.get(digest_of(2), kBytes), KVC_PAGE_OK);
 }
