@@ -97,8 +97,8 @@ typedef struct kvc_request_pair {
 } kvc_request_pair;
 
 /** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken once to read the
- *  positions, and for a moment for each megabyte of pages, whose blocks cannot be evicted until they are
- *  copied: at most a sixteenth of the smallest pool, and never less than one block. If nobody uses the
+ *  positions, and for a moment for each megabyte of pages. Blocks cannot be evicted while they are copied: at
+ *  one time at most a sixteenth of the smallest pool, or one block if that is more. If nobody uses the
  *  manager, its order of eviction does not change. kvc_manager_resize may find blocks held (BUSY). Execute
  *  the moves that the manager asked for before; compact and shrink no pool meanwhile. The log of a recorded
  *  manager has nothing of a save: nobody should use such a one meanwhile.

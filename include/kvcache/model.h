@@ -220,12 +220,12 @@ typedef struct kvc_memory_estimate {
   uint64_t budget_bytes; /**< The budget: that of the query, or memory_fraction of the free memory. */
   /** Blocks that the budget pays for after residual_bytes of num_sequences sequences: of the pool of the
    *  first group. A manager gets as many from kvc_manager_config.memory. Groups whose blocks have equal sizes
-   *  share one pool. Otherwise each has its own: first what num_sequences sequences of `tokens` tokens need
-   *  (blocks * block bytes of their groups), so that they run at once, or that part of the budget if it is
-   *  less; then what cached ones keep, in proportion: the same, but of the window group, with
-   *  retention_tokens, a sixth of the blocks that hits at their multiples need (docs/BENCHMARKS.md). The
-   *  first pool has the rest. So `tokens` and checkpoint_tokens decide how many states there are, and with
-   *  them how many requests run at once. 0 = the budget is below one block of each pool. */
+   *  share one pool. Otherwise each has its own. First it gets what num_sequences running sequences of
+   *  `tokens` tokens need (blocks * block bytes), or its share of the budget if that is too small. What is
+   *  left is divided by what a cached sequence keeps: the same blocks, but of a window group with
+   *  retention_tokens a sixth of those that hits at all multiples need, if that is more (docs/BENCHMARKS.md).
+   *  The first pool gets the rest. So `tokens` and checkpoint_tokens decide how many states there
+   *  are, and with them how many requests run at once. 0 = the budget is below one block of each pool. */
   uint64_t pool_blocks;
   /** Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first. */
   uint64_t window_pool_blocks;

@@ -66,13 +66,13 @@ typedef struct kvc_request_config {
   uint64_t user_data;         /**< Returned by kvc_manager_request_info; not interpreted. */
   uint64_t max_cached_tokens; /**< Upper bound of the hit, besides known tokens - 1; 0 = none. */
   /** Tokens after the hit that a transfer will fill. They get blocks at admission in addition to `slots`,
-   *  and are published when they are committed, like computed ones. Window and chunked groups get, and keep
-   *  of the hit, only what is read behind the transfer: commit it as a whole. If it fails, preempt the
-   *  request, or free it and create it without. */
+   *  and are published when they are committed, like computed ones. In window and chunked groups the
+   *  request has only the blocks that tokens after the transfer read: commit the whole transfer at once. If
+   *  it fails, preempt the request, or create it anew with 0 here. */
   uint64_t external_tokens;
   /** Tokens after the hit and external_tokens that get slots at each admission; 0 = all known tokens. A
-   *  request that has grown longer than its window groups have room for comes back after a preemption only in
-   *  steps: give kvc_step.admit_slots. */
+   *  preempted request may be too long for its window groups at once: then admit it in steps, with
+   *  kvc_step.admit_slots. */
   uint64_t slots;
   uint64_t lookahead; /**< Slots reserved past the known tokens (speculative decoding). */
   uint32_t flags;     /**< KVC_REQUEST_* */
@@ -179,7 +179,7 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
  *  @return KVC_OK; INVALID_ARGUMENT (less than before, or more than min(known, capacity); a state group has
- *  no block there; inside a transfer, whose window is behind its end), NOT_FOUND, BUSY (waiting),
+ *  no block there; inside a transfer, which has only the window before its end), NOT_FOUND, BUSY (waiting),
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
@@ -201,9 +201,9 @@ KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request
  *  known, committed tokens and capacity are the parent's committed tokens. State groups: the child gets a
  *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no
  *  kernel may have run past the parent's committed tokens: commit first.
- *  @return KVC_OK; NOT_FOUND, BUSY (waiting; or its encoder's blocks, or the window behind its
- *  external_tokens, are not written: commit first), LIMIT, OUT_OF_MEMORY; with state groups NO_SPACE, AGAIN,
- *  OVER_QUOTA. Since 0.1. */
+ *  @return KVC_OK; NOT_FOUND, BUSY (waiting; or its encoder's blocks, or its external_tokens
+ *  beside a window group, are not committed: commit first), LIMIT, OUT_OF_MEMORY; with state groups NO_SPACE,
+ *  AGAIN, OVER_QUOTA. Since 0.1. */
 KVC_API kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child);
 
 /** Returns all blocks of an admitted request, which then waits. It keeps its tokens. What it published can

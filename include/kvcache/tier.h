@@ -70,12 +70,12 @@ typedef struct kvc_tier_item {
 
 /** Which tier to open. `url` and `page_bytes` have no default. */
 typedef struct kvc_tier_config {
-  size_t struct_size; /**< sizeof(kvc_tier_config) */
-  const char* url;    /**< See above. */
-  uint8_t
-      fingerprint[32]; /**< Of all pages: kvc_page_info.fingerprint. A file with another one is refused. */
-  uint64_t page_bytes; /**< Of the largest page, at most 2^40. */
-  uint64_t max_store_bytes;       /**< Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused. */
+  size_t struct_size;       /**< sizeof(kvc_tier_config) */
+  const char* url;          /**< See above. */
+  uint8_t fingerprint[32];  /**< Of all pages: kvc_page_info.fingerprint. A slab with another one is refused,
+                               or replaced. */
+  uint64_t page_bytes;      /**< Of the largest page, at most 2^40. */
+  uint64_t max_store_bytes; /**< Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused. */
   const kvc_allocator* allocator; /**< NULL = aligned heap memory. */
 } kvc_tier_config;
 
@@ -135,10 +135,11 @@ typedef struct kvc_tier_stats {
 
 /** Opens a tier. @param[out] tier Free it with kvc_tier_destroy.
  *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a file of another fingerprint or
- *  size; a file or folder that others may write to); NOT_FOUND (a plug-in; a folder); UNSUPPORTED (a policy
- *  that the kind has not; a plug-in of another version; a file of another version); BUSY (another process has
- *  the file); LIMIT (the disk is full, descriptors); OUT_OF_MEMORY; DEVICE (the system refuses something
- *  else, such as a folder that may only be read, or locks); and what the plug-in says. Since 0.3. */
+ *  size; a file or folder that its group or others may write to); NOT_FOUND (a plug-in; a folder);
+ *  UNSUPPORTED (a policy that the kind has not; a plug-in of another version; a file of another version);
+ *  BUSY (another process has the file); LIMIT (the disk is full, descriptors); OUT_OF_MEMORY; DEVICE (the
+ *  system refuses something else, such as a lock, or a write to a read-only folder); and what the plug-in
+ *  says. Since 0.3. */
 KVC_API kvc_status kvc_tier_create(const kvc_tier_config* config, kvc_tier** tier);
 
 /** Cancels what waits, waits for what runs, and frees the tier. Results of all items are written. NULL is

@@ -107,21 +107,22 @@ Json gone_json(const char* kind, uint64_t pages, uint64_t bytes) {
 }
 
 Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
-  const uint64_t least_s = options.older_than.empty() ? 0 : seconds_of(options.older_than);
+  const std::string wanted = options.fingerprint.value_or("");  // "" = any
+  const uint64_t least_s = options.older_than ? seconds_of(*options.older_than) : 0;
   std::vector<std::string> of;
   for (const auto& part : fs::directory_iterator(folder)) {
     const std::string name = part.path().filename().string();
-    if (is_fingerprint(name) && has_prefix(name, options.fingerprint)) of.push_back(name);
+    if (is_fingerprint(name) && has_prefix(name, wanted)) of.push_back(name);
   }
-  if (of.empty() && !options.fingerprint.empty())
-    throw InputError(folder.string() + " has no pages of the fingerprint " + options.fingerprint +
+  if (of.empty() && !wanted.empty())
+    throw InputError(folder.string() + " has no pages of the fingerprint " + wanted +
                      "; kvcache inspect lists those that it has");
-  if (of.size() > 1 && !options.fingerprint.empty())
-    throw InputError(folder.string() + " has several fingerprints that begin with " + options.fingerprint +
+  if (of.size() > 1 && !wanted.empty())
+    throw InputError(folder.string() + " has several fingerprints that begin with " + wanted +
                      "; give more digits");
   uint64_t pages = 0, bytes = 0;
   each_page(folder, [&](const PageFile& file) {
-    if (!has_prefix(file.fingerprint, options.fingerprint) || file.age_s < least_s) return;
+    if (!has_prefix(file.fingerprint, wanted) || file.age_s < least_s) return;
     std::error_code error;
     if (!fs::remove(file.path, error)) {
       if (error) throw InputError(file.path.string() + ": cannot remove it: " + error.message());
@@ -133,7 +134,7 @@ Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
 }
 
 Json purge_slab(const fs::path& path, const PurgeOptions& options) {
-  if (!options.older_than.empty())
+  if (options.older_than)
     throw InputError(path.string() +
                      " is a slab, which does not keep when its pages were used; give --purge alone");
   auto info = make<kvc_page_file_info>();
@@ -146,8 +147,8 @@ Json purge_slab(const fs::path& path, const PurgeOptions& options) {
   if (status != KVC_OK || info.kind != KVC_PAGE_FILE_SLAB)
     reason =
         status != KVC_OK ? kvc_last_error() : path.string() + " is no slab; pages are purged by their folder";
-  else if (!has_prefix(found, options.fingerprint))
-    reason = path.string() + " has pages of the fingerprint " + found + ", not " + options.fingerprint;
+  else if (!has_prefix(found, *options.fingerprint))
+    reason = path.string() + " has pages of the fingerprint " + found + ", not " + *options.fingerprint;
   else if (!is_free)
     reason = path.string() + ": a process uses it; end that first";
   else if (::unlink(path.c_str()) != 0)
@@ -185,12 +186,12 @@ Json tier_folder_json(const fs::path& folder, bool validate) {
 }
 
 Json purge_json(const fs::path& place, const PurgeOptions& options) {
-  if (!options.fingerprint.empty() &&
-      (options.fingerprint.size() < 8 || options.fingerprint.size() > kDigits ||
-       options.fingerprint.find_first_not_of("0123456789abcdef") != std::string::npos))
+  if (const auto& name = options.fingerprint;
+      name && (name->size() < 8 || name->size() > kDigits ||
+               name->find_first_not_of("0123456789abcdef") != std::string::npos))
     throw InputError(
-        "--purge " + options.fingerprint +
-        " is no fingerprint; give its 64 digits, or the first 8 or more, as kvcache inspect shows them");
+        "--purge \"" + *options.fingerprint +
+        "\" is no fingerprint; give its 64 digits, or the first 8 or more, as kvcache inspect shows them");
   std::error_code error;
   if (!fs::is_directory(place, error)) return purge_slab(place, options);
   if (!is_tier_folder(place)) throw InputError(place.string() + " is not the folder of a tier");

@@ -7,14 +7,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace kvcli {
 
 struct PurgeOptions {
-  std::string fingerprint;  // of its pages: all digits, or the first 8 or more
-  std::string older_than;   // not used for so long: 30m, 12h, 7d
-  bool any() const { return !fingerprint.empty() || !older_than.empty(); }
+  std::optional<std::string> fingerprint;  // of its pages: all digits, or the first 8 or more
+  std::optional<std::string> older_than;   // not used for so long: 30m, 12h, 7d
+  bool any() const { return fingerprint || older_than; }
 };
 
 /// Whether a folder is the place of a tier: it has the file that counts its bytes.

@@ -151,8 +151,8 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
   if (request.external_tokens != 0 && committed != request.committed) [[unlikely]] {
     if (!has_windows(request, committed)) {
       return invalid(
-          "cannot commit %u tokens: the transfer brings only the window behind its end; commit all of its "
-          "%llu tokens, or preempt the request",
+          "cannot commit %u tokens: that is inside a transfer, which brings only the window before its end; "
+          "commit the whole transfer, %llu tokens, or preempt the request",
           committed, ull(transferred(request)));
     }
   }

@@ -245,11 +245,10 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
         ull(parent.cross_tokens));
   }
   if (!has_windows(parent, parent.committed)) {
-    return fail(
-        KVC_ERROR_BUSY,
-        "the transfer of the request is not committed: a fork would have no window behind its %u tokens; "
-        "commit %llu tokens first",
-        parent.committed, ull(transferred(parent)));
+    return fail(KVC_ERROR_BUSY,
+                "the transfer of the request is not committed: a fork would lack the window before token %u; "
+                "commit %llu tokens first",
+                parent.committed, ull(transferred(parent)));
   }
   Request* taken = nullptr;
   KVC_TRY(take_record(parent.ns, &taken));

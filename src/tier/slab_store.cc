@@ -80,8 +80,10 @@ class SlabStore final : public SlotStore {
 // Whether the slab that is there is the one that is wanted.
 kvc_status SlabStore::compare(const SlabConfig& config, const SlabHeader& wanted) const {
   if (slab_.version != kSlabVersion)
-    return fail(KVC_ERROR_UNSUPPORTED, "slab %s: its version is %u, this library reads %u", config.path,
-                slab_.version, kSlabVersion);
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "slab %s: its version is %u, this library reads %u; give another path, or "
+                "on_mismatch=replace to begin anew",
+                config.path, slab_.version, kSlabVersion);
   if (slab_.fingerprint != wanted.fingerprint)
     return invalid(
         "slab %s: its pages have another fingerprint (model, weights, dtype or shape); give another path, or "
@@ -94,7 +96,10 @@ kvc_status SlabStore::compare(const SlabConfig& config, const SlabHeader& wanted
         config.path, static_cast<ull>(slab_.bytes), static_cast<ull>(slab_.page_bytes),
         static_cast<ull>(wanted.bytes), static_cast<ull>(wanted.page_bytes));
   if (std::memcmp(&slab_, &wanted, sizeof wanted) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "slab %s: another version of the library made it", config.path);
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "slab %s: another version of the library made it; give another path, or on_mismatch=replace "
+                "to begin anew",
+                config.path);
   return KVC_OK;
 }
 
@@ -123,8 +128,8 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
     return invalid("slab %s: it is not a regular file of this user with one name", config.path);
   if (is_open_to_others(status.st_mode))
     return invalid(
-        "slab %s: its mode is %03o: others may write to it, and could plant pages; take the right from them "
-        "(chmod go-w)",
+        "slab %s: its mode is %03o: others may write to it, and could plant pages; forbid that (chmod "
+        "go-w)",
         config.path, status.st_mode & 0777);
   auto size = static_cast<uint64_t>(status.st_size);
   bool is_new = size == 0;

@@ -168,7 +168,8 @@ class Place(command.CommandTest):
 
     def test_wrong_purges_are_refused_and_remove_nothing(self):
         shutil.copytree(self.tier / self.OLD.hex(), self.tier / (self.OLD.hex()[:-1] + "0"))
-        for wrong, text in (((self.tier, "--purge", "abc"), "is no fingerprint"), ((self.tier, "--purge", "x" * 64), "is no fingerprint"),
+        for wrong, text in (((self.tier, "--purge", ""), "is no fingerprint"), ((self.tier, "--purge", "", "--older-than", "1m"), "is no fingerprint"),
+                            ((self.tier, "--older-than", ""), "is no time"), ((self.tier, "--purge", "abc"), "is no fingerprint"), ((self.tier, "--purge", "x" * 64), "is no fingerprint"),
                             ((self.tier, "--purge", "0" * 64), "has no pages of the fingerprint"), ((self.tier, "--purge", "abababab"), "several fingerprints"),
                             ((self.tier, "--older-than", "7"), "is no time"), ((self.tier, "--older-than", "d"), "is no time"),
                             ((self.tier, "--older-than", "-1d"), ""), ((self.folder, "--older-than", "1d"), "is not the folder of a tier"),

@@ -121,8 +121,8 @@ class Model:
         the blocks of a manager's pools. chunk_tokens: most tokens of a sequence that one step writes; 0 = 1. tensor_scales: int8 and int4 with
         k_scale and v_scale. channel_keys: int8 and int4 with StorageFlags.CHANNEL_KEYS. scale_group, channel_tokens: as in a Storage. Layers
         with a state: checkpoint_tokens are the tokens between copies of it, 0 = no copies; conv_dtype and recurrent_dtype its types, 0 = dtype, or
-        bfloat16 for a quantized one. Layers with a window or chunks: retention_tokens as in a Group, 0 = block_size: a hit may end wherever blocks are
-        left; None = only at the ends of prompts and requests. The default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
+        bfloat16 for a quantized one. Layers with a window or chunks: retention_tokens of their Group, but 0 = block_size: a hit may end at every block
+        whose window is still cached; None = only at the ends of prompts and requests (a Group's 0). The default dtype takes as much as that of a Storage, bfloat16: most models store 16 bits."""
         return self.memory(dtype, tokens=tokens, num_sequences=num_sequences, budget_bytes=budget_bytes, block_size=block_size,
                            chunk_tokens=chunk_tokens, scale_group=scale_group, asymmetric=asymmetric, tensor_scales=tensor_scales,
                            channel_keys=channel_keys, channel_tokens=channel_tokens, memory_fraction=memory_fraction, device=device,

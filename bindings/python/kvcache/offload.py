@@ -223,8 +223,8 @@ class Offload:
 
     def admit(self, request: Request, timeout: Optional[float] = None) -> OffloadInfo:
         """Looks a waiting request up, waits until what the tiers have is loaded, admits it, and returns what was found: for programs without a loop
-        that polls. timeout: seconds that a load may take; then the request is admitted without it; None = no limit. Raises as Request.admit(); the
-        request waits on then."""
+        that polls. timeout: seconds that a load may take; then the request is admitted without it; None = no limit. Raises what Request.admit() raises;
+        then the request is still waiting."""
         if not isinstance(request, Request):
             raise TypeError(f"request is {type(request).__name__}; it must be a kvcache.Request")
         end = _end_of(timeout)
@@ -242,7 +242,7 @@ class Offload:
 
     def flush(self, timeout: Optional[float] = None) -> bool:
         """Polls until all blocks that wait to be stored are in the tiers, or were dropped: stats() counts them. timeout: seconds; None = no limit.
-        Returns False if it is over before."""
+        Returns False if the timeout ends first."""
         end = _end_of(timeout)
         while True:
             self.poll()
