@@ -37,11 +37,12 @@ struct AsyncCopy {
   size_t bytes, valid;
 };
 
-enum class State { kReady, kAtBlockBarrier, kInWave, kEnded };
+enum class State : uint8_t { kReady, kAtBlockBarrier, kInWave, kEnded };
 
 struct Thread {
+  explicit Thread(size_t index) : fiber(index) {}
+
   Fiber fiber;
-  State state = State::kReady;
   Place place;
   std::vector<std::vector<AsyncCopy>> async;  // groups; the last one is open
 };
@@ -54,7 +55,8 @@ struct Wave {
 };
 
 bool same(const Place& a, const Place& b) {
-  return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  return a.line() == b.line() && a.column() == b.column() &&
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
 std::string text(const Place& place) {
   return std::string(place.file_name()) + ":" + std::to_string(place.line());
@@ -73,7 +75,7 @@ class Machine {
     body_ = &thread;
     random_.seed(launch_seed);
     failed_.clear();
-    while (threads_.size() < config.threads) threads_.push_back(std::make_unique<Thread>());
+    while (threads_.size() < config.threads) threads_.push_back(std::make_unique<Thread>(threads_.size()));
     waves_.resize(config.threads / config.wave);
     for (Wave& wave : waves_) {
       wave.in.resize(config.wave * kMaxExchange);
@@ -107,7 +109,7 @@ class Machine {
     barrier_ = place;
     if (++num_at_barrier_ < config_.threads) return wait(State::kAtBlockBarrier);
     num_at_barrier_ = 0;
-    for (uint32_t t = 0; t < config_.threads; ++t) threads_[t]->state = State::kReady;
+    for (uint32_t t = 0; t < config_.threads; ++t) states_[t] = State::kReady;
     std::shuffle(order_.begin(), order_.end(), random_);
     wait(State::kReady);  // another thread may be the first to go on
   }
@@ -128,7 +130,7 @@ class Machine {
       wave.arrived = 0;
       wave.out = wave.in;
       const uint32_t first = threadIdx.x / config_.wave * config_.wave;
-      for (uint32_t t = first; t < first + config_.wave; ++t) threads_[t]->state = State::kReady;
+      for (uint32_t t = first; t < first + config_.wave; ++t) states_[t] = State::kReady;
     }
     return wave.out.data();
   }
@@ -198,12 +200,12 @@ class Machine {
 
   void wait(State state) {
     const uint32_t self = threadIdx.x;
-    threads_[self]->state = state;
+    states_[self] = state;
     threads_[self]->fiber.leave(false);
   }
 
   [[noreturn]] void end() {
-    current().state = State::kEnded;
+    states_[threadIdx.x] = State::kEnded;
     current().fiber.leave(true);
     std::abort();
   }
@@ -228,9 +230,10 @@ class Machine {
     std::memset(dynamic_, kPoison, dynamic_bytes);
     for (Wave& wave : waves_) wave.arrived = 0;
     order_.resize(config_.threads);
+    states_.resize(config_.threads);
     for (uint32_t t = 0; t < config_.threads; ++t) {
       order_[t] = t;
-      threads_[t]->state = State::kReady;
+      states_[t] = State::kReady;
       if (threads_[t]->async.size() != 1 || !threads_[t]->async[0].empty()) threads_[t]->async.assign(1, {});
       threads_[t]->fiber.start(&Machine::thread_main);
     }
@@ -238,10 +241,9 @@ class Machine {
     for (bool moved = true; moved && failed_.empty();) {
       moved = false;
       for (size_t i = 0; i < config_.threads && failed_.empty(); ++i) {
-        Thread& thread = *threads_[order_[i]];
-        if (thread.state != State::kReady) continue;
+        if (states_[order_[i]] != State::kReady) continue;
         threadIdx.x = order_[i];
-        thread.fiber.enter();
+        current().fiber.enter();
         moved = true;
       }
     }
@@ -253,7 +255,7 @@ class Machine {
     uint32_t ended = 0;
     const Thread* waits = nullptr;
     for (uint32_t t = 0; t < config_.threads; ++t) {
-      if (threads_[t]->state == State::kEnded) {
+      if (states_[t] == State::kEnded) {
         ++ended;
       } else {
         waits = threads_[t].get();
@@ -281,6 +283,7 @@ class Machine {
   const std::function<void()>* body_ = nullptr;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<State> states_;
   std::vector<uint32_t> order_;
   std::vector<Wave> waves_;
   uint32_t num_at_barrier_ = 0;

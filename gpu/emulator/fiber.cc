@@ -60,7 +60,7 @@ void Fiber::start(void (*entry)()) {
   entry_of_entered = entry;
   fresh_ = true;
 #if defined(__x86_64__)
-  auto* top = reinterpret_cast<uintptr_t*>(stack_ + kStackBytes);
+  auto* top = reinterpret_cast<uintptr_t*>(stack_ + kStackBytes - offset_);
   *--top = 0;  // at the entry of a function the stack is 8 off a multiple of 16
   *--top = reinterpret_cast<uintptr_t>(&Fiber::first);
   for (int i = 0; i < 6; ++i) *--top = 0;

@@ -11,7 +11,8 @@ namespace kvc::gpu::emulator {
 
 class Fiber {
  public:
-  Fiber() = default;
+  // Stacks of neighbouring indices begin in different lines of a cache.
+  explicit Fiber(size_t index) : offset_(index % 64 * 128) {}
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -23,6 +24,7 @@ class Fiber {
  private:
   static constexpr size_t kStackBytes = size_t{256} << 10;
 
+  const size_t offset_;
   char* stack_ = nullptr;
 #if defined(__x86_64__)
   void* own_ = nullptr;  // stack pointers of who is not running

@@ -11,11 +11,11 @@ inline constexpr bool kHasMma = kWave == 32;
 namespace emulator {
 
 inline float half_value(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float value = exponent == 0    ? std::ldexp(static_cast<float>(mantissa), -24)
-                : exponent == 31 ? (mantissa != 0 ? NAN : INFINITY)
-                                 : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
-  return std::copysign(value, bits >> 15 != 0 ? -1.0f : 1.0f);
+  const uint32_t sign = uint32_t{bits} >> 15 << 31, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const float value =
+      exponent == 0 ? static_cast<float>(mantissa) * 0x1p-24f
+                    : std::bit_cast<float>((exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
 inline float bfloat_value(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
@@ -38,15 +38,18 @@ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
   std::memcpy(mine.b, b, sizeof b);
   const Exchanged<MmaOperands> all(mine, place);
   const uint32_t own = threadIdx.x % 32;
-  for (uint32_t r = 0; r < 4; ++r) {
-    const uint32_t row = own / 4 + 8 * (r / 2), column = 2 * (own % 4) + r % 2;
-    float sum = 0;
-    for (uint32_t k = 0; k < 16; ++k) {
-      const uint32_t pair = k % 8 / 2;
-      const float x = element<kBfloat>(all[row % 8 * 4 + pair].a[row / 8 + 2 * (k / 8)], k % 2);
-      const float y = element<kBfloat>(all[column * 4 + pair].b[k / 8], k % 2);
-      sum += x * y;
+  float rows[2][16], columns[2][16];  // those of this lane's results
+  for (uint32_t k = 0; k < 16; ++k) {
+    const uint32_t pair = k % 8 / 2;
+    const MmaOperands row = all[own / 4 * 4 + pair];
+    for (uint32_t i = 0; i < 2; ++i) {
+      rows[i][k] = element<kBfloat>(row.a[i + 2 * (k / 8)], k % 2);
+      columns[i][k] = element<kBfloat>(all[(2 * (own % 4) + i) * 4 + pair].b[k / 8], k % 2);
     }
+  }
+  for (uint32_t r = 0; r < 4; ++r) {
+    float sum = 0;
+    for (uint32_t k = 0; k < 16; ++k) sum += rows[r / 2][k] * columns[r % 2][k];
     d[r] += sum;
   }
 }

@@ -230,7 +230,7 @@ kvc_status kvc_metrics_render(const kvc_metrics_source* sources, size_t num_sour
       return fail(KVC_ERROR_BUFFER_TOO_SMALL,
                   "the text has %zu bytes and capacity is %zu; give some more room", all.size(), capacity);
     }
-    std::memcpy(text, all.data(), all.size());
+    all.copy(text, all.size());
     return KVC_OK;
   });
 }

@@ -22,7 +22,7 @@ kvc_status kvc_manager_resize(kvc_manager* m, uint32_t pool, uint64_t num_blocks
     const uint64_t null_blocks = manager.shape().null_blocks(pool);
     if (num_blocks <= null_blocks) {
       return invalid("num_blocks is %llu; pool %u must have at least %llu", ull(num_blocks), pool,
-                     ull(null_blocks + 1));
+                     ull(null_blocks) + 1);
     }
     return manager.resize(pool, num_blocks - null_blocks, moves, capacity, count);
   });
@@ -63,7 +63,7 @@ kvc_status kvc_storage_discard_blocks(kvc_storage* s, uint64_t first_block, uint
         return fail(KVC_ERROR_BUSY,
                     "block %llu is residual; quantize it (kvc_storage_quantize_blocks) or clear "
                     "it (kvc_storage_zero_blocks) first",
-                    ull(first_block + i));
+                    ull(first_block) + i);
       }
     }
     const BlockParts parts = block_parts(layout);

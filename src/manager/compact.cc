@@ -46,8 +46,8 @@ kvc_status Blocks::check_shrink(uint32_t pool, uint64_t size, size_t capacity, s
     return fail(KVC_ERROR_NO_SPACE,
                 "num_blocks is %llu; %llu blocks of pool %u are held and %llu promised to quotas: give at "
                 "least %llu, or free or preempt requests, end pins and holds, or lower minimums",
-                ull(size + null_blocks), ull(counts.held()), pool, ull(promised),
-                ull(counts.held() + promised + null_blocks));
+                ull(size) + null_blocks, ull(counts.held()), pool, ull(promised),
+                ull(counts.held()) + promised + null_blocks);
   }
   size_t moving = 0;
   for (uint64_t i = counts.first + size; i < pool_.first_unopened(pool); ++i) {
@@ -56,7 +56,7 @@ kvc_status Blocks::check_shrink(uint32_t pool, uint64_t size, size_t capacity, s
       return fail(KVC_ERROR_BUSY,
                   "block %llu has %u external holds and cannot move; release it first, or give at least %llu "
                   "blocks",
-                  ull(i), block.external, ull(i + 1 - counts.first + null_blocks));
+                  ull(i), block.external, ull(i) + 1 - counts.first + null_blocks);
     }
     moving += block.held() || (block.list == List::kLru && !tree_.stale(tree_[block.node]));
   }

@@ -166,14 +166,14 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
 kvc_status Manager::check_size(uint32_t pool, uint64_t size) const {
   const uint64_t null_blocks = shape_.null_blocks(pool);
   const auto refuse = [&](const char* limit, uint64_t least) {
-    return invalid("num_blocks is %llu; pool %u %s: give at least %llu", ull(size + null_blocks), pool, limit,
-                   ull(least + null_blocks));
+    return invalid("num_blocks is %llu; pool %u %s: give at least %llu", ull(size) + null_blocks, pool, limit,
+                   ull(least) + null_blocks);
   };
   if (size > blocks_.pool().counts(pool).room) {
     return invalid(
         "num_blocks is %llu; pool %u has max_blocks %llu: give at most so many, or create it with "
         "more",
-        ull(size + null_blocks), pool, ull(shape_.pool_room[pool]));
+        ull(size) + null_blocks, pool, ull(shape_.pool_room[pool]));
   }
   if (size <= shape_.watermark) return refuse("must have more than watermark_blocks", shape_.watermark + 1);
   if (const uint64_t minimums = blocks_.quotas().minimums(pool); size < minimums)

@@ -73,7 +73,7 @@ kvc_status check_log(const unsigned char* log, size_t size) {
       return invalid(
           "byte %zu: this part begins with call %llu, call %llu must follow%s; give all parts of one log in "
           "order",
-          offset, ull(header.first_call + 1), ull(calls + 1),
+          offset, ull(header.first_call) + 1, ull(calls) + 1,
           header.first_call == calls ? ", and it follows another part" : "");
     }
     calls += header.num_calls;

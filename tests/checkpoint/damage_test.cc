@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "checkpoint/manifest.h"
+#include "golden.h"
 #include "world.h"
 
 namespace kvc {
@@ -186,7 +187,7 @@ TEST_F(Damage, OfANewerFormatIsToldAsSuch) {
 
 // ---- version 1
 
-constexpr char kGolden[] = KVC_TEST_GOLDEN "/golden_v1";
+const std::string kGolden = std::string(kGoldenFolder) + "/golden_v1";
 
 TEST(FormatVersion1, IsRead) {
   Engine fresh(small());
@@ -198,7 +199,7 @@ TEST(FormatVersion1, IsRead) {
   fresh.tenants.push_back(fresh.namespace_pairs[0].new_id);
   EXPECT_EQ(fresh.check_pages(spoken(), 0), 3u);
   EXPECT_EQ(fresh.wrong, 0u);
-  EXPECT_EQ(kvc_checkpoint_validate(kGolden, 0, nullptr), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(kvc_checkpoint_validate(kGolden.c_str(), 0, nullptr), KVC_OK) << kvc_last_error();
 }
 
 TEST_F(Damage, ThereIsNoneInWhatIsWrittenNow) {
@@ -208,9 +209,8 @@ TEST_F(Damage, ThereIsNoneInWhatIsWrittenNow) {
   }
   // The bytes of version 1 are what this version writes, but for the id of the request, which has the tag of
   // its manager.
-  EXPECT_TRUE(read_file(data_) == read_file(std::string(kGolden) + "/00000000000000000001.kvcd"));
-  const std::string now = read_file(manifest_),
-                    then = read_file(std::string(kGolden) + "/00000000000000000001.kvcm");
+  EXPECT_TRUE(read_file(data_) == read_file(kGolden + "/00000000000000000001.kvcd"));
+  const std::string now = read_file(manifest_), then = read_file(kGolden + "/00000000000000000001.kvcm");
   Manifest a, b;
   ASSERT_EQ(decode_manifest("now", now.data(), now.size(), &a), KVC_OK);
   ASSERT_EQ(decode_manifest("then", then.data(), then.size(), &b), KVC_OK) << kvc_last_error();

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "golden.h"
 #include "seed.h"
 
 namespace kvc {
@@ -78,7 +79,7 @@ kvc_status decode(WireDecoder& decoder, const std::string& bytes) {
 }
 
 std::vector<std::string> golden_batches() {
-  std::ifstream file(std::string(KVC_TEST_GOLDEN) + "/golden_batches.txt");
+  std::ifstream file(std::string(kGoldenFolder) + "/golden_batches.txt");
   std::vector<std::string> all;
   for (std::string line; std::getline(file, line);) {
     if (line[0] == '#') continue;

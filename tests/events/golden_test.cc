@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches and hashes equal those of vLLM's own encoder and hash function, byte for byte (golden.py), and what
 // is read back is what was written.
+#include "golden.h"
+
 #include <gtest/gtest.h>
 #include <kvcache/events.h>
 
@@ -153,7 +155,7 @@ void set_way(const std::string& form, const std::string& way, WireFormat* format
 }
 
 std::ifstream golden(const char* name) {
-  std::ifstream file(std::string(KVC_TEST_GOLDEN) + "/" + name);
+  std::ifstream file(std::string(kGoldenFolder) + "/" + name);
   EXPECT_TRUE(file.good()) << name;
   return file;
 }
