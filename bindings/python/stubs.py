@@ -277,7 +277,7 @@ def records(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
              "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from ._docs import described",
              "from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,",
-             "                        SizingMode, SizingReason)"]
+             "                        SizingMode, SizingReason, WaitReason)"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
         lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from . import _native
 from ._docs import described
 from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,
-                        SizingMode, SizingReason)
+                        SizingMode, SizingReason, WaitReason)
 
 
 @described
