@@ -156,6 +156,8 @@ type ScheduledInfo struct {
 	ArrivalNs                                                   uint64
 	Priority                                                    int32
 	Tenant                                                      uint32
+	WaitReason                                                  uint32 // KVC_WAIT_* of scheduler.h.
+	reserved                                                    uint32
 }
 
 // SchedulerStats are counters of a Scheduler since its creation, and gauges: kvc_scheduler_stats.

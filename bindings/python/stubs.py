@@ -118,7 +118,7 @@ WORDS = {
     "kvc_attention_launch": "Launch", "kvc_attention.": "", "kvc_step": "Step", "in kvc_manager_config": "configured", "KVC_BLOCK_*": "BlockState", "KVC_LOST_*": "LostReason", "KVC_LOST_": "LostReason.",
     "KVC_DEVICE_*": "DeviceFlags", "KVC_DEVICE_": "DeviceFlags.", "KVC_MEMORY_*": "MemoryKind", "KVC_REQUEST_*": "RequestFlags",
     "KVC_ERROR_": "", "kvc_stats": "Stats", "kvc_storage_trim": "Storage.trim()", "KVC_PAGE_OK": "PageResult.OK",
-    "KVC_OFFLOAD_NONE, ...": "OffloadState", "KVC_OFFLOAD_NOTHING, ...; else 0": "OffloadReason; else NONE", "KVC_PAGE_FILE_*": "PageFileKind", "KVC_SCHEDULED_*": "ScheduledState",
+    "KVC_OFFLOAD_NONE, ...": "OffloadState", "KVC_OFFLOAD_NOTHING, ...; else 0": "OffloadReason; else NONE", "KVC_PAGE_FILE_*": "PageFileKind", "KVC_SCHEDULED_*": "ScheduledState", "KVC_WAIT_*": "WaitReason",
     "kvc_manager_content_digest": "Manager.content_digest()", "With `validate`": "With validate=True",
     "(kvc_index_read_stats)": "", "(kvc_index_apply)": "",
     "KVC_REQUEST_": "RequestFlags.", "UINT64_MAX": "2**64 - 1", "KVC_SIZING_KEEP, GROW or SHRINK": "SizingAction", "KVC_SIZING_BY_LAST, ...": "SizingBasis",
@@ -131,7 +131,7 @@ ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "p
                 ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool",
                 ("kvc_checkpoint_info", "ids_kept"): "bool", ("kvc_page_file_info", "kind"): "PageFileKind",
                 ("kvc_offload_info", "state"): "OffloadState", ("kvc_offload_info", "reason"): "OffloadReason",
-                ("kvc_scheduled_info", "state"): "ScheduledState", ("kvc_scheduler_stats", "policy"): "SchedulePolicy",
+                ("kvc_scheduled_info", "state"): "ScheduledState", ("kvc_scheduled_info", "wait_reason"): "WaitReason", ("kvc_scheduler_stats", "policy"): "SchedulePolicy",
                 ("kvc_scheduler_stats", "pressure"): "bool",
                 ("kvc_index_applied", "is_stale"): "bool",
                 ("kvc_tier_stats", "available"): "bool", ("kvc_tier_stats", "uses_uring"): "bool",
@@ -277,7 +277,7 @@ def records(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
              "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from ._docs import described",
              "from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,",
-             "                        SizingMode, SizingReason)"]
+             "                        SizingMode, SizingReason, WaitReason)"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
         lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]

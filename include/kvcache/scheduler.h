@@ -254,6 +254,22 @@ enum {
   KVC_SCHEDULED_RUNNING = 4    /**< Admitted. */
 };
 
+/** kvc_scheduled_info.wait_reason: why the last plan has not admitted a request. */
+enum {
+  KVC_WAIT_NONE = 0,  /**< It does not wait. */
+  KVC_WAIT_READY = 1, /**< For kvc_scheduler_set_ready. */
+  KVC_WAIT_LOAD = 2,  /**< For the offload, or for room in it. */
+  KVC_WAIT_PLANS = 3, /**< It was preempted, and plans in flight still compute it. */
+  KVC_WAIT_TURN = 4,  /**< Others come first, or the plan had no tokens or rows left. */
+  KVC_WAIT_SPACE = 5, /**< For blocks. */
+  KVC_WAIT_PEAK = 6,  /**< For blocks that running requests are expected to need (KVC_ADMIT_PEAK, WORST). */
+  KVC_WAIT_PRESSURE = 7, /**< For pressure to end: high_watermark was reached, low_watermark was not yet. */
+  KVC_WAIT_QUOTA = 8,    /**< Its namespace is over its quota. */
+  KVC_WAIT_ADAPTER = 9,  /**< max_adapters others run. */
+  KVC_WAIT_ENCODER = 10, /**< The step had no room for its encoder inputs. */
+  KVC_WAIT_FILLING = 11  /**< For a request that computes its prefix (wait_until_ns). */
+};
+
 /** State of a scheduled request. */
 typedef struct kvc_scheduled_info {
   size_t struct_size;       /**< sizeof(kvc_scheduled_info) */
@@ -267,6 +283,8 @@ typedef struct kvc_scheduled_info {
   uint64_t arrival_ns;      /**< As told. */
   int32_t priority;         /**< As set. */
   uint32_t tenant;          /**< As set. */
+  uint32_t wait_reason;     /**< KVC_WAIT_* */
+  uint32_t reserved;        /**< 0 */
 } kvc_scheduled_info;
 
 /** Counters since creation, and gauges. */

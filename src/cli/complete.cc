@@ -30,8 +30,8 @@ Words values(const CLI::Option& option) {
   if (name == "MODEL" || name == "--model") found = model_names();
   if (name == "--policies") found = policy_names();
   if (name == "MODEL" || name == "--model" || name == "TRACE" || name == "PATH" || name == "FOLDER" ||
-      name == "--output" || name == "--log" || name == "--record" || name == "--step-model" ||
-      name == "--html")
+      name == "--output" || name == "--log" || name == "--record" || name == "--replay" ||
+      name == "--step-model" || name == "--html")
     found.emplace_back(":files");
   return found;
 }

@@ -16,6 +16,7 @@
 #include "cli/advise_options.h"
 #include "cli/bench.h"
 #include "cli/bench_options.h"
+#include "cli/checkpoint.h"
 #include "cli/complete.h"
 #include "cli/dtype.h"
 #include "cli/errors.h"
@@ -62,6 +63,7 @@ struct Arguments {
   ModeOptions sizing;
   BenchOptions bench;
   InspectOptions inspect;
+  CheckpointOptions checkpoint;
   RouteOptions route;
   std::vector<std::string> backends;
 };
@@ -245,6 +247,25 @@ void add_inspect(CLI::App& app, Arguments& args) {
   inspect->add_flag("--json", args.json, "Print JSON");
 }
 
+void add_checkpoint(CLI::App& app, Arguments& args) {
+  CLI::App* checkpoint = app.add_subcommand(
+      "checkpoint", "Save what a replayed trace has cached, restore and check it, remove and compact");
+  add_checkpoint_options(*checkpoint, args.checkpoint);
+  auto* trace = checkpoint->add_option("--replay", args.trace, "save: the trace; - is standard input")
+                    ->type_name("TRACE");
+  checkpoint->add_flag("--generate", args.generate, "save: take a synthetic trace instead")->excludes(trace);
+  checkpoint->add_option("--seed", args.seed, "Seed of the synthetic trace")
+      ->needs("--generate")
+      ->capture_default_str();
+  add_number(*checkpoint, "--requests", args.requests,
+             "save: take only the first N requests [all; 2000 with --generate]", UINT32_MAX);
+  add_number(*checkpoint, "--block-size", args.replay.block_size, "save: tokens per block", kMaxBlockSize)
+      ->capture_default_str();
+  add_number(*checkpoint, "--num-blocks", args.checkpoint.num_blocks,
+             "Blocks of the pool [save: 100000; restore: as many as were saved]", kMaxBlocks);
+  checkpoint->add_flag("--json", args.json, "Print JSON");
+}
+
 void add_route(CLI::App& app, Arguments& args) {
   RouteOptions& options = args.route;
   CLI::App* route = app.add_subcommand(
@@ -326,6 +347,17 @@ int run_advise(const Arguments& args) {
   return kExitOk;
 }
 
+int run_checkpoint_command(const Arguments& args) {
+  if (args.checkpoint.what != "save")
+    return run_checkpoint(args.checkpoint, args.json, std::cout) ? kExitOk : kExitFailure;
+  if (args.trace.empty() && !args.generate)
+    throw InputError("checkpoint save: no trace; give --replay TRACE or --generate");
+  ReplayOptions options = args.replay;
+  if (args.checkpoint.num_blocks != 0) options.num_blocks = args.checkpoint.num_blocks;
+  save_replayed(load_trace(args, "checkpoint"), options, args.checkpoint, args.json, std::cout);
+  return kExitOk;
+}
+
 int run_generate(const Arguments& args) {
   const Trace trace = generate_trace(args.requests == 0 ? kDefaultRequests : args.requests, args.seed);
   std::ofstream file;
@@ -355,6 +387,7 @@ int run(int argc, char** argv) {
   add_estimate(app, args);
   add_bench(app, args);
   add_inspect(app, args);
+  add_checkpoint(app, args);
   add_route(app, args);
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     print_completions(app, {argv + 2, argv + argc}, std::cout);
@@ -378,6 +411,7 @@ int run(int argc, char** argv) {
     serve_routes(args.route, std::cout);
     return kExitOk;
   }
+  if (app.got_subcommand("checkpoint")) return run_checkpoint_command(args);
   if (app.got_subcommand("inspect"))
     return print_inspection(args.inspect, args.json, std::cout) ? kExitOk : kExitFailure;
   if (app.got_subcommand("estimate"))

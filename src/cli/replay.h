@@ -3,6 +3,7 @@
 // hits and the time inside library calls.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ struct ReplayOptions {
   uint64_t cross_tokens = 0;             // Tokens of each request's encoder; 0 = none.
   std::string record;                    // File for a log of the calls; empty = none.
   bool progress = true;                  // Show a line of progress on a terminal.
+  uint64_t event_capacity = 0;           // Of the manager, if tiers do not need more.
+  std::function<void(kvc_manager*)> at_end;  // Sees the manager after the last request.
 };
 
 const std::vector<std::string>& policy_names();

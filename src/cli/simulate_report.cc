@@ -28,6 +28,7 @@ OrderedJson result_json(const SimulateOptions& options, const SimulateResult& re
   json["finished"] = result.finished;
   json["rejected"] = result.rejected;
   json["failed"] = result.failed;
+  json["starved"] = result.requests - result.finished - result.rejected - result.failed;
   json["makespan_seconds"] = result.seconds();
   json["requests_per_second"] = result.per_second(result.finished);
   json["output_tokens_per_second"] = result.per_second(result.output_tokens);

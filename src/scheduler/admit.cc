@@ -50,8 +50,11 @@ bool Scheduler::drop_loads(const Job* of) {
 
 void Scheduler::admit_waiting() {
   if (num_loading_ != 0) poll_loads();
-  const bool may_admit = !set_->lacks_blocks && !(pressure_ && num_running_ != 0);
-  if (!may_admit) return;
+  ++tries_;
+  closed_ = set_->lacks_blocks               ? KVC_WAIT_SPACE
+            : pressure_ && num_running_ != 0 ? KVC_WAIT_PRESSURE
+                                             : KVC_WAIT_TURN;
+  if (closed_ != KVC_WAIT_TURN) return;
   const bool sorts = (options_.flags & (KVC_SCHEDULER_CACHE_AWARE | KVC_SCHEDULER_DEPTH_FIRST)) != 0;
   num_over_quota_ = 0;
   num_candidates_ = 0;  // those that were passed, or all that are compared
@@ -136,19 +139,23 @@ void Scheduler::reset_inputs(Job& job, uint32_t first) {
     ++job.next_input;
 }
 
+// Notes why it waits on.
+Scheduler::Found Scheduler::refuse(Job& job, uint32_t reason, uint64_t& counter, Found found) {
+  ++counter;
+  job.wait_reason = static_cast<uint8_t>(reason);
+  job.refused_at = tries_;
+  return found;
+}
+
 // kAdmitted: it waits no more in the order. kPassed: others may be admitted before it.
 Scheduler::Found Scheduler::try_admit(JobIndex index) {
   Job& job = jobs_[index];
-  const auto pass = [&](uint64_t& counter) {
-    ++counter;
-    return job.aged ? Found::kStop : Found::kPassed;
-  };
+  const Found passed = job.aged ? Found::kStop : Found::kPassed;
   if (std::find(over_quota_, over_quota_ + num_over_quota_, job.namespace_id) !=
       over_quota_ + num_over_quota_) {
-    ++stats_.refused_quota;
-    return Found::kPassed;
+    return refuse(job, KVC_WAIT_QUOTA, stats_.refused_quota, Found::kPassed);
   }
-  if (!may_join_adapter(job)) return pass(stats_.refused_adapter);
+  if (!may_join_adapter(job)) return refuse(job, KVC_WAIT_ADAPTER, stats_.refused_adapter, passed);
   kvc_probe_info probe = {};
   probe.struct_size = sizeof probe;
   if (const kvc_status status = calls_.probe_request(calls_.manager, job.id, &probe); status != KVC_OK) {
@@ -160,11 +167,13 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     if (probe.fits == 0 && !idle && is_over_quota(job, probe.blocks_needed)) {
       if (others_hold_blocks(&job)) return pass_namespace(job);
     } else if (probe.fits == 0 && !idle) {  // its pages would take what others need
-      ++stats_.refused_space;
-      return Found::kStop;
+      return refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
     }
     const kvc_status status = calls_.look_up(calls_.offload, job.id, now_ns_);
-    if (status == KVC_ERROR_LIMIT) return Found::kPassed;  // those that are looked up must come first
+    if (status == KVC_ERROR_LIMIT) {  // those that are looked up must come first
+      uint64_t uncounted = 0;
+      return refuse(job, KVC_WAIT_LOAD, uncounted, Found::kPassed);
+    }
     job.looked_up = true;
     if (status == KVC_OK) {
       waiting_.remove(index);
@@ -174,8 +183,7 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     }
   }
   if (options_.admission >= KVC_ADMIT_PEAK && num_running_ != 0 && !fits_peak(job)) {
-    ++stats_.refused_peak;
-    return Found::kStop;
+    return refuse(job, KVC_WAIT_PEAK, stats_.refused_peak, Found::kStop);
   }
   const auto first = static_cast<uint32_t>(probe.num_cached);
   const uint64_t encoder = encoder_left_;
@@ -185,22 +193,20 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
   share.num_tokens = chunk(job, first, job.known, &share);
   if (share.num_tokens == 0) {
     encoder_left_ = encoder;
-    return pass(stats_.refused_encoder);
+    return refuse(job, KVC_WAIT_ENCODER, stats_.refused_encoder, passed);
   }
   if (admit(index, share, first)) return Found::kAdmitted;
   encoder_left_ = encoder;
   switch (share.status = step_.status[0]; failure_ != KVC_OK ? failure_ : share.status) {
     case KVC_ERROR_FILLING:
-      ++stats_.refused_filling;  // it is computed for it
-      return Found::kPassed;
+      return refuse(job, KVC_WAIT_FILLING, stats_.refused_filling, Found::kPassed);  // it is computed for it
     case KVC_ERROR_OVER_QUOTA:
       if (!others_hold_blocks(&job)) return end_waiting(index);
       return pass_namespace(job);
     case KVC_ERROR_AGAIN:
-      ++stats_.refused_space;
-      return Found::kStop;
+      return refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
     case KVC_ERROR_NO_SPACE:
-      ++stats_.refused_space;
+      refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
       return others_hold_blocks(nullptr) ? Found::kStop : end_waiting(index);
     default:
       failure_ = share.status;
@@ -217,10 +223,9 @@ bool Scheduler::is_over_quota(const Job& job, uint64_t num_blocks) const {
 }
 
 // All requests of the namespace behind it are passed too.
-Scheduler::Found Scheduler::pass_namespace(const Job& job) {
-  ++stats_.refused_quota;
+Scheduler::Found Scheduler::pass_namespace(Job& job) {
   over_quota_[num_over_quota_++] = job.namespace_id;
-  return Found::kPassed;
+  return refuse(job, KVC_WAIT_QUOTA, stats_.refused_quota, Found::kPassed);
 }
 
 // Whether there may be blocks later that there are not now: jobs hold some, those of the namespace of `of` if

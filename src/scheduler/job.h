@@ -41,7 +41,8 @@ struct alignas(64) Job {
   bool drafts_in_flight;
 
   bool queued, is_aside, aged, looked_up, was_admitted;
-  uint64_t sequence;  // of arrival
+  uint8_t wait_reason;  // KVC_WAIT_*: of the call of plan() with the number refused_at
+  uint64_t sequence;    // of arrival
   uint64_t arrival_ns;
   uint64_t adapter, namespace_id;
   int64_t rank;  // among those that wait: lower first
@@ -49,6 +50,7 @@ struct alignas(64) Job {
   uint32_t cached;  // of the hit
   uint32_t drafts;  // for the plan that is made after this many calls:
   uint64_t drafts_at;
+  uint64_t refused_at;
   uint32_t preemptions, tenant;
   int32_t priority;
   uint32_t num_inputs, next_input;  // the first that is not encoded

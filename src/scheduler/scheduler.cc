@@ -202,6 +202,21 @@ void Scheduler::leave_adapter(const Job& job) {
   if (--adapters_[i].num_jobs == 0) adapters_[i] = adapters_[--num_adapters_];
 }
 
+// What the last call of plan() has found.
+uint32_t Scheduler::wait_reason(const Job& job) const {
+  switch (job.state) {
+    case JobState::kNotReady:
+      return KVC_WAIT_READY;
+    case JobState::kLoading:
+      return KVC_WAIT_LOAD;
+    case JobState::kWaiting:
+      if (!job.queued) return KVC_WAIT_PLANS;
+      return job.refused_at == tries_ ? job.wait_reason : closed_;
+    default:
+      return KVC_WAIT_NONE;
+  }
+}
+
 kvc_status Scheduler::info(uint64_t id, kvc_scheduled_info* out) const {
   JobIndex index;
   KVC_TRY(find(id, &index));
@@ -212,6 +227,7 @@ kvc_status Scheduler::info(uint64_t id, kvc_scheduled_info* out) const {
     return job.state == JobState::kRunning ? KVC_SCHEDULED_RUNNING : KVC_SCHEDULED_WAITING;
   };
   out->state = state_of();
+  out->wait_reason = wait_reason(job);
   out->row = job.row;
   out->num_tokens = job.known;
   out->num_prompt = job.prompt;

@@ -147,8 +147,10 @@ class Scheduler {
   bool may_swap(const Candidate& a, const Candidate& b) const;
   void walk_prefixes(size_t begin);
   Found try_admit(JobIndex index);
+  Found refuse(Job& job, uint32_t reason, uint64_t& counter, Found found);
+  uint32_t wait_reason(const Job& job) const;
   bool is_over_quota(const Job& job, uint64_t num_blocks) const;
-  Found pass_namespace(const Job& job);
+  Found pass_namespace(Job& job);
   bool others_hold_blocks(const Job* of);
   Found end_waiting(JobIndex index);
   bool admit(JobIndex index, Share share, uint32_t expected);
@@ -216,6 +218,8 @@ class Scheduler {
   PrefixWalk walk_;
   uint64_t over_quota_[Quotas::kMaxQuotas];  // namespaces that a waiting job has found over their quota
   size_t num_over_quota_ = 0;
+  uint64_t tries_ = 1;               // calls of plan()
+  uint32_t closed_ = KVC_WAIT_TURN;  // why the last one has not come to those that it has not tried
   struct Holding {
     uint64_t now, rest;  // tokens
   };

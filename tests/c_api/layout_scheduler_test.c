@@ -123,7 +123,7 @@ AT(kvc_plan_result, reserved, 52);
 AT(kvc_plan_result, ended, 56);
 AT(kvc_plan_result, num_ended, 64);
 
-SIZE(kvc_scheduled_info, 72);
+SIZE(kvc_scheduled_info, 80);
 AT(kvc_scheduled_info, struct_size, 0);
 AT(kvc_scheduled_info, state, 8);
 AT(kvc_scheduled_info, row, 12);
@@ -135,6 +135,8 @@ AT(kvc_scheduled_info, num_preemptions, 48);
 AT(kvc_scheduled_info, arrival_ns, 56);
 AT(kvc_scheduled_info, priority, 64);
 AT(kvc_scheduled_info, tenant, 68);
+AT(kvc_scheduled_info, wait_reason, 72);
+AT(kvc_scheduled_info, reserved, 76);
 
 SIZE(kvc_scheduler_stats, 208);
 AT(kvc_scheduler_stats, struct_size, 0);

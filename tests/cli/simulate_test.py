@@ -50,9 +50,9 @@ class Simulate(command.CommandTest):
         self.assert_times(report, makespan_seconds=0.023587, busy=(1352 + 1043 + 1044 + 1528 + 1059 + 1208 + 1176 + 1203) / 23587, goodput=2 / 5,
                           goodput_per_second=2 / 0.023587, requests_per_second=5 / 0.023587, output_tokens_per_second=9 / 0.023587,
                           hit_rate=32 / 160, mean_batch=9 / 8, rate=4 / 0.022)
-        counts = {key: report[key] for key in ("requests", "finished", "rejected", "failed", "plans", "prompt_tokens", "cached_tokens", "output_tokens",
+        counts = {key: report[key] for key in ("requests", "finished", "rejected", "failed", "starved", "plans", "prompt_tokens", "cached_tokens", "output_tokens",
                                                "planned_tokens", "preemptions", "recomputed_tokens", "scheduler", "admission")}
-        self.assertEqual(counts, {"requests": 5, "finished": 5, "rejected": 0, "failed": 0, "plans": 8, "prompt_tokens": 160, "cached_tokens": 32,
+        self.assertEqual(counts, {"requests": 5, "finished": 5, "rejected": 0, "failed": 0, "starved": 0, "plans": 8, "prompt_tokens": 160, "cached_tokens": 32,
                                   "output_tokens": 9, "planned_tokens": 160 - 32 + 4, "preemptions": 0, "recomputed_tokens": 0,
                                   "scheduler": "fcfs", "admission": "chunk"})
         self.assertGreater(report["host_us_per_step"], 0)

@@ -9,7 +9,7 @@ import unittest
 
 import command
 
-ALL = "info, replay, advise, simulate, generate, models, estimate, bench, inspect, route"
+ALL = "info, replay, advise, simulate, generate, models, estimate, bench, inspect, checkpoint, route"
 CASES = (
     ("", f"no command; give one of {ALL}"),
     ("replya x", "no command replya; did you mean replay?"),

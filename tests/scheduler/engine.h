@@ -275,6 +275,14 @@ class Engine {
   void check() {
     ASSERT_EQ(kvc_scheduler_check(scheduler_), KVC_OK) << kvc_last_error();
     ASSERT_EQ(kvc_manager_check(manager_), KVC_OK) << kvc_last_error();
+    for (const auto& [id, sequence] : sequences_) {
+      if (sequence.ended || sequence.aborted) continue;
+      kvc_scheduled_info info = {};
+      info.struct_size = sizeof info;
+      if (kvc_scheduler_request_info(scheduler_, id, &info) != KVC_OK)
+        continue;  // it ends with the next plan
+      ASSERT_EQ(info.state == KVC_SCHEDULED_RUNNING, info.wait_reason == KVC_WAIT_NONE) << info.wait_reason;
+    }
   }
   kvc_scheduler_stats stats() {
     kvc_scheduler_stats stats = {};

@@ -19,7 +19,7 @@ from . import _native, errors
 from .checkpoints import (Restored, checkpoint_info, compact_checkpoint, list_checkpoints, remove_checkpoint, restore_checkpoint, save_checkpoint,
                           validate_checkpoint)
 from .constants import (Admission, BlockState, DeviceFlags, DType, EndReason, EventKind, Feature, Latency, Layout, LostReason, MemoryKind, OffloadPolicy, OffloadReason, OffloadState, PageFileKind, PageResult, Plane, RequestFlags, RopeScaling, ScheduledState, SchedulePolicy,
-                        SizingAction, SizingBasis, SizingMode, SizingReason, Status, StorageFlags, TierKind, TierPriority)
+                        SizingAction, SizingBasis, SizingMode, SizingReason, Status, StorageFlags, TierKind, TierPriority, WaitReason)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, FillingError, InternalError, InvalidArgumentError,
                      KvCacheError, LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
@@ -89,7 +89,7 @@ __all__ = [
     "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "Restored", "RopeScaling",
     "SchedulePolicy", "ScheduledInfo", "ScheduledState", "Scheduler", "SchedulerStats", "Sizer", "SizingAction", "SizingBasis", "SizingDecision",
     "SizingMode", "SizingReason", "Stats", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "Tier", "TierCounts", "TierKind",
-    "TierPriority", "TierStats", "UnsupportedError", "Workload", "WorkloadInfo", "apply_rope", "build_info", "checkpoint_info",
+    "TierPriority", "TierStats", "UnsupportedError", "WaitReason", "Workload", "WorkloadInfo", "apply_rope", "build_info", "checkpoint_info",
     "compact_checkpoint", "dequantize", "device_info", "enable_latencies", "errors", "find_model", "list_checkpoints", "merge_attention", "models", "namespace_root", "open_backend",
     "open_plugin", "page_file_info", "page_key", "page_keys", "prefix_digests", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint",
     "rope_frequencies", "rope_table", "save_checkpoint", "storage_size", "supports", "tree_mask", "validate_checkpoint",

@@ -155,6 +155,18 @@ KVC_SCHEDULED_NOT_READY: int
 KVC_SCHEDULED_WAITING: int
 KVC_SCHEDULED_LOADING: int
 KVC_SCHEDULED_RUNNING: int
+KVC_WAIT_NONE: int
+KVC_WAIT_READY: int
+KVC_WAIT_LOAD: int
+KVC_WAIT_PLANS: int
+KVC_WAIT_TURN: int
+KVC_WAIT_SPACE: int
+KVC_WAIT_PEAK: int
+KVC_WAIT_PRESSURE: int
+KVC_WAIT_QUOTA: int
+KVC_WAIT_ADAPTER: int
+KVC_WAIT_ENCODER: int
+KVC_WAIT_FILLING: int
 KVC_MAX_CURVES: int
 KVC_MAX_OBSERVATIONS: int
 KVC_SIZING_REACTIVE: int
@@ -872,6 +884,7 @@ class kvc_scheduled_info:
     arrival_ns: int
     priority: int
     tenant: int
+    wait_reason: int
 
 class kvc_scheduler_stats:
     waiting: int

@@ -378,6 +378,28 @@ class ScheduledState(IntEnum):
     RUNNING = _native.KVC_SCHEDULED_RUNNING
 
 
+class WaitReason(IntEnum):
+    """Why the last plan of a Scheduler has not admitted a request.
+
+    NONE: it does not wait. READY: for set_ready(). LOAD: for the offload, or for room in it. PLANS: it was preempted, and plans in flight still
+    compute it. TURN: others come first, or the plan had no tokens or rows left. SPACE: for blocks. PEAK: for blocks that running requests are
+    expected to need. PRESSURE: the pools are filled above high_watermark. QUOTA: its namespace is over its quota. ADAPTER: max_adapters others run.
+    ENCODER: the step had no room for its encoder inputs. FILLING: for a request that computes its prefix."""
+
+    NONE = _native.KVC_WAIT_NONE
+    READY = _native.KVC_WAIT_READY
+    LOAD = _native.KVC_WAIT_LOAD
+    PLANS = _native.KVC_WAIT_PLANS
+    TURN = _native.KVC_WAIT_TURN
+    SPACE = _native.KVC_WAIT_SPACE
+    PEAK = _native.KVC_WAIT_PEAK
+    PRESSURE = _native.KVC_WAIT_PRESSURE
+    QUOTA = _native.KVC_WAIT_QUOTA
+    ADAPTER = _native.KVC_WAIT_ADAPTER
+    ENCODER = _native.KVC_WAIT_ENCODER
+    FILLING = _native.KVC_WAIT_FILLING
+
+
 class DType(IntEnum):
     """Element types of arrays, views and stored keys and values.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from . import _native
 from ._docs import described
 from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,
-                        SizingMode, SizingReason)
+                        SizingMode, SizingReason, WaitReason)
 
 
 @described
@@ -1069,6 +1069,7 @@ class ScheduledInfo(NamedTuple):
     arrival_ns: As told.
     priority: As set.
     tenant: As set.
+    wait_reason: WaitReason
     """
 
     state: ScheduledState
@@ -1081,12 +1082,14 @@ class ScheduledInfo(NamedTuple):
     arrival_ns: int
     priority: int
     tenant: int
+    wait_reason: WaitReason
 
     @classmethod
     def read(cls, filled: _native.kvc_scheduled_info) -> ScheduledInfo:
         """Reads the struct of the native layer."""
         return cls(ScheduledState(filled.state), filled.row, filled.num_tokens, filled.num_prompt, filled.num_planned,
-                   filled.num_cached, filled.num_preemptions, filled.arrival_ns, filled.priority, filled.tenant)
+                   filled.num_cached, filled.num_preemptions, filled.arrival_ns, filled.priority, filled.tenant,
+                   WaitReason(filled.wait_reason))
 
 
 @described

@@ -12,7 +12,7 @@ from . import _native
 from ._arrays import as_bytes, np, take, view
 from ._docs import add_properties, described
 from .checkpoints import take_manager
-from .constants import Admission, EndReason, ScheduledState, SchedulePolicy
+from .constants import Admission, EndReason, ScheduledState, SchedulePolicy, WaitReason
 from .offload import Offload
 from .records import ScheduledInfo, SchedulerStats
 from .request import RequestOptions, namespace_id, pack_keys, request_config
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .manager import Manager
     from .request import Tokens
 
-__all__ = ["Admission", "EndReason", "EndedRequest", "Plan", "ScheduledInfo", "ScheduledState", "SchedulePolicy", "Scheduler", "SchedulerStats"]
+__all__ = ["Admission", "EndReason", "EndedRequest", "Plan", "ScheduledInfo", "ScheduledState", "SchedulePolicy", "Scheduler", "SchedulerStats", "WaitReason"]
 
 _NUMBERS = {
     "plan_id": "1, 2, ...; 0 if the plan has no items.",

@@ -223,17 +223,18 @@ def test_states_of_requests():
                    options=kvcache.RequestOptions(namespace=namespace, user_data=9, keys=[kvcache.ExtraKey(2, 3, bytes(32))]))
         info = s.request_info(id)
         assert (info.state, info.row, info.num_prompt, info.priority, info.tenant, info.arrival_ns) == (ScheduledState.NOT_READY, -1, 12, 3, 1, 5)
-        assert m.request(id).info.user_data == 9
+        assert info.wait_reason is kvcache.WaitReason.READY and m.request(id).info.user_data == 9
         empty = s.plan(10)
         assert (empty.plan_id, empty.num_items, empty.num_tokens, empty.requests.tolist()) == (0, 0, 0, [])
         s.set_ready(id)
         s.set_priority(id, -1)
         s.set_weight(1, 2.5)
         assert s.request_info(id)[:1] == (ScheduledState.WAITING,) and s.request_info(id).priority == -1
+        assert s.request_info(id).wait_reason is kvcache.WaitReason.TURN
         plan = s.plan(11)
         with pytest.raises(ValueError, match="plan 0 is finished"):
             empty.requests
-        assert plan.encoder_runs.tolist() == [[0, 0], [0, 1]] and s.request_info(id).state == ScheduledState.RUNNING
+        assert plan.encoder_runs.tolist() == [[0, 0], [0, 1]] and s.request_info(id)[:1] + s.request_info(id)[-1:] == (ScheduledState.RUNNING, kvcache.WaitReason.NONE)
         s.abort(id)
         assert s.finish(plan, [3]) == [], "tokens of a request that has ended are ignored"
         assert s.stats().aborted == 1 and repr(s) == "<kvcache.Scheduler: 0 requests running, 0 waiting, 0 plans in flight>"
