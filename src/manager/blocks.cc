@@ -51,7 +51,11 @@ kvc_status Blocks::check_pools(const Demand& demand, uint64_t watermark, const c
   if (short_pool == kMaxPools) return KVC_OK;
   const PoolCounts& pool = pool_.counts(short_pool);
   const char* fix = "free or preempt requests, or enlarge the pool";
-  if (demand.blocks[short_pool] > pool.size) fix = "it can never fit: enlarge the pool, or ask for less";
+  if (demand.blocks[short_pool] > pool.size) {
+    fix = shape_.window_groups == 0 ? "it can never fit: enlarge the pool, or ask for less"
+                                    : "it can never fit at once: take smaller steps (slots, "
+                                      "kvc_step.admit_slots), or enlarge the pool";
+  }
   return refuse(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE, demand, short_pool, watermark, pool.available(),
                 who, fix);
 }
