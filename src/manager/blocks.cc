@@ -161,6 +161,19 @@ void Blocks::take_back(BlockId id) {
   free_held(id);
 }
 
+void Blocks::renew(NodeId node, uint32_t group) {
+  BlockId id = tree_.block_of(node, group);
+  if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
+  if (!is_block(id)) return;
+  pool_[id].leaves_first = 0;
+  if (pool_.has_shelves()) [[unlikely]] {
+    pool_.renew(id, place_of(node));
+  } else {
+    pool_.remove(id);
+    pool_.push_lru(id);
+  }
+}
+
 // While no step is in flight, published sole copies go to LRU in one sweep.
 void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns) {
   constexpr size_t kAhead = 8;

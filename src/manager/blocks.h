@@ -145,6 +145,8 @@ class Blocks {
   void release(BlockId id, Keep keep, uint32_t ns, bool stale);
   // The same for blocks[begin, end) of a group, from the end on, all of the current epoch.
   void release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns);
+  // What is cached of a group at a position comes to the end of its list, as if it were released now.
+  void renew(NodeId node, uint32_t group);
   // Ends the hold of a copy on its source.
   void release_source(BlockId id) {
     if (drop_ref(pool_[id])) place(id);

@@ -100,11 +100,11 @@ Setup random_setup(Random& random) {
       break;
     case 19:
       c.groups = {random.chance(70) ? window(random, B, random.chance(30)) : chunks(random, B)};
-      c.max_nodes = random.between(2, 60), high = 40;
+      c.max_nodes = random.between(2, 40), high = 24;
       break;
     case 20:
       c.groups = {window(random, B, false), states(random, B)}, c.groups[1].pool = random.chance(70);
-      c.max_nodes = random.between(2, 40), low = 6, high = 30;
+      c.max_nodes = random.between(2, 30), low = 5, high = 12;
       break;
     default:  // the most usual one, which fills its pool
       c.groups = {model::Group{}};

@@ -634,6 +634,7 @@ class Rules {
         for (uint64_t j = end; j-- > *cut;)
           for (size_t g = 0; g < r.table.size(); ++g) {
             const int b = r.table[g][j].block;
+            if (config_.groups[g].window == window && b < 0) renew(r, g, j);
             if (config_.groups[g].window != window || b < 0) continue;
             if (window && holds(b) == 1 && !serves(r, g, j, true)) detach(b);
             drop(b, &Block::requests);
@@ -642,6 +643,20 @@ class Rules {
       for (auto& row : r.cross) drop(row[j].block, &Block::requests);
     r.cross.clear(), r.cross_pending = false;
     drop_copies();
+  }
+  // What a window has returned near a likely end, and is cached, stays as long as what full groups release
+  // now.
+  void renew(const Request& r, size_t g, uint64_t j) {
+    const auto full =
+        std::find_if(config_.groups.begin(), config_.groups.end(), [](auto& f) { return !f.window; });
+    if (config_.groups[g].state || full == config_.groups.end() || j >= r.published) return;
+    const int b = r.table[size_t(full - config_.groups.begin())][j].block;
+    if (!findable(b) || far(r, g, j) || !serves(r, g, j, false)) return;
+    for (const int id : blocks_[b].at->second[g])
+      if (Pool& pool = pools[blocks_[id].pool]; remove(pool.lru, id)) {
+        blocks_[id].first_out = false, come(pool, id);
+        return;
+      }
   }
   // Pending copies to blocks that nobody holds any more.
   void drop_copies() {
