@@ -326,6 +326,7 @@ KVC_STRUCT(kvc_index_stats)
 %immutable kvc_page_file_info::key;
 
 %ignore KVC_DEFAULT_NAMESPACE; // each language has its own constant
+%ignore KVC_NO_RETENTION;
 %ignore KVC_INDEX_ALL_MEDIA;
 %ignore kvc_allocator;
 %ignore kvc_namespace_config;

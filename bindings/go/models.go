@@ -138,6 +138,9 @@ func Models() ([]*Model, error) {
 	return models, nil
 }
 
+// NoRetention as MemoryQuery.RetentionTokens or Group.RetentionTokens: hits end only at the ends of prompts and requests.
+const NoRetention uint64 = C.KVC_NO_RETENTION
+
 // MemoryQuery is the question of EstimateMemory, and the memory of a manager: kvc_memory_query. Zero is the default of every field.
 type MemoryQuery struct {
 	Tokens, NumSequences, BudgetBytes, ChunkTokens                              uint64
@@ -146,7 +149,7 @@ type MemoryQuery struct {
 	MemoryFraction                                                              float32 // Instead of BudgetBytes: this part of the free memory of Device.
 	Device                                                                      string  // "" = "cpu".
 	CheckpointTokens                                                            uint64  // Of models with a state: tokens between copies of it; 0 = no copies.
-	RetentionTokens                                                             uint64  // Of models with windows or chunks: as in a Group; 0 = BlockSize, math.MaxUint64 = none.
+	RetentionTokens                                                             uint64  // Of models with windows or chunks: as in a Group; 0 = BlockSize, NoRetention = none.
 	ConvDType, RecurrentDType                                                   DType   // Types of a state; 0 = DType, or BFloat16 if a state has no such type.
 }
 

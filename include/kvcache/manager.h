@@ -103,10 +103,11 @@ typedef struct kvc_group_config {
    *  as 2. */
   uint64_t window_tokens;
   /** Sliding window, chunked local, state: also keep what a hit needs that ends at a multiple of this many
-   *  tokens. A multiple of block_size; 0 = only before the ends of the prompt and the request. Values above
-   *  2^32 act as 0. When room is short, blocks that a window or chunk keeps only for such hits leave first.
-   *  This is not so for hits that end in the last 512 tokens of the prompt, of the request's own hit, or of
-   *  what one group alone could have hit. With a policy, hints or quotas their order applies. */
+   *  tokens. A multiple of block_size; 0 or KVC_NO_RETENTION = only before the ends of the prompt and the
+   *  request, as with values above 2^32. When room is short, blocks that a window or chunk keeps only for
+   *  such hits leave first. This is not so for hits that end in the last 512 tokens of the prompt, of the
+   *  request's own hit, or of what one group alone could have hit. With a policy, hints or quotas their
+   *  order applies. */
   uint64_t retention_tokens;
   uint32_t pool;     /**< Index of the pool of this group's blocks. */
   uint32_t reserved; /**< 0 */
@@ -127,12 +128,15 @@ typedef struct kvc_manager_config {
   /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
-   *  blocks, of max_blocks. Without a full-attention group positions outlive their blocks: then 0 is at least
-   *  twice ceil(L / block_size). L is kvc_memory_query.tokens with `memory`, at most max_request_tokens; else
-   *  max_request_tokens, if it is set. With neither, set max_nodes to twice the positions of the longest
-   *  request. A position takes 8 to 16 bytes at creation, and when it is first used 60 + 4 * block_size + 4 *
-   *  groups more. If all are in use, requests stop publishing (kvc_stats.unpublished_blocks,
-   *  kvc_lost_reuse.node_tokens); with KVC_MANAGER_HINTS cached blocks are evicted first. */
+   *  blocks, of max_blocks. Without a full-attention group positions outlive their blocks: a window at the
+   *  end of a long prompt keeps all before it. Then 0 is 8 * blocks, and at least twice ceil(L /
+   *  block_size). L is kvc_memory_query.tokens with `memory`, at most max_request_tokens; else
+   *  max_request_tokens, if it is set. With neither, set max_nodes to at least twice the positions of the
+   *  longest request. A position takes 8 to 16 bytes at creation, and when it is first used 60 + 4 *
+   *  block_size + 4 * groups more. Without a full-attention group cached blocks are evicted while fewer than
+   *  an eighth are free, so that new content finds positions; with KVC_MANAGER_HINTS when all are in use. If
+   *  none is free all the same, requests stop publishing (kvc_stats.unpublished_blocks,
+   *  kvc_lost_reuse.node_tokens). */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
   uint64_t max_requests;

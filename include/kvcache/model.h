@@ -185,8 +185,9 @@ typedef struct kvc_memory_query {
   int32_t conv_dtype;
   int32_t recurrent_dtype; /**< Since 0.3. */
   /** Layers with a window or chunks: kvc_group_config.retention_tokens of their group, a multiple of
-   *  block_size. 0 = block_size: a hit may end at every block, as long as there is room for its window; above
-   *  2^32: only at the ends of prompts and requests. Other models ignore this. Since 0.3. */
+   *  block_size. 0 = block_size: a hit may end at every block, as long as there is room for its window;
+   *  KVC_NO_RETENTION, as any value above 2^32: only at the ends of prompts and requests, which is a group's
+   *  0. Other models ignore this. Since 0.3. */
   uint64_t retention_tokens;
 } kvc_memory_query;
 

@@ -106,6 +106,10 @@ typedef struct kvc_view {
   int64_t strides[4]; /**< Bytes per dimension. */
 } kvc_view;
 
+/** As retention_tokens of a kvc_memory_query or of a kvc_group_config: hits end only at the ends of prompts
+ *  and requests. Since 0.3. */
+#define KVC_NO_RETENTION UINT64_MAX
+
 /** A range of bytes of a slab: [offset, offset + bytes). Frozen. */
 typedef struct kvc_run {
   uint64_t offset, bytes; /**< In bytes. */

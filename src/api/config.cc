@@ -21,6 +21,7 @@ namespace {
 constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
 constexpr uint64_t kMaxHistory = (uint64_t{1} << 31) - 2;
 constexpr uint64_t kHistoryPerBlock = 4;
+constexpr uint64_t kNodesPerBlock = 8;  // without full attention
 constexpr uint64_t kMaxRequestTokens = uint64_t{1} << 30;
 constexpr uint64_t kEndlessTokens = uint64_t{1} << 32;
 constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
@@ -131,7 +132,7 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
     return invalid("group %zu: retention_tokens is %llu; %s keeps all blocks: set 0", g,
                    ull(group.retention_tokens), cross ? "cross-attention" : "full attention");
   }
-  if (group.retention_tokens % shape->block_size != 0) {
+  if (group.retention_tokens % shape->block_size != 0 && group.retention_tokens != KVC_NO_RETENTION) {
     return invalid("group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
                    ull(group.retention_tokens), shape->block_size);
   }
@@ -209,13 +210,14 @@ kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
   return KVC_OK;
 }
 
-// Without full attention a request's positions outlive their blocks: those of the longest one count, if it is
-// told.
+// Without full attention a request's positions outlive their blocks: a few blocks at its end keep all of
+// them. Those of the longest request count, if it is told.
 uint64_t default_nodes(const Shape& shape, uint64_t longest) {
   const uint64_t blocks = shape.num_ids;
   if (shape.window_groups == 0) return blocks + blocks / 32 + 64;
   if (shape.full_groups != 0) return 2 * blocks;
-  return 2 * std::max(blocks, ceil_div(std::min(longest, shape.max_request_tokens), shape.block_size));
+  return std::max(kNodesPerBlock * blocks,
+                  2 * ceil_div(std::min(longest, shape.max_request_tokens), shape.block_size));
 }
 
 // longest: tokens of the longest request, 0 = not told.

@@ -27,7 +27,7 @@ uint64_t retention_tokens(const std::optional<uint64_t>& option, uint32_t block_
     throw InputError("--retention is " + std::to_string(*option) + "; give a multiple of the block size, " +
                      std::to_string(block_size) + ", up to 2^32, or 0 for none");
   }
-  return *option == 0 ? UINT64_MAX : *option;
+  return *option == 0 ? KVC_NO_RETENTION : *option;
 }
 
 kvc_pool_config pool_of(uint64_t blocks) {

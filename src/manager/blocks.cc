@@ -51,7 +51,11 @@ kvc_status Blocks::check_pools(const Demand& demand, uint64_t watermark, const c
   if (short_pool == kMaxPools) return KVC_OK;
   const PoolCounts& pool = pool_.counts(short_pool);
   const char* fix = "free or preempt requests, or enlarge the pool";
-  if (demand.blocks[short_pool] > pool.size) fix = "it can never fit: enlarge the pool, or ask for less";
+  if (demand.blocks[short_pool] > pool.size) {
+    fix = shape_.window_groups == 0 ? "it can never fit: enlarge the pool, or ask for less"
+                                    : "it can never fit at once: take smaller steps (slots, "
+                                      "kvc_step.admit_slots), or enlarge the pool";
+  }
   return refuse(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE, demand, short_pool, watermark, pool.available(),
                 who, fix);
 }
@@ -155,6 +159,19 @@ void Blocks::take_back(BlockId id) {
   pool_.end_released_filling(pool_[id], Content::kEmpty);
   if (is_node(pool_[id].node)) detach(id);
   free_held(id);
+}
+
+void Blocks::renew(NodeId node, uint32_t group) {
+  BlockId id = tree_.block_of(node, group);
+  if (is_block(id) && pool_[id].list != List::kLru) id = tree_.idle_copy(id);
+  if (!is_block(id)) return;
+  pool_[id].leaves_first = 0;
+  if (pool_.has_shelves()) [[unlikely]] {
+    pool_.renew(id, place_of(node));
+  } else {
+    pool_.remove(id);
+    pool_.push_lru(id);
+  }
 }
 
 // While no step is in flight, published sole copies go to LRU in one sweep.

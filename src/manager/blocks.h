@@ -145,6 +145,8 @@ class Blocks {
   void release(BlockId id, Keep keep, uint32_t ns, bool stale);
   // The same for blocks[begin, end) of a group, from the end on, all of the current epoch.
   void release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns);
+  // What is cached of a group at a position comes to the end of its list, as if it were released now.
+  void renew(NodeId node, uint32_t group);
   // Ends the hold of a copy on its source.
   void release_source(BlockId id) {
     if (drop_ref(pool_[id])) place(id);
@@ -209,6 +211,10 @@ class Blocks {
   // With hints a position may lose its block before those behind it, which then keep its node. So if all
   // nodes are in use, victims leave until there is one for a namespace. False if that does not help.
   bool evict_for_node(uint32_t ns);
+  // Without full attention the end of a long chain keeps the nodes of all positions before it. So before new
+  // positions come there, victims leave while few nodes are free: a bounded number for each position, which
+  // is enough to evict all that nobody holds before the free nodes run out.
+  void make_node_room(uint32_t ns, size_t positions);
   // Nodes that `wanted` new positions below `kept` can have: all of them, or fewer.
   size_t room_for_positions(size_t wanted, NodeId kept);
   // A cursor keeps its position alive.
@@ -398,6 +404,7 @@ class Blocks {
   void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
   void free_evicted(BlockId victim);
+  bool evict_position(uint32_t ns);
   // Takes a block that is found again out of LRU or FENCED, before a hold is added.
   void hit(BlockId id) {
     const List list = pool_[id].list;

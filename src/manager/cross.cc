@@ -155,6 +155,7 @@ kvc_status Requests::commit_cross(Request& request, uint32_t committed) {
   }
   request.end_cross_pending();
   if (!publishes) return KVC_OK;
+  if (shape_.has_gaps()) blocks_.make_node_room(request.ns, positions);
   const size_t published = blocks_.publish_cross(
       {cross.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
       positions);

@@ -54,6 +54,46 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
   return i;
 }
 
+// Evicts a victim of the pool with the most cached blocks, and what else is cached at its position, as far as
+// the namespace may. False if there is no victim.
+bool Blocks::evict_position(uint32_t ns) {
+  const auto evictable = [&](uint32_t p) {
+    return quotas_.on() ? quotas_.evictable(class_of(ns), p) : BlockPool::kAllClasses;
+  };
+  BlockId leaves = kNoBlock;
+  uint64_t most = 0;
+  for (uint32_t p = 0; p < shape_.num_pools; ++p) {
+    const uint64_t cached = pool_.counts(p).lru;
+    if (cached <= most) continue;
+    if (const BlockId block = victim(p, evictable(p)); is_block(block)) leaves = block, most = cached;
+  }
+  if (!is_block(leaves)) return false;
+  const NodeId node = pool_[leaves].node;
+  const uint64_t cls = uint64_t{1} << class_of(tree_[node].ns);
+  tree_.hold(node);
+  each_cached(node, [&](BlockId id) {
+    if (id == leaves || tree_.stale(tree_[node]) || (evictable(pool_[id].pool) & cls) != 0) free_evicted(id);
+  });
+  tree_.release(node);
+  return true;
+}
+
+void Blocks::make_node_room(uint32_t ns, size_t positions) {
+  constexpr size_t kReserve = 8;   // part of the nodes
+  constexpr size_t kRounds = 16;   // for a position and a group
+  constexpr size_t kReclaim = 16;  // dead chains for a position
+  const size_t wanted = positions + shape_.max_nodes / kReserve;
+  size_t rounds = kRounds * shape_.num_groups * positions, chains = kReclaim * positions;
+  while (tree_.free_nodes() < wanted) {
+    if (is_node(tree_.first_orphan())) {  // what is dead comes first
+      if (chains-- == 0) return;
+      tree_.has_room();
+    } else if (rounds-- == 0 || !evict_position(ns)) {
+      return;
+    }
+  }
+}
+
 size_t Blocks::room_for_positions(size_t wanted, NodeId kept) {
   size_t room = tree_.free_nodes();
   if (wanted <= room) return wanted;

@@ -229,6 +229,12 @@ class Requests {
   kvc_status check_states(const Request& request, uint32_t committed) const;
   bool serves_later(const Request& request, uint32_t group, size_t position) const;
   Keep keep_of(const Request& request, uint32_t group, size_t position) const;
+  // Positions of a window group that hits near likely ends need: of the prompt, and of the request's own hit.
+  struct NearEnds {
+    size_t prompt, hit, hit_end;
+    bool has(size_t position) const { return position >= prompt || (position >= hit && position < hit_end); }
+  };
+  NearEnds near_ends(const Request& request, uint32_t group) const;
   uint64_t shortened_prompt(const Request& request) const;
   uint32_t slots_left(const Request& request, uint32_t tokens) const;
   uint32_t states_inside(const Request& request) const;
@@ -238,7 +244,8 @@ class Requests {
   // shrink.cc
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
   void release_blocks_of(Request& request);
-  void release_windows(Request& request, size_t begin, size_t end, bool stale);
+  void renew_window(const Request& request, const NearEnds& near, uint32_t group, size_t position);
+  void release_windows(Request& request, const NearEnds* near, size_t begin, size_t end, bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
   NodeId cursor_at(const Request& request, size_t published) const;
   size_t boundary_below(const Request& request, size_t position) const;

@@ -24,13 +24,26 @@ size_t Requests::boundary_below(const Request& request, size_t position) const {
   return best;
 }
 
-void Requests::release_windows(Request& request, size_t begin, size_t end, bool of_old_epoch) {
+// What a window has returned near an end where hits are likely was of use until now: it stays as long as the
+// full-attention blocks that such a hit needs as well.
+void Requests::renew_window(const Request& request, const NearEnds& near, uint32_t group, size_t position) {
+  if (position >= request.published || !near.has(position) || !serves_later(request, group, position)) return;
+  const BlockId full = request.groups[__builtin_ctz(shape_.full_groups)].blocks.data[position];
+  const NodeId node = blocks_.pool()[full].node;
+  if (is_node(node)) blocks_.renew(node, group);
+}
+
+void Requests::release_windows(Request& request, const NearEnds* near, size_t begin, size_t end,
+                               bool of_old_epoch) {
   const uint64_t published = request.published_tokens();
   for (size_t j = end; j-- > begin;) {
     for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
       const BlockId block = request.groups[g].blocks.data[j];
-      if (!is_block(block)) continue;
+      if (!is_block(block)) {
+        renew_window(request, near[g], g, j);
+        continue;
+      }
       const bool serves_end =
           j < request.published && j >= shape_.groups[g].window_start(published, shape_.block_size);
       const bool serves = serves_end || serves_later(request, g, j);
@@ -56,10 +69,16 @@ void Requests::release_full(Request& request, size_t begin, size_t end, bool of_
 
 void Requests::release_blocks_of(Request& request) {
   const bool of_old_epoch = stale(request);
+  NearEnds near[kMaxGroups];
+  for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
+    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+    const bool renews = !of_old_epoch && shape_.full_groups != 0 && (shape_.state_groups >> g & 1) == 0;
+    near[g] = renews ? near_ends(request, g) : NearEnds{SIZE_MAX, 0, 0};
+  }
   if (shape_.window_groups == 0) release_full(request, 0, request.positions, of_old_epoch);
   for (size_t end = shape_.window_groups == 0 ? 0 : request.positions; end != 0;) {
     const size_t begin = boundary_below(request, end);
-    release_windows(request, begin, end, of_old_epoch);
+    release_windows(request, near, begin, end, of_old_epoch);
     release_full(request, begin, end, of_old_epoch);
     end = begin;
   }
@@ -232,8 +251,9 @@ void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
     }
   }
   drop_copies();
+  const auto positions = static_cast<uint32_t>(kept);  // fewer than the tokens have, if a state is not there
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    request.groups[g].cut(static_cast<uint32_t>(kept), shape_.dropped_below(g, tokens));
+    request.groups[g].cut(positions, std::min(positions, shape_.dropped_below(g, tokens)));
   }
 }
 

@@ -56,15 +56,18 @@ bool Requests::serves_later(const Request& request, uint32_t group, size_t posit
 // and far before the end of this request's hit, or of what one group alone could have hit, leaves first.
 Keep Requests::keep_of(const Request& request, uint32_t group, size_t position) const {
   if (!serves_later(request, group, position)) return Keep::kNot;
-  const GroupShape& shape = shape_.groups[group];
-  if ((shape_.state_groups >> group & 1) != 0 || position < shape.sinks) return Keep::kPublished;
-  const auto first_near = [&](uint64_t end) {
-    return shape.window_start(end < shape_.near_tokens ? 0 : end - shape_.near_tokens, shape_.block_size);
+  if ((shape_.state_groups >> group & 1) != 0 || position < shape_.groups[group].sinks)
+    return Keep::kPublished;
+  return near_ends(request, group).has(position) ? Keep::kPublished : Keep::kFirstOut;
+}
+
+Requests::NearEnds Requests::near_ends(const Request& request, uint32_t group) const {
+  const auto first = [&](uint64_t end) -> size_t {
+    return shape_.groups[group].window_start(end < shape_.near_tokens ? 0 : end - shape_.near_tokens,
+                                             shape_.block_size);
   };
-  if (position >= first_near(request.prompt_len)) return Keep::kPublished;
   const uint64_t hit = uint64_t{request.num_cached} + request.lost;
-  const bool near = position < hit / shape_.block_size && position >= first_near(hit);
-  return near ? Keep::kPublished : Keep::kFirstOut;
+  return {first(request.prompt_len), first(hit), hit / shape_.block_size};
 }
 
 uint64_t Requests::next_checkpoint(const Request& request) const {

@@ -216,11 +216,11 @@ TEST_F(ManagerMemory, AModelOfWindowsAloneHasOneGroup) {
   EXPECT_EQ(properties().num_blocks, 4096u);
 }
 
-// Twice the positions of the longest request, where no group has full attention and so few blocks hold many
-// positions.
+// Eight positions a block, and at least twice those of the longest request, where no group has full attention
+// and so few blocks hold many positions.
 TEST_F(ManagerMemory, NodesLastForTheLongestRequestWithoutFullAttention) {
   model_ = preset("mistral-7b-v0.1");
-  query_.budget_bytes = uint64_t{1} << 30;
+  query_.budget_bytes = uint64_t{1} << 28;
   query_.tokens = 20'000, query_.chunk_tokens = 512;
   const auto max_nodes = [&] {
     create();
@@ -228,7 +228,7 @@ TEST_F(ManagerMemory, NodesLastForTheLongestRequestWithoutFullAttention) {
     kvc_manager_destroy(std::exchange(m_, nullptr));
     return nodes;
   };
-  EXPECT_EQ(estimate().pool_blocks, 512u);
+  EXPECT_EQ(estimate().pool_blocks, 128u);
   EXPECT_EQ(max_nodes(), 2u * 1250);
   query_.tokens = 20'001;
   EXPECT_EQ(max_nodes(), 2u * 1251);
@@ -237,7 +237,7 @@ TEST_F(ManagerMemory, NodesLastForTheLongestRequestWithoutFullAttention) {
   config_.max_request_tokens = 12'000;  // no request is longer
   EXPECT_EQ(max_nodes(), 2u * 750);
   config_.max_request_tokens = 100;
-  EXPECT_EQ(max_nodes(), 2u * 512);
+  EXPECT_EQ(max_nodes(), 8u * 128);
   config_.max_nodes = 7;
   EXPECT_EQ(max_nodes(), 7u);
 }
@@ -257,7 +257,7 @@ TEST_F(ManagerMemory, NodesOfGroupsThatTheCallerGives) {
   };
   EXPECT_EQ(max_nodes(100'000), 64u + 2 + 64) << "full attention alone";
   groups[0].kind = KVC_GROUP_STATE;
-  EXPECT_EQ(max_nodes(0), 128u) << "nobody says how long requests are";
+  EXPECT_EQ(max_nodes(0), 8u * 64) << "nobody says how long requests are";
   EXPECT_EQ(max_nodes(100'000), 2u * 6250);
   config_.num_groups = 2;
   groups[1].kind = KVC_GROUP_SLIDING_WINDOW, groups[1].window_tokens = 10;

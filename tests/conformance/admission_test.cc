@@ -237,6 +237,8 @@ TEST(Admission, APreemptedRequestComesBackWithOtherSlots) {
   c.evict(1000);
   uint64_t cached = 7;
   EXPECT_EQ(kvc_manager_admit_request(c.get(), r.id, &cached), KVC_ERROR_NO_SPACE) << "all in one step";
+  EXPECT_NE(std::string(kvc_last_error()).find("smaller steps (slots, kvc_step.admit_slots)"),
+            std::string::npos);
   uint64_t slots = 8, admitted = 0;
   kvc_status status = KVC_OK;
   kvc_step step = sized<kvc_step>();

@@ -208,6 +208,21 @@ TEST(StateGroups, TruncationKeepsThePresentStateOrNothing) {
   EXPECT_EQ(c.request(r.id).num_blocks, 0u);
 }
 
+// A transfer whose end is cut off leaves neither its state nor, without it, the slots of the window before
+// it.
+TEST(StateGroups, ATransferThatIsCutBesideAWindowLeavesNoSlots) {
+  Cache c(shape(0, B), {window_group(2), state_group(0, 1)}, {20, 20});
+  RequestOptions options = request_config();
+  options.external_tokens = 4 * B + 1;
+  const Admitted r = c.allocate(text(1, 4 * B + 1), options);
+  c.truncate(r.id, 3 * B + 2);
+  EXPECT_EQ(c.request(r.id).num_blocks, 0u);
+  EXPECT_EQ(c.request(r.id).min_truncate_tokens, 1u);
+  EXPECT_EQ(c.try_reserve(r.id, 3 * B + 2), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(c.table(r.id).size(), 4u);
+  c.commit(r.id, 3 * B + 2);
+}
+
 TEST(StateGroups, CheckpointsAreAtMostSoMany) {
   Cache c(shape(0, B), {full_group(), state_group(0, 1, 2)}, {60, 20});
   for (int32_t i = 1; i <= 4; ++i) c.store(text(i, 2 * B));

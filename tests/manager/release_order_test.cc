@@ -81,7 +81,7 @@ TEST_F(ReleaseOrder, RetentionKeepsWindowsAndSplitsSegments) {
   commit(id, 21);
   EXPECT_EQ(lru(), (Ids{6, 7, 8})) << "they serve the boundaries 8 and 16";
   release(id);
-  EXPECT_EQ(lru(), (Ids{6, 7, 8, 10, 4, 9, 3, 2, 1, 0})) << "segments [4,5), [2,4), [0,2)";
+  EXPECT_EQ(lru(), (Ids{10, 4, 9, 8, 3, 2, 7, 6, 1, 0})) << "segments [4,5), [2,4), [0,2)";
   EXPECT_EQ(free(), (Ids{5, 11, 12, 13}));
 }
 
@@ -105,7 +105,7 @@ TEST_F(ReleaseOrder, ThePromptsEndAndTheRequestsEndStayReusable) {
   EXPECT_EQ(lru(), (Ids{2})) << "serves the prompt's end, 4";
   EXPECT_EQ(free(), (Ids{8, 3, 12, 13}));
   release(id);
-  EXPECT_EQ(lru(), (Ids{2, 10, 9, 6, 5, 4, 1, 0})) << "segments [1,5) and [0,1)";
+  EXPECT_EQ(lru(), (Ids{10, 9, 6, 5, 4, 1, 2, 0})) << "segments [1,5) and [0,1)";
   EXPECT_EQ(free(), (Ids{7, 11, 8, 3, 12, 13}));
 }
 
@@ -177,14 +177,15 @@ TEST_F(FirstOut, WhatIsFarFromThePromptsEndLeavesFirst) {
     commit(id, 33);
     EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 4, 5})) << "a hit of 25 tokens, 8 before the end, needs 4";
     release(id);
-    EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 4, 5, 7, 6}));
+    EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 7, 6, 5, 4}))
+        << "the end of the prompt stays as long as its blocks";
     const uint64_t other = admit(0, 33, 0);
     commit(other, 33);
     release(other);
-    EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 3, 2, 1, 0, 4, 5, 7, 6, 4, 5, 7, 6}));
+    EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 3, 2, 1, 0, 7, 6, 5, 4, 7, 6, 5, 4}));
     size_t evicted = 0;
     ASSERT_EQ(kvc_manager_evict_blocks(manager_.m, own_pool, 8, &evicted), KVC_OK);
-    EXPECT_EQ(windows(), (Ids{4, 5, 7, 6, 4, 5, 7, 6})) << "no block of a full group, nor of an end";
+    EXPECT_EQ(windows(), (Ids{7, 6, 5, 4, 7, 6, 5, 4})) << "no block of a full group, nor of an end";
     kvc_manager_destroy(std::exchange(manager_.m, nullptr));
   }
 }
@@ -212,6 +213,7 @@ TEST_F(FirstOut, WhatAHitHasUsedStays) {
   commit(id, 49);
   EXPECT_EQ(windows(), (Ids{7, 6, 3, 2, 1, 0, 7, 6, 4, 5, 8, 9})) << "far: 6 and 7 of the new prompt";
   release(id);
+  EXPECT_EQ(windows(), (Ids{7, 6, 1, 0, 7, 6, 11, 10, 9, 8, 5, 4, 3, 2})) << "and what is near the hit";
 }
 
 TEST_F(FirstOut, WhatAnotherGroupCouldHaveHitStaysTheSecondTime) {
@@ -225,6 +227,7 @@ TEST_F(FirstOut, WhatAnotherGroupCouldHaveHitStaysTheSecondTime) {
   commit(id, 49);
   EXPECT_EQ(windows(), (Ids{7, 6, 1, 0, 2, 3, 4, 5, 8, 9}));
   release(id);
+  EXPECT_EQ(windows(), (Ids{7, 6, 1, 0, 11, 10, 9, 8, 5, 4, 3, 2}));
 }
 
 }  // namespace

@@ -394,7 +394,7 @@ TEST(MemoryEstimate, ABudgetIsDividedAsASequenceNeedsIt) {
   kvc_memory_query query = question(model);
   query.tokens = 32'768;
   query.budget_bytes = uint64_t{8} << 30;
-  query.retention_tokens = UINT64_MAX;  // a cached one keeps no more than a running one
+  query.retention_tokens = KVC_NO_RETENTION;  // a cached one keeps no more than a running one
   const kvc_memory_estimate answer = estimate(query);
   ASSERT_NE(answer.full_block_bytes, answer.window_block_bytes);
   const uint64_t fit = answer.max_sequences;  // as many find room in each pool

@@ -98,6 +98,14 @@ Setup random_setup(Random& random) {
       c.groups = {states(random, B)}, low = 3, high = 9;
       c.max_nodes = random.between(2, 24);
       break;
+    case 19:
+      c.groups = {random.chance(70) ? window(random, B, random.chance(30)) : chunks(random, B)};
+      c.max_nodes = random.between(2, 40), high = 24;
+      break;
+    case 20:
+      c.groups = {window(random, B, false), states(random, B)}, c.groups[1].pool = random.chance(70);
+      c.max_nodes = random.between(2, 30), low = 5, high = 12;
+      break;
     default:  // the most usual one, which fills its pool
       c.groups = {model::Group{}};
   }
@@ -131,7 +139,7 @@ Setup random_setup(Random& random) {
   c.hints = random.chance(60) && c.max_nodes == 0;
   const bool has_states =
       std::any_of(c.groups.begin(), c.groups.end(), [](const model::Group& g) { return g.state; });
-  c.fills = random.chance(50) && !has_states;
+  c.fills = random.chance(50) && !has_states && c.max_nodes == 0;
   if (c.fills && c.groups.size() == 1 && c.cross.empty() && random.chance(20)) {  // more groups that fill
     c.groups.push_back(random.chance(70) ? window(random, B, random.chance(30)) : chunks(random, B));
     for (uint64_t& count : c.pools) count = std::max<uint64_t>(count, 12);

@@ -217,6 +217,7 @@ class Model : public PartialRules {
         if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !blocks_[b].filling)
           blocks_[b].written = true;
     const uint64_t published = r->published, committed = r->committed;
+    if (publishes(*r) && published < c / B) make_node_room(int64_t(r->options.ns), c / B - published);
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
       if (!finds_node(k)) {

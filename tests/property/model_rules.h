@@ -109,10 +109,8 @@ class Rules {
   bool needed(size_t g, uint64_t j, uint64_t L) const {
     return !config_.groups[g].window || j >= lo(g, L * B) || j < sinks(g);
   }
-  // Whether a position has a node, or gets one. Nodes are what has a block, where an admitted request stands,
-  // and what lies before these.
-  bool finds_node(const Key& k) const {
-    if (!config_.max_nodes) return true;
+  // Nodes are what has a block, where an admitted request stands, and what lies before these.
+  std::set<Key> nodes() const {
     std::set<Key> nodes;
     const auto add = [&](Key at) {
       for (; !at.prefix.empty(); at.prefix.resize(at.prefix.size() - B)) nodes.insert(at);
@@ -123,7 +121,38 @@ class Rules {
       Key at = key(r.options.ns, r.text, r.published);
       at.epoch = r.epoch, add(at);
     }
-    return nodes.count(k) || nodes.size() < config_.max_nodes;
+    return nodes;
+  }
+  // Whether a position has a node, or gets one.
+  bool finds_node(const Key& k) const {
+    if (!config_.max_nodes) return true;
+    const std::set<Key> all = nodes();
+    return all.count(k) || all.size() < config_.max_nodes;
+  }
+  // Before n positions come without full attention.
+  void make_node_room(int64_t ns, uint64_t n) {
+    const uint64_t most = config_.max_nodes, wanted = n + most / 8;
+    for (uint64_t round = 0; most && round < 16 * num_groups() * n; ++round) {
+      if (most - nodes().size() >= wanted) return;
+      int gone = -1;
+      for (size_t p = 0, cached = 0; p < pools.size(); ++p) {
+        if (pools[p].lru.size() <= cached) continue;
+        const int b = shares_.on() ? victim_for(pools[p], ns, p) : victim(pools[p]);
+        if (b >= 0) gone = b, cached = pools[p].lru.size();
+      }
+      if (gone < 0) return;
+      std::vector<int> there;  // all copies at its position
+      for (const auto& copies : blocks_[gone].at->second)
+        there.insert(there.end(), copies.begin(), copies.end());
+      for (const int id : there) {
+        Pool& pool = pools[blocks_[id].pool];
+        const bool may =
+            id == gone || !findable(id) || may_evict(blocks_[id].cls, shares_.cls(ns), blocks_[id].pool);
+        if (!may || !remove(pool.lru, id)) continue;
+        stats.evictions += findable(id);
+        pool.free.push_back(id), detach(id);
+      }
+    }
   }
   // Of what a window leaves behind: whether it is far from where hits are likely to end.
   bool far(const Request& r, size_t g, uint64_t j) const {
@@ -605,6 +634,7 @@ class Rules {
         for (uint64_t j = end; j-- > *cut;)
           for (size_t g = 0; g < r.table.size(); ++g) {
             const int b = r.table[g][j].block;
+            if (config_.groups[g].window == window && b < 0) renew(r, g, j);
             if (config_.groups[g].window != window || b < 0) continue;
             if (window && holds(b) == 1 && !serves(r, g, j, true)) detach(b);
             drop(b, &Block::requests);
@@ -613,6 +643,20 @@ class Rules {
       for (auto& row : r.cross) drop(row[j].block, &Block::requests);
     r.cross.clear(), r.cross_pending = false;
     drop_copies();
+  }
+  // What a window has returned near a likely end, and is cached, stays as long as what full groups release
+  // now.
+  void renew(const Request& r, size_t g, uint64_t j) {
+    const auto full =
+        std::find_if(config_.groups.begin(), config_.groups.end(), [](auto& f) { return !f.window; });
+    if (config_.groups[g].state || full == config_.groups.end() || j >= r.published) return;
+    const int b = r.table[size_t(full - config_.groups.begin())][j].block;
+    if (!findable(b) || far(r, g, j) || !serves(r, g, j, false)) return;
+    for (const int id : blocks_[b].at->second[g])
+      if (Pool& pool = pools[blocks_[id].pool]; remove(pool.lru, id)) {
+        blocks_[id].first_out = false, come(pool, id);
+        return;
+      }
   }
   // Pending copies to blocks that nobody holds any more.
   void drop_copies() {

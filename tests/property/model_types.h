@@ -31,7 +31,7 @@ struct Config {
   bool hints = false, fills = false, null_block = false, no_cache = false, zero_cross_namespace = false,
        zero_always = false;
   bool reserves = false, partial = false;
-  uint64_t max_nodes = 0;       // positions, of state groups alone; 0 = more than there can be
+  uint64_t max_nodes = 0;       // positions, without full attention; 0 = more than there can be
   uint64_t near = 512;          // tokens before an end where a hit is likely to end
   std::vector<uint64_t> pools;  // blocks at first
   std::vector<uint64_t> rooms;  // and at most; empty: the same

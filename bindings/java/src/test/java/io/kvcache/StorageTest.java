@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
@@ -389,6 +390,18 @@ class StorageTest {
     Model own = new Model(4, 1, 4, 64).window(16, 1, 3).rope(100, 0);
     assertTrue(own.hasWindow(3) && !own.hasWindow(2));
     assertEquals(2, own.estimate(new Model.Query(DType.INT8, 32)).numWindowLayers());
+
+    Model windowed = new Model(6, 1, 4, 64).window(16, 1, 3);
+    // Hits at every block (the default) or at multiples of 64 tokens need more windows of a cached sequence than those at its end.
+    long[] windows = new long[3];
+    long[] retentions = {0, 64, Model.Query.NO_RETENTION};
+    for (int i = 0; i < windows.length; ++i) {
+      windows[i] = windowed.estimate(new Model.Query(DType.BFLOAT16, 4096, 0, 1 << 26, 0, 0, 0, null, 0, retentions[i])).windowPoolBlocks();
+    }
+    assertTrue(windows[0] > windows[1] && windows[1] > windows[2], Arrays.toString(windows));
+    assertEquals(windows[0], windowed.estimate(new Model.Query(DType.BFLOAT16, 4096, 0, 1 << 26, 0, 0, 0, null, 0, 16)).windowPoolBlocks());
+    assertTrue(assertThrows(KvCacheException.class, () -> windowed.estimate(new Model.Query(DType.BFLOAT16, 4096, 0, 0, 0, 0, 0, null, 0, 24)))
+        .getMessage().contains("retention_tokens is 24"));
 
     Model hybrid = new Model(4, 1, 8, 64).states(30, 70, 0, 2).encoder(100, 4, 2, 8);
     assertTrue(hybrid.hasState(2) && !hybrid.hasState(1));
