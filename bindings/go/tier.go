@@ -109,7 +109,7 @@ type Tier struct {
 	pageBytes uint64
 }
 
-// OpenTier opens a tier. Errors: ErrInvalidArgument (the text names the part of the URL; a file of another fingerprint or size), ErrNotFound and
+// OpenTier opens a tier. Errors: ErrInvalidArgument (the text names the part of the URL; a file of another size, or for smaller pages), ErrNotFound and
 // ErrUnsupported (a plug-in), ErrBusy (another process has the file), ErrLimit (the disk is full), ErrOutOfMemory, ErrDevice.
 func OpenTier(config TierConfig) (*Tier, error) {
 	t, fingerprint := &Tier{pageBytes: config.PageBytes}, config.Fingerprint // whose memory has no Go pointer

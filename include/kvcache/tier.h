@@ -17,7 +17,7 @@
  *  built in: bytes (must be given); policy=lru or frequency: which page gives way, the one that was not used
  *  for longest, or the one of the least last use + pages of the tier * log2(uses) (memory and slab; others:
  *  lru alone). Of slab: direct=1 (past the page cache), io=auto, uring or threads; on_mismatch=refuse or
- *  replace: what becomes of a slab of another fingerprint, size or version. Of slab and dir: sync=1 (a put
+ *  replace: what becomes of a slab of another size or version. Of slab and dir: sync=1 (a put
  *  waits for the disk), reserve_free (bytes of the disk that stay free). Of plug-ins: probe (milliseconds
  *  between tries to reach a server that failed, 1000), and their own.
  *
@@ -72,8 +72,8 @@ typedef struct kvc_tier_item {
 typedef struct kvc_tier_config {
   size_t struct_size;       /**< sizeof(kvc_tier_config) */
   const char* url;          /**< See above. */
-  uint8_t fingerprint[32];  /**< Of all pages: kvc_page_info.fingerprint. A slab with another one is refused,
-                               or replaced. */
+  uint8_t fingerprint[32];  /**< Of all pages: kvc_page_info.fingerprint. Pages of another one in the same
+                               slab or folder are misses, and give way as all do. */
   uint64_t page_bytes;      /**< Of the largest page, at most 2^40. */
   uint64_t max_store_bytes; /**< Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused. */
   const kvc_allocator* allocator; /**< NULL = aligned heap memory. */
@@ -134,8 +134,8 @@ typedef struct kvc_tier_stats {
 } kvc_tier_stats;
 
 /** Opens a tier. @param[out] tier Free it with kvc_tier_destroy.
- *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a file of another fingerprint or
- *  size; a file or folder that its group or others may write to); NOT_FOUND (a plug-in; a folder);
+ *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a file of another size, or for
+ *  smaller pages; a file or folder that its group or others may write to); NOT_FOUND (a plug-in; a folder);
  *  UNSUPPORTED (a policy that the kind has not; a plug-in of another version; a file of another version);
  *  BUSY (another process has the file); LIMIT (the disk is full, descriptors); OUT_OF_MEMORY; DEVICE (the
  *  system refuses something else, such as a lock, or a write to a read-only folder); and what the plug-in

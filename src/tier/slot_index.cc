@@ -47,11 +47,13 @@ void SlotIndex::prefetch(const Digest256& key, int steps) const {
 
 void SlotIndex::enter(int32_t slot, const Digest256& key) {
   at(slot).key = key;
+  at(slot).has_key = true;
   at(slot).hash_next = bucket(key);
   bucket(key) = slot;
 }
 
 void SlotIndex::forget(int32_t slot) {
+  if (!at(slot).has_key) return;
   int32_t* from = &bucket(at(slot).key);
   while (*from != slot) from = &at(*from).hash_next;
   *from = at(slot).hash_next;
@@ -153,9 +155,9 @@ void SlotIndex::begin_remove(int32_t slot) {
   ready_bytes_ -= at(slot).bytes;
 }
 
-void SlotIndex::restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes,
+void SlotIndex::restore(int32_t slot, const Digest256* key, uint64_t generation, uint64_t bytes,
                         uint32_t crc) {
-  enter(slot, key);
+  if (key != nullptr) enter(slot, *key);
   commit_write(slot, generation, bytes, crc);
   if (generation_ < generation) generation_ = generation;
 }

@@ -28,6 +28,7 @@ struct PageSlot {
   int32_t hash_next;
   SlotState state;
   uint8_t uses;  // up to kMostUses
+  bool has_key;
 };
 
 // All bytes of the key, so that keys which a caller makes, such as numbers, spread as digests do.
@@ -67,8 +68,9 @@ class SlotIndex {
   }
   void begin_remove(int32_t slot);  // of a slot without readers
   void end_remove(int32_t slot) { release(slot); }
-  // A page that was there before: of a FREE slot, while the index is filled, in ascending generations.
-  void restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes, uint32_t crc);
+  // A page that was there before: of a FREE slot, while the index is filled. With null for its key find()
+  // does not know it, and all that it does is give way.
+  void restore(int32_t slot, const Digest256* key, uint64_t generation, uint64_t bytes, uint32_t crc);
   void end_restore();  // makes the list of FREE slots
 
  private:
@@ -83,7 +85,7 @@ class SlotIndex {
     return policy_ == SlotPolicy::kLru ? 0 : 31 - __builtin_clz(static_cast<unsigned>(page.uses) | 1u);
   }
   int32_t coldest() const;    // READY; -1: none
-  void forget(int32_t slot);  // removes it from its bucket
+  void forget(int32_t slot);  // removes it from its bucket, if it is in one
   void enter(int32_t slot, const Digest256& key);
   void release(int32_t slot);
   int32_t evict(uint64_t now_ns);

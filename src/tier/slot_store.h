@@ -43,9 +43,9 @@ class SlotStore : public PageStore {
   void count_fallbacks(size_t count);
 
   Memory memory_;
-  const uint64_t page_bytes_;
-  size_t batch_ = 1;  // up to kMostBatch
-  std::mutex mutex_;  // all below
+  uint64_t page_bytes_;  // the largest page; not changed once the store is open
+  size_t batch_ = 1;     // up to kMostBatch
+  std::mutex mutex_;     // all below
   SlotIndex index_;
   StoreStats stats_ = {};
 

@@ -17,6 +17,7 @@
 #include "tier/directory_usage.h"
 #include "tier/record.h"
 #include "tier/slab_format.h"
+#include "tier/slot_index.h"
 
 namespace kvc {
 namespace {
@@ -362,12 +363,13 @@ TEST(SlabStore, RefusesWhatIsNotItsOwn) {
   const auto open = [&] { return open_slab_store(default_env(), system_files(), config, &other); };
   EXPECT_EQ(open(), KVC_ERROR_BUSY) << "in use";
   store.reset();
-  config.fingerprint = digest_of(5);
-  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_NE(strstr(kvc_last_error(), "fingerprint"), nullptr);
   config = test::slab_config(path, 3, kBytes);
   EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(strstr(kvc_last_error(), "sizes do not change"), nullptr);
+  config = test::slab_config(path, 2, kBytes + 1);
+  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(kvc_last_error(), "pages of at most 5000 bytes, not of 5001"), nullptr)
+      << kvc_last_error();
   config = test::slab_config(path, 2, kBytes);
   for (uint64_t bit = 0; bit < 8 * 128; ++bit) {  // each bit of its description
     flip(path, bit);
@@ -410,9 +412,8 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
   ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
   ASSERT_EQ(open(config), KVC_OK);
   EXPECT_EQ(store->stats().recovered, 1u) << "it matches";
-  SlabConfig other = config, larger = test::slab_config(path, 5, kBytes);
-  other.fingerprint = digest_of(5);
-  larger.replaces = true;
+  SlabConfig other = test::slab_config(path, 2, 2 * kBytes), larger = test::slab_config(path, 5, 3 * kBytes);
+  other.replaces = larger.replaces = true;
   for (const SlabConfig& next : {other, larger, config}) {
     PageStorePtr second;
     EXPECT_EQ(open_slab_store(default_env(), system_files(), next, &second), KVC_ERROR_BUSY) << "in use";
@@ -426,8 +427,7 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
     EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_MISS);
     EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_OK);
     EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK);
-    EXPECT_EQ(std::filesystem::file_size(path),
-              make_slab(next.bytes, next.page_bytes, next.fingerprint).bytes);
+    EXPECT_EQ(std::filesystem::file_size(path), make_slab(next.bytes, next.page_bytes).bytes);
   }
   for (uint64_t k = 0; k < 20; ++k) {  // each system call fails
     SCOPED_TRACE(k);
@@ -451,6 +451,87 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
   config.path = text.c_str();
   EXPECT_EQ(open(config), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(std::filesystem::file_size(text), 24u);
+}
+
+// Two models, or two revisions of one, take turns with a slab.
+TEST(SlabStore, KeepsThePagesOfOtherFingerprintsUntilTheyGiveWay) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  PageStorePtr store;
+  const auto open = [&](uint64_t fingerprint, uint64_t page_bytes = kBytes) {
+    store.reset();
+    SlabConfig config = test::slab_config(path, 8, kBytes);
+    config.page_bytes = page_bytes;
+    config.fingerprint = digest_of(1000 + fingerprint);
+    ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
+  };
+  for (uint64_t of = 0; of < 2; ++of) {
+    open(of);
+    EXPECT_EQ(store->stats().recovered, 0u);
+    EXPECT_EQ(store->stats().pages, of * 3);
+    // The same keys, and other bytes: their sizes.
+    for (uint64_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(Pages(*store).exists(digest_of(i)), KVC_PAGE_MISS) << "that of another one";
+      EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes), KVC_PAGE_MISS);
+      EXPECT_EQ(Pages(*store).remove(digest_of(i)), KVC_PAGE_MISS);
+      ASSERT_EQ(Pages(*store).put(digest_of(i), kBytes - of), KVC_PAGE_OK);
+    }
+  }
+  for (uint64_t round = 0; round < 4; ++round) {
+    const uint64_t of = round % 2;
+    open(of, 100);
+    EXPECT_EQ(store->stats().recovered, 3u);
+    EXPECT_EQ(store->stats().pages, 6u);
+    for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes - of), KVC_PAGE_OK);
+  }
+  // What is new takes the places of the oldest, whosever they are: those of the first one.
+  for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(Pages(*store).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(store->stats().evictions, 3u);
+  open(0);
+  EXPECT_EQ(store->stats().recovered, 0u);
+  EXPECT_EQ(store->stats().pages, 8u);
+  open(1);
+  EXPECT_EQ(store->stats().recovered, 8u);
+  for (uint64_t i = 10; i < 15; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes), KVC_PAGE_OK);
+}
+
+// What an allocator has given, and the most of it at a time.
+struct Meter {
+  size_t bytes = 0, most = 0;
+};
+Env metered(Meter* meter) {
+  Env env = default_env();
+  env.allocator_data = meter;
+  env.allocate = [](void* data, size_t size, size_t alignment) -> void* {
+    auto* to = static_cast<Meter*>(data);
+    to->bytes += size;
+    to->most = std::max(to->most, to->bytes);
+    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  };
+  env.release = [](void* data, void* memory, size_t size, size_t) {
+    if (memory != nullptr) static_cast<Meter*>(data)->bytes -= size;
+    std::free(memory);
+  };
+  return env;
+}
+
+TEST(SlabStore, OpensWithFewBytesASlotBesideItsIndex) {
+  constexpr uint64_t kSlots = 8192;
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  open_slab(path, kSlots, 64);
+  Meter index_meter, meter;
+  {
+    Memory memory(metered(&index_meter));
+    SlotIndex index;
+    ASSERT_TRUE(index.create(memory, kSlots));
+  }
+  PageStorePtr store;
+  ASSERT_EQ(open_slab_store(metered(&meter), system_files(), test::slab_config(path, kSlots, 64), &store),
+            KVC_OK)
+      << kvc_last_error();
+  ASSERT_EQ(store->stats().capacity_pages, kSlots);
+  EXPECT_LE(meter.most, index_meter.most + 32 * kSlots);
 }
 
 TEST(SlabStore, WithoutDirectIoGoesThroughThePageCache) {
@@ -740,8 +821,8 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << "it has its bytes";
   EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
   store.reset();
-  SlabConfig other = slab;
-  other.fingerprint = digest_of(5);
+  SlabConfig other = test::slab_config(path, 3, kBytes);
+  other.reserve_free = slab.reserve_free;
   other.replaces = true;
   EXPECT_EQ(open_slab_store(default_env(), files, other, &store), KVC_ERROR_LIMIT);
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << kvc_last_error();

@@ -815,7 +815,7 @@ class PageFileInfo(NamedTuple):
 
     kind: PageFileKind
     version: Of the format.
-    fingerprint: Of its pages.
+    fingerprint: Of its pages; 0 = it has none, or those of several.
     key: Of the page; of a slab 0.
     file_bytes: Of the file.
     page_bytes: Of the page; of a slab of the largest that fits.

@@ -81,8 +81,9 @@ def test_a_url_is_opened_for_the_pages_and_closed_with_the_offload(tmp_path):
             assert np.array_equal(s.gather(slots[:20])[0], rows[:, :20])
             request.commit(len(PROMPT))
             assert offload.flush(60) and offload.tier_stats().stored_pages == (0 if life else 5)
-    with pytest.raises(kvcache.InvalidArgumentError, match="another fingerprint"):
-        kvcache.Offload(m, s, url, NAMES[0], b"of June")
+    m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
+    with kvcache.Offload(m, s, url, NAMES[0], b"of June") as offload, m.create(PROMPT) as request:
+        assert offload.admit(request, timeout=60).num_loaded == 0, "the pages of other weights"
 
 
 def test_waits_end_in_time_and_refusals_admit():

@@ -68,11 +68,17 @@ def test_pages_outlive_the_process_that_wrote_them_on_a_disk(tmp_path):
             assert tier.get(keys, back).num_ok == 3 and np.array_equal(back, pages)
 
 
-def test_a_slab_of_another_fingerprint_is_refused(tmp_path):
-    url = f"slab:{tmp_path}/s?bytes=8MiB"
-    kvcache.Tier(url, PAGE, bytes(32)).close()
-    with pytest.raises(kvcache.InvalidArgumentError, match="fingerprint"):
-        kvcache.Tier(url, PAGE, b"x" * 32)
+def test_a_slab_keeps_the_pages_of_several_fingerprints(tmp_path):
+    url, keys, pages, back = f"slab:{tmp_path}/s?bytes=8MiB", keys_of(3), {}, np.zeros((3, PAGE), np.uint8)
+    for fingerprint in (b"x" * 32, b"y" * 32):
+        pages[fingerprint] = pages_of(3)
+        with kvcache.Tier(url, PAGE, fingerprint) as tier:
+            assert tier.get(keys, back).num_ok == 0 and tier.put(keys, pages[fingerprint]).num_ok == 3
+    for fingerprint, right in pages.items():
+        with kvcache.Tier(url, PAGE, fingerprint) as tier:
+            assert tier.get(keys, back).num_ok == 3 and np.array_equal(back, right) and tier.stats().pages == 6
+    with pytest.raises(kvcache.InvalidArgumentError, match="its slots take pages of at most"):
+        kvcache.Tier(url, PAGE + 1, b"x" * 32)
 
 
 def test_a_page_of_another_size_or_another_key_is_a_miss():

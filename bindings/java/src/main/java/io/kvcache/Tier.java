@@ -60,7 +60,7 @@ public final class Tier implements AutoCloseable {
   private final boolean hasThreads;
   private final String url;
 
-  /** Opens a tier for pages of up to pageBytes. fingerprint: 32 bytes, {@link Storage.PageInfo#fingerprint}; a file with another one is refused. */
+  /** Opens a tier for pages of up to pageBytes. fingerprint: 32 bytes, {@link Storage.PageInfo#fingerprint}; pages of another one are misses. */
   public Tier(String url, long pageBytes, byte[] fingerprint) throws KvCacheException {
     this(url, pageBytes, fingerprint, 0);
   }
