@@ -57,7 +57,7 @@ const (
 // TierConfig says which tier to open: kvc_tier_config. URL and PageBytes have no default.
 type TierConfig struct {
 	URL           string   // "memory:?bytes=64GiB", "slab:/path?bytes=1TiB", "dir:/path?bytes=1TiB", or "NAME:..." of a plug-in.
-	Fingerprint   [32]byte // Of all pages: PageInfo.Fingerprint. A file with another one is refused.
+	Fingerprint   [32]byte // Of all pages: PageInfo.Fingerprint. Pages of another one are misses. Not 0.
 	PageBytes     uint64   // Of the largest page.
 	MaxStoreBytes uint64   // Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused.
 }

@@ -68,12 +68,12 @@ typedef struct kvc_tier_item {
   uint32_t reserved;       /**< 0; must be. */
 } kvc_tier_item;
 
-/** Which tier to open. `url` and `page_bytes` have no default. */
+/** Which tier to open. `url`, `fingerprint` and `page_bytes` have no default. */
 typedef struct kvc_tier_config {
   size_t struct_size;       /**< sizeof(kvc_tier_config) */
   const char* url;          /**< See above. */
   uint8_t fingerprint[32];  /**< Of all pages: kvc_page_info.fingerprint. Pages of another one in the same
-                               slab or folder are misses, and give way as all do. */
+                               slab or folder are misses, and give way as all do. Not 0, but of sizes:. */
   uint64_t page_bytes;      /**< Of the largest page, at most 2^40. */
   uint64_t max_store_bytes; /**< Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused. */
   const kvc_allocator* allocator; /**< NULL = aligned heap memory. */
@@ -134,12 +134,12 @@ typedef struct kvc_tier_stats {
 } kvc_tier_stats;
 
 /** Opens a tier. @param[out] tier Free it with kvc_tier_destroy.
- *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a file of another size, or for
- *  smaller pages; a file or folder that its group or others may write to); NOT_FOUND (a plug-in; a folder);
- *  UNSUPPORTED (a policy that the kind has not; a plug-in of another version; a file of another version);
- *  BUSY (another process has the file); LIMIT (the disk is full, descriptors); OUT_OF_MEMORY; DEVICE (the
- *  system refuses something else, such as a lock, or a write to a read-only folder); and what the plug-in
- *  says. Since 0.3. */
+ *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a fingerprint of zeroes; a file of
+ *  another size, or for smaller pages; a file or folder that its group or others may write to); NOT_FOUND (a
+ *  plug-in; a folder); UNSUPPORTED (a policy that the kind has not; a plug-in of another version; a file of
+ *  another version); BUSY (another process has the file); LIMIT (the disk is full, descriptors);
+ *  OUT_OF_MEMORY; DEVICE (the system refuses something else, such as a lock, or a write to a read-only
+ *  folder); and what the plug-in says. Since 0.3. */
 KVC_API kvc_status kvc_tier_create(const kvc_tier_config* config, kvc_tier** tier);
 
 /** Cancels what waits, waits for what runs, and frees the tier. Results of all items are written. NULL is

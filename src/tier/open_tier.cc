@@ -253,6 +253,11 @@ kvc_status open_tier(const Env& env, Files& files, const char* url, const TierPa
   TierUrl parts;
   const std::string text = without_password(url);
   KVC_TRY(parse_url(url, text.c_str(), &parts));
+  if (pages.fingerprint == Digest256{} && parts.scheme != "sizes")
+    return invalid(
+        "tier %s: the fingerprint is 32 zero bytes, with which pages of one model would be hits of another; "
+        "take that of kvc_storage_page_info (model, weights and shape), or a digest of your own",
+        text.c_str());
   TierOptions options = base;
   options.probe_ns = parts.probe_ms * 1000000;
   options.num_threads = static_cast<uint32_t>(parts.threads);

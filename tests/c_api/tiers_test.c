@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../tier_config.h"
 #include "check.h"
 
 enum { kBytes = 4096 * 3, kPages = 8, kMany = 3000 };
@@ -30,9 +31,8 @@ static unsigned char pages_[kPages][kBytes], out_[kPages][kBytes];
 static kvc_tier_item items_[kPages];
 
 static kvc_tier_config config_of(const char* url) {
-  kvc_tier_config config = {
-      .struct_size = sizeof config, .url = url, .page_bytes = kBytes, .allocator = &allocator_};
-  config.fingerprint[0] = 1;
+  kvc_tier_config config = test_tier_config(url, kBytes);
+  config.allocator = &allocator_;
   return config;
 }
 static kvc_tier* open_tier(const char* url) {

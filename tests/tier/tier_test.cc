@@ -427,6 +427,23 @@ TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
   EXPECT_EQ(tier, nullptr);
 }
 
+// A caller who forgets it would get pages of one model for those of another.
+TEST(TierUrl, NeedsAFingerprint) {
+  const test::Folder folder;
+  std::unique_ptr<Tier> tier;
+  const std::string urls[] = {"memory:?bytes=1MiB", "slab:" + (folder / "s") + "?bytes=1MiB",
+                              "dir:" + (folder / "d") + "?bytes=1MiB", "example:"};
+  for (const std::string& url : urls) {
+    EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {{}, 64}, {}, &tier),
+              KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(strstr(kvc_last_error(), "kvc_storage_page_info (model"), nullptr) << kvc_last_error();
+    EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, 64}, {}, &tier),
+              KVC_OK)
+        << kvc_last_error();
+  }
+  EXPECT_EQ(open_tier(default_env(), system_files(), "sizes:?bytes=1MiB", {{}, 64}, {}, &tier), KVC_OK);
+}
+
 TEST(TierUrl, IsNotShownWithItsPassword) {
   std::unique_ptr<Tier> tier;
   for (const char* url : {"nowhere://user:secret@host/0", "nowhere://:secret@host?threads=300",

@@ -106,7 +106,7 @@ class Tier:
 
     url: "memory:?bytes=64GiB", "slab:/path/of/file?bytes=1TiB", "dir:/path/of/folder?bytes=1TiB", or "NAME:..." of a plug-in. Parameters: threads
     (0 = wait(), drain() and run_one() do the work), jobs (at one time), and those of kvcache/tier.h. page_bytes: of the largest page. fingerprint:
-    32 bytes, of all pages: PageInfo.fingerprint; pages of another one are misses. max_store_bytes: bytes of puts that wait; 0 = 1 GiB; puts
+    32 bytes, of all pages: PageInfo.fingerprint; pages of another one are misses; not 32 zero bytes, but with sizes:. max_store_bytes: bytes of puts that wait; 0 = 1 GiB; puts
     beyond are refused.
 
     A job is a batch of pages. submit_get() and so on enqueue it and return its id at once. Its end is a Completion, which poll() returns to

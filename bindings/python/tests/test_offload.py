@@ -190,7 +190,7 @@ def test_nothing_is_found_in_an_empty_tier_and_a_lookup_is_cancelled():
 
 def test_two_tiers_and_sizes_alone():
     m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=64)
-    first, second = kvcache.Tier("memory:?bytes=4KiB", 1024), kvcache.Tier("memory:?bytes=64KiB", 1024)
+    first, second = kvcache.Tier("memory:?bytes=4KiB", 1024, b"1" * 32), kvcache.Tier("memory:?bytes=64KiB", 1024, b"1" * 32)
     with pytest.raises(ValueError, match="page_bytes has 0 entries; without storages it must have one for each of the 1 groups"):
         kvcache.Offload(m, None, [first, second], *NAMES)
     with pytest.raises(kvcache.KvCacheError):

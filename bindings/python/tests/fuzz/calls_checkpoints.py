@@ -97,7 +97,7 @@ def content_digest(w):
 @call("page_file_info")
 def page_file_info(w):
     path = f"{w.folder}/slab"
-    with kvcache.Tier(f"slab:{path}?bytes=64KiB", 256) as tier:
+    with kvcache.Tier(f"slab:{path}?bytes=64KiB", 256, b"1" * 32) as tier:
         tier.put([bytes(32)], np.ones((1, 256), np.uint8))
     need(kvcache.page_file_info(path, True).num_pages == 1, "a page")
     kvcache.page_file_info(w.rng.choice((path, pathlib.Path(path), __file__, "", None, 3, b"x", "a\0b", "/dev/null", w.folder)), w.rng.choice((0, 1, None)))
