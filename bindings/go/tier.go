@@ -91,6 +91,7 @@ type TierStats struct {
 	LastErrno                                                      int64
 	Fallbacks, Outages                                             uint64
 	Available, UsesUring                                           uint32
+	DiskEvictions, Expired, Removed, Mismatches                    uint64 // Pages that left, by reason: a full disk, ttl, jobs, another size.
 }
 
 // TierCounts is what the jobs of one kind came to: kvc_tier_counts.

@@ -243,7 +243,7 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
 kvc_status SlabStore::open(const SlabConfig& config) {
   KVC_TRY(describe(config));
   page_bytes_ = slab_.page_bytes;
-  if (!index_.create(memory_, slab_.num_slots, config.policy) ||
+  if (!index_.create(memory_, slab_.num_slots, config.policy, config.ttl_ns) ||
       !has_header_.create(memory_, slab_.num_slots))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "slab %s: no memory for an index of %llu pages", config.path,
                 static_cast<ull>(slab_.num_slots));

@@ -51,10 +51,11 @@ class SlotStore : public PageStore {
 
  private:
   void look_ahead(const kvc_tier_item* items, size_t num_items, size_t i) const;
-  bool begin_get(kvc_tier_item* item, SlotWork* work);
+  bool begin_get(const StoreCall& call, kvc_tier_item* item, SlotWork* work);
   enum class Begun : uint8_t { kYes, kEnded, kLater };
   Begun begin_put(const StoreCall& call, kvc_tier_item* item, SlotWork* work, size_t count);
   void forget_wrong(SlotWork* work, size_t count, std::unique_lock<std::mutex>& lock);
+  void remove_expired(const StoreCall& call);
 };
 
 }  // namespace kvc

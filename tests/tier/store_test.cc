@@ -241,6 +241,105 @@ TEST_P(Store, OfRandomCallsEqualsAMap) {
   EXPECT_EQ(pages.wrong, 0u);
 }
 
+constexpr uint64_t kSecond = 1000000000, kLife = 100 * kSecond;
+
+// A store whose pages live for 100 seconds, by the time of the calls or of the files.
+struct TimedFiles final : Files {
+  int64_t now = ::time(nullptr);
+  int64_t time() override { return now; }
+};
+
+class Expiry : public testing::TestWithParam<const char*> {
+ protected:
+  void open() {
+    store_.reset();
+    const std::string path = folder_ / "t", kind = GetParam();
+    kvc_status status;
+    if (kind == "memory") {
+      status = make_memory_store(default_env(), 8 * 5056, kBytes, &store_, SlotPolicy::kLru, kLife);
+    } else if (kind == "slab") {
+      SlabConfig config = test::slab_config(path, 8, kBytes);
+      config.ttl_ns = kLife;
+      status = open_slab_store(default_env(), files_, config, &store_);
+    } else {
+      DirectoryConfig config = test::directory_config(path, 8, kBytes);
+      config.ttl_s = kLife / kSecond;
+      status = open_directory_store(default_env(), files_, config, &store_);
+    }
+    ASSERT_EQ(status, KVC_OK) << kvc_last_error();
+  }
+  // Calls that come `seconds` after the start.
+  Pages at(int64_t seconds) {
+    files_.now = start_ + seconds;
+    return Pages(*store_, static_cast<uint64_t>(1000 + seconds) * kSecond);
+  }
+
+  test::Folder folder_;
+  TimedFiles files_;
+  const int64_t start_ = files_.now;
+  PageStorePtr store_;
+};
+
+TEST_P(Expiry, EndsPagesThatNobodyUsed) {
+  open();
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(at(0).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(99).exists(digest_of(0)), KVC_PAGE_OK);
+  EXPECT_EQ(at(99).get(digest_of(1), kBytes), KVC_PAGE_OK) << "its life begins anew";
+  EXPECT_EQ(at(102).exists(digest_of(0)), KVC_PAGE_MISS);
+  EXPECT_EQ(at(102).get(digest_of(0), kBytes), KVC_PAGE_MISS);
+  if (std::string(GetParam()) != "dir") {
+    EXPECT_EQ(at(102).get(digest_of(1), kBytes), KVC_PAGE_OK) << "used at 99";
+    EXPECT_EQ(store_->stats().expired, 3u);
+    EXPECT_EQ(store_->stats().pages, 1u) << "a get or put removes what is over";
+  }
+  EXPECT_EQ(at(102).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(102).put(digest_of(2), kBytes), KVC_PAGE_OK);
+  at(0);  // files that are written now are of now
+  EXPECT_EQ(Pages(*store_).get(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(Pages(*store_).get(digest_of(2), kBytes), KVC_PAGE_OK);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Expiry, testing::Values("memory", "slab", "dir"),
+                         [](const auto& at) { return std::string(at.param); });
+
+TEST_P(Expiry, LeavesWhatIsLeased) {
+  if (std::string(GetParam()) == "dir") GTEST_SKIP() << "it has no leases";
+  open();
+  ASSERT_EQ(at(0).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(at(0).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(90).exists(digest_of(0), 60 * kSecond), KVC_PAGE_OK);
+  EXPECT_EQ(at(140).get(digest_of(1), kBytes), KVC_PAGE_MISS);
+  EXPECT_EQ(at(140).exists(digest_of(0)), KVC_PAGE_OK);
+  EXPECT_EQ(store_->stats().pages, 1u);
+  EXPECT_EQ(at(160).exists(digest_of(0)), KVC_PAGE_MISS);
+}
+
+TEST_P(Expiry, IsNoMatterForWhoTellsNoTime) {
+  if (std::string(GetParam()) == "dir") GTEST_SKIP() << "files have times";
+  open();
+  Pages pages(*store_);
+  ASSERT_EQ(pages.put(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.get(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(0).get(digest_of(0), kBytes), KVC_PAGE_OK) << "the first time that is told";
+  EXPECT_EQ(at(99).exists(digest_of(0)), KVC_PAGE_OK);
+}
+
+TEST_P(Expiry, BeginsAnewForASlabAndGoesOnForAFolder) {
+  if (std::string(GetParam()) == "memory") GTEST_SKIP() << "it does not outlive the process";
+  const bool is_slab = std::string(GetParam()) == "slab";
+  open();
+  ASSERT_EQ(at(0).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  files_.now = start_ + 300;
+  open();
+  EXPECT_EQ(store_->stats().recovered, is_slab ? 1u : 0u);
+  EXPECT_EQ(store_->stats().expired, is_slab ? 0u : 1u);
+  EXPECT_EQ(store_->stats().bytes, is_slab ? kBytes : 0u);
+  EXPECT_EQ(at(300).exists(digest_of(0)), is_slab ? KVC_PAGE_OK : KVC_PAGE_MISS);
+  EXPECT_EQ(at(401).get(digest_of(0), kBytes), KVC_PAGE_MISS);
+  open();
+  EXPECT_EQ(store_->stats().pages, 0u) << "it does not come back";
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, SlotStores, testing::Values(kKinds[0], kKinds[1], kKinds[2]),
                          [](const auto& at) { return at.param.name; });
 INSTANTIATE_TEST_SUITE_P(Kinds, Store, testing::ValuesIn(kKinds),
@@ -757,7 +856,8 @@ TEST(DirectoryStore, GivesWayToAFullDiskAsLongAsThatHelps) {
     ASSERT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
   }
   EXPECT_EQ(store->stats().pages, 4u);
-  EXPECT_EQ(store->stats().evictions, 36u);
+  EXPECT_EQ(store->stats().disk_evictions, 36u);
+  EXPECT_EQ(store->stats().evictions, 0u);
   files.pages = 0;  // others have taken all
   for (uint64_t i = 40; i < 60; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_NO_SPACE);
   EXPECT_EQ(store->stats().pages, 3u) << "it did not help, so it was done once";

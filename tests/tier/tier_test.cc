@@ -415,6 +415,13 @@ TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
     EXPECT_EQ(open("slab:" + (folder / "m") + files + "&on_mismatch=" + what), KVC_OK) << kvc_last_error();
   EXPECT_EQ(open("slab:" + (folder / "m") + files + "&on_mismatch=keep"), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(open("dir:" + (folder / "dir") + files + "&on_mismatch=replace"), KVC_ERROR_INVALID_ARGUMENT);
+  for (const char* ttl : {"90", "90s", "30m", "12h", "7d", "0"})
+    for (const char* kind : {"memory:?bytes=1MiB", "sizes:?bytes=1MiB"})
+      EXPECT_EQ(open(std::string(kind) + "&ttl=" + ttl), KVC_OK) << kvc_last_error();
+  for (const char* ttl : {"", "d", "7w", "-1", "7 d", "36601d", "18446744073709551615", "1KiB"}) {
+    EXPECT_EQ(open(std::string("memory:?bytes=1MiB&ttl=") + ttl), KVC_ERROR_INVALID_ARGUMENT) << ttl;
+    EXPECT_NE(strstr(kvc_last_error(), "such as 90, 90s, 30m, 12h or 7d"), nullptr) << kvc_last_error();
+  }
   for (const char* policy : {"lru", "frequency"})
     EXPECT_EQ(open(std::string("memory:?bytes=1MiB&policy=") + policy), KVC_OK) << kvc_last_error();
   tier.reset();

@@ -820,6 +820,10 @@ class kvc_tier_stats:
     outages: int
     available: int
     uses_uring: int
+    disk_evictions: int
+    expired: int
+    removed: int
+    mismatches: int
 
 class kvc_draft_config:
     max_rows: int
