@@ -17,7 +17,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"BuildInfo": func() error { BuildInfo(); return nil },
 		"OpenTier": func() error {
 			tier, err := OpenTier(TierConfig{URL: []string{"memory:?bytes=64KiB", "memory:?bytes=64KiB&threads=0", "", "x", "memory:", "dir:\x00"}[f.Intn(6)], PageBytes: f.oneOf(64, f.number()),
-				MaxStoreBytes: f.number()})
+				MaxStoreBytes: f.number(), Fingerprint: [32]byte{1}})
 			if err == nil {
 				_, err = tier.Exists(f.pageKeys(), nil)
 				must(t, tier.Close())

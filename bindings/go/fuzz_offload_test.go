@@ -124,7 +124,7 @@ func (f *fuzzer) offloadCalls(t *testing.T) map[string]func() error {
 		"InspectPageFile": func() error {
 			path := f.folder + "/../slab"
 			if _, err := os.Stat(path); err != nil {
-				tier, err := OpenTier(TierConfig{URL: "slab:" + path + "?bytes=64KiB", PageBytes: 64})
+				tier, err := OpenTier(TierConfig{URL: "slab:" + path + "?bytes=64KiB", PageBytes: 64, Fingerprint: [32]byte{1}})
 				must(t, err)
 				must(t, tier.Close())
 			}

@@ -108,7 +108,7 @@ func (f *fuzzer) renew(t *testing.T) {
 	}
 	f.s, err = NewStorage(storage)
 	must(t, err)
-	f.tier, err = OpenTier(TierConfig{URL: "memory:?bytes=64KiB", PageBytes: 64})
+	f.tier, err = OpenTier(TierConfig{URL: "memory:?bytes=64KiB", PageBytes: 64, Fingerprint: [32]byte{1}})
 	must(t, err)
 	f.offloadTier, f.offload = f.newOffload(t)
 	f.requests, f.pins, f.namespaces, f.blocks = nil, nil, nil, nil

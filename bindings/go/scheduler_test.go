@@ -112,7 +112,7 @@ func TestASchedulerRunsAnEngineInASmallPool(t *testing.T) {
 
 func TestASchedulerSwapsByItsOffload(t *testing.T) {
 	m, other := newManager(t, Config{NumBlocks: 16, BlockSize: 4, EventCapacity: 256}), newManager(t, Config{NumBlocks: 16, BlockSize: 4, EventCapacity: 256})
-	tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB&threads=0", PageBytes: 64})
+	tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB&threads=0", PageBytes: 64, Fingerprint: [32]byte{1}})
 	must(t, err)
 	defer tier.Close()
 	config := OffloadConfig{PageSizes: []uint64{64}, Tiers: []*Tier{tier}, Pages: lifePages}
@@ -178,7 +178,7 @@ func TestASchedulerSwapsByItsOffload(t *testing.T) {
 func TestPlansAndAnOffloadInTwoGoroutines(t *testing.T) {
 	for i := 0; i < 20; i++ {
 		m := newManager(t, Config{NumBlocks: 16, BlockSize: 4, EventCapacity: 256})
-		tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB", PageBytes: 64})
+		tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB", PageBytes: 64, Fingerprint: [32]byte{1}})
 		must(t, err)
 		offload, err := NewOffload(m, OffloadConfig{PageSizes: []uint64{64}, Tiers: []*Tier{tier}, Pages: lifePages})
 		must(t, err)

@@ -57,7 +57,7 @@ const (
 // TierConfig says which tier to open: kvc_tier_config. URL and PageBytes have no default.
 type TierConfig struct {
 	URL           string   // "memory:?bytes=64GiB", "slab:/path?bytes=1TiB", "dir:/path?bytes=1TiB", or "NAME:..." of a plug-in.
-	Fingerprint   [32]byte // Of all pages: PageInfo.Fingerprint. A file with another one is refused.
+	Fingerprint   [32]byte // Of all pages: PageInfo.Fingerprint. Pages of another one are misses. Not 0.
 	PageBytes     uint64   // Of the largest page.
 	MaxStoreBytes uint64   // Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused.
 }
@@ -91,6 +91,7 @@ type TierStats struct {
 	LastErrno                                                      int64
 	Fallbacks, Outages                                             uint64
 	Available, UsesUring                                           uint32
+	DiskEvictions, Expired, Removed, Mismatches                    uint64 // Pages that left, by reason: a full disk, ttl, jobs, another size.
 }
 
 // TierCounts is what the jobs of one kind came to: kvc_tier_counts.
@@ -109,7 +110,7 @@ type Tier struct {
 	pageBytes uint64
 }
 
-// OpenTier opens a tier. Errors: ErrInvalidArgument (the text names the part of the URL; a file of another fingerprint or size), ErrNotFound and
+// OpenTier opens a tier. Errors: ErrInvalidArgument (the text names the part of the URL; a file of another size, or for smaller pages), ErrNotFound and
 // ErrUnsupported (a plug-in), ErrBusy (another process has the file), ErrLimit (the disk is full), ErrOutOfMemory, ErrDevice.
 func OpenTier(config TierConfig) (*Tier, error) {
 	t, fingerprint := &Tier{pageBytes: config.PageBytes}, config.Fingerprint // whose memory has no Go pointer

@@ -185,7 +185,7 @@ func TestWrongUseOfTiersIsNamed(t *testing.T) {
 
 func TestClosingATierWaitsForCalls(t *testing.T) {
 	for turn := 0; turn < 20; turn++ {
-		tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB", PageBytes: tierPage})
+		tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB", PageBytes: tierPage, Fingerprint: [32]byte{1}})
 		must(t, err)
 		keys, pages := randomPages(6, 8)
 		var all sync.WaitGroup
@@ -217,7 +217,7 @@ func TestTiersLeaveNoDescriptors(t *testing.T) {
 	}
 	before := 0
 	for turn := 0; turn < 20; turn++ {
-		tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB", PageBytes: tierPage})
+		tier, err := OpenTier(TierConfig{URL: "memory:?bytes=1MiB", PageBytes: tierPage, Fingerprint: [32]byte{1}})
 		must(t, err)
 		_, err = tier.Exists(make([][32]byte, 300), nil)
 		must(t, err)

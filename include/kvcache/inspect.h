@@ -26,7 +26,7 @@ typedef struct kvc_page_file_info {
   size_t struct_size;      /**< sizeof(kvc_page_file_info) */
   uint32_t kind;           /**< KVC_PAGE_FILE_* */
   uint32_t version;        /**< Of the format. */
-  uint8_t fingerprint[32]; /**< Of its pages. */
+  uint8_t fingerprint[32]; /**< Of its pages; 0 = it has none, or those of several. */
   uint8_t key[32];         /**< Of the page; of a slab 0. */
   uint64_t file_bytes;     /**< Of the file. */
   uint64_t page_bytes;     /**< Of the page; of a slab of the largest that fits. */
@@ -42,6 +42,20 @@ typedef struct kvc_page_file_info {
  *  NOT_FOUND; UNSUPPORTED (neither a slab nor a page, or of a newer format); CORRUPT (the file's own header
  *  does not check); DEVICE, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_page_file_read_info(const char* path, int32_t validate, kvc_page_file_info* info);
+
+/** The same of the pages of one fingerprint of a file. @param[in] number Of the fingerprint, from 0, in
+ *  ascending order of their bytes. @param[out] info bad_headers is 0: they are of none. @return As
+ *  kvc_page_file_read_info; NOT_FOUND also if the file has fewer fingerprints. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_page_file_read_part(const char* path, uint32_t number, int32_t validate,
+                                           kvc_page_file_info* info);
+
+/** Removes the pages of a fingerprint from a slab that no tier has open. The file keeps its size. @param[in]
+ *  fingerprint [32] @param[out] info fingerprint, num_pages and stored_bytes are those of what has gone.
+ *  @return KVC_OK; INVALID_ARGUMENT; BUSY (a process uses the slab); NOT_FOUND (no such file); UNSUPPORTED
+ *  (not a slab, or of another version); CORRUPT; DEVICE, OUT_OF_MEMORY. After a failure some of the pages may
+ *  be gone. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_page_file_purge(const char* path, const uint8_t* fingerprint,
+                                       kvc_page_file_info* info);
 
 #ifdef __cplusplus
 }

@@ -16,10 +16,12 @@
  *  Parameters of all: threads (that do the work, 0 to 256), jobs (kvc_tier_stats.max_jobs). Of all that are
  *  built in: bytes (must be given); policy=lru or frequency: which page gives way, the one that was not used
  *  for longest, or the one of the least last use + pages of the tier * log2(uses) (memory and slab; others:
- *  lru alone). Of slab: direct=1 (past the page cache), io=auto, uring or threads; on_mismatch=refuse or
- *  replace: what becomes of a slab of another fingerprint, size or version. Of slab and dir: sync=1 (a put
- *  waits for the disk), reserve_free (bytes of the disk that stay free). Of plug-ins: probe (milliseconds
- *  between tries to reach a server that failed, 1000), and their own.
+ *  lru alone); ttl, such as 90 (seconds), 30m, 12h or 7d: pages that nobody used for so long are misses and
+ *  are removed (memory and slab: by now_ns of the jobs, a slab's since it was opened; dir: by the times of
+ *  files and the clock of this machine). Of slab: direct=1 (past the page cache), io=auto, uring or threads;
+ *  on_mismatch=refuse or replace: what becomes of a slab of another size or version. Of slab and dir: sync=1
+ *  (a put waits for the disk), reserve_free (bytes of the disk that stay free). Of plug-ins: probe
+ *  (milliseconds between tries to reach a server that failed, 1000), and their own.
  *
  *  A job is a batch of items of one kind. All calls return at once; threads of the tier do the work. Each
  *  item has a result of its own. A job ends as a completion, which makes an eventfd readable.
@@ -68,12 +70,12 @@ typedef struct kvc_tier_item {
   uint32_t reserved;       /**< 0; must be. */
 } kvc_tier_item;
 
-/** Which tier to open. `url` and `page_bytes` have no default. */
+/** Which tier to open. `url`, `fingerprint` and `page_bytes` have no default. */
 typedef struct kvc_tier_config {
   size_t struct_size;       /**< sizeof(kvc_tier_config) */
   const char* url;          /**< See above. */
-  uint8_t fingerprint[32];  /**< Of all pages: kvc_page_info.fingerprint. A slab with another one is refused,
-                               or replaced. */
+  uint8_t fingerprint[32];  /**< Of all pages: kvc_page_info.fingerprint. Pages of another one in the same
+                               slab or folder are misses, and give way as all do. Not 0, but of sizes:. */
   uint64_t page_bytes;      /**< Of the largest page, at most 2^40. */
   uint64_t max_store_bytes; /**< Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused. */
   const kvc_allocator* allocator; /**< NULL = aligned heap memory. */
@@ -86,7 +88,7 @@ typedef struct kvc_tier_job {
   size_t num_items;     /**< 1 or more. */
   uint32_t kind;        /**< KVC_TIER_EXISTS, ... */
   uint32_t priority;    /**< KVC_TIER_LOAD, ... */
-  uint64_t now_ns;      /**< Time of the caller, for leases alone. */
+  uint64_t now_ns;      /**< Time of the caller, for leases and ttl. */
   uint64_t lease_ns;    /**< Exists: hits stay at least until now_ns + lease_ns. 0 = no lease. */
   /** Items that are not begun within it end with TIMEOUT; those of plug-ins also if they are not done. 0 = no
    *  limit. */
@@ -121,8 +123,8 @@ typedef struct kvc_tier_stats {
   uint64_t waiting_store_bytes;                   /**< Gauge: bytes of puts that wait. */
   uint64_t refused_loads, refused_prefetches, refused_stores; /**< Jobs refused because of max_jobs. */
   uint64_t refused_bytes;                                     /**< Jobs refused because of max_store_bytes. */
-  uint64_t evictions;                                         /**< Pages that gave way to others. */
-  uint64_t recovered;                                         /**< Pages found when the tier was opened. */
+  uint64_t evictions;    /**< Pages that gave way to others, because of the bound of the tier. */
+  uint64_t recovered;    /**< Pages found when the tier was opened. */
   uint64_t bad_headers;  /**< Misses, because the header was not one of this page. */
   uint64_t bad_payloads; /**< Misses, because the checksum did not match. */
   uint64_t failures;     /**< Of the system or server. */
@@ -131,15 +133,19 @@ typedef struct kvc_tier_stats {
   uint64_t outages;      /**< Times that a server was given up. */
   uint32_t available;    /**< 0 = the server is left alone until the next probe. */
   uint32_t uses_uring;   /**< 1 = io_uring does the I/O. */
+  uint64_t disk_evictions; /**< Pages that gave way because the disk was full, or for reserve_free. */
+  uint64_t expired;        /**< Pages removed because nobody used them for ttl. */
+  uint64_t removed;        /**< Pages removed by jobs. */
+  uint64_t mismatches;     /**< Pages whose key came again with another size, which replaced them. */
 } kvc_tier_stats;
 
 /** Opens a tier. @param[out] tier Free it with kvc_tier_destroy.
- *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a file of another fingerprint or
- *  size; a file or folder that its group or others may write to); NOT_FOUND (a plug-in; a folder);
- *  UNSUPPORTED (a policy that the kind has not; a plug-in of another version; a file of another version);
- *  BUSY (another process has the file); LIMIT (the disk is full, descriptors); OUT_OF_MEMORY; DEVICE (the
- *  system refuses something else, such as a lock, or a write to a read-only folder); and what the plug-in
- *  says. Since 0.3. */
+ *  @return KVC_OK; INVALID_ARGUMENT (the URL: the text names the part; a fingerprint of zeroes; a file of
+ *  another size, or for smaller pages; a file or folder that its group or others may write to); NOT_FOUND (a
+ *  plug-in; a folder); UNSUPPORTED (a policy that the kind has not; a plug-in of another version; a file of
+ *  another version); BUSY (another process has the file); LIMIT (the disk is full, descriptors);
+ *  OUT_OF_MEMORY; DEVICE (the system refuses something else, such as a lock, or a write to a read-only
+ *  folder); and what the plug-in says. Since 0.3. */
 KVC_API kvc_status kvc_tier_create(const kvc_tier_config* config, kvc_tier** tier);
 
 /** Cancels what waits, waits for what runs, and frees the tier. Results of all items are written. NULL is

@@ -170,6 +170,10 @@ kvc_status kvc_tier_read_stats(kvc_tier* t, kvc_tier_stats* stats) {
       out->outages = own.outages;
       out->available = own.available;
       out->uses_uring = store.uses_uring;
+      out->disk_evictions = store.disk_evictions;
+      out->expired = store.expired;
+      out->removed = store.removed;
+      out->mismatches = store.mismatches;
       return kvc_status{KVC_OK};
     });
   });

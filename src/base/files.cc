@@ -87,6 +87,7 @@ int Files::status_at(int folder, const char* path, struct stat* out) {
   return or_errno(::fstatat(folder, path, out, AT_SYMLINK_NOFOLLOW));
 }
 int Files::touch(int file) { return or_errno(::futimens(file, nullptr)); }
+int64_t Files::time() { return ::time(nullptr); }
 int Files::lock(int file) {
   note_lock(file, true);
   const int error = or_errno(::flock(file, LOCK_EX | LOCK_NB));

@@ -25,6 +25,7 @@ class Files {
   virtual int status(int file, struct stat* out);
   virtual int status_at(int folder, const char* path, struct stat* out);
   virtual int touch(int file);  // its time of change is now
+  virtual int64_t time();       // seconds, of the clock that these times are of
   // Excludes other processes and other descriptors until it is unlocked or closed, or this process ends:
   // children that it has forked meanwhile do not keep the lock. Never waits: -EWOULDBLOCK.
   virtual int lock(int file);

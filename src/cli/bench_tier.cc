@@ -92,6 +92,7 @@ class TierBench {
  private:
   kvc_tier* open() const {
     auto config = make<kvc_tier_config>();
+    std::memcpy(config.fingerprint, "kvcache bench tier", 18);  // its pages are of no model
     config.url = url_.c_str();
     config.page_bytes = page_bytes_;
     config.max_store_bytes = std::max(page_bytes_ * pages_, uint64_t{1} << 30);

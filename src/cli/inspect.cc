@@ -73,7 +73,7 @@ Json file_json(const std::string& path, bool validate) {
   const bool slab = info.kind == KVC_PAGE_FILE_SLAB;
   json["kind"] = slab ? "slab" : "page";
   json["version"] = info.version;
-  json["fingerprint"] = hex(info.fingerprint, sizeof info.fingerprint);
+  if (!slab) json["fingerprint"] = hex(info.fingerprint, sizeof info.fingerprint);
   if (!slab) json["key"] = hex(info.key, sizeof info.key);
   json["file_bytes"] = info.file_bytes;
   json["page_bytes"] = info.page_bytes;
@@ -82,6 +82,7 @@ Json file_json(const std::string& path, bool validate) {
   json["stored_bytes"] = info.stored_bytes;
   json["bad_headers"] = info.bad_headers;
   if (validate) json["bad_pages"] = info.bad_pages;
+  if (slab) json["fingerprints"] = slab_parts_json(path, validate);
   return json;
 }
 

@@ -2,15 +2,10 @@
 // The JSON keys are an interface: add keys, do not rename them.
 #include "cli/inspect_place.h"
 
-#include <fcntl.h>
 #include <kvcache/inspect.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <functional>
 #include <map>
@@ -106,23 +101,45 @@ Json gone_json(const char* kind, uint64_t pages, uint64_t bytes) {
   return {{"kind", kind}, {"purged_pages", pages}, {"purged_bytes", bytes}};
 }
 
-Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
-  const std::string wanted = options.fingerprint.value_or("");  // "" = any
-  const uint64_t least_s = options.older_than ? seconds_of(*options.older_than) : 0;
+/// What a slab has of each fingerprint, in order.
+std::vector<kvc_page_file_info> slab_parts(const fs::path& path, bool validate) {
+  std::vector<kvc_page_file_info> out;
+  for (;;) {
+    auto info = make<kvc_page_file_info>();
+    const auto number = static_cast<uint32_t>(out.size());
+    const kvc_status status = kvc_page_file_read_part(path.c_str(), number, validate, &info);
+    if (status == KVC_ERROR_NOT_FOUND) return out;
+    if (status != KVC_OK) throw InputError(kvc_last_error());
+    out.push_back(info);
+  }
+}
+
+/// That of the fingerprints which begins so.
+std::string chosen(const fs::path& place, const std::vector<std::string>& fingerprints,
+                   const std::string& wanted) {
   std::vector<std::string> of;
+  for (const std::string& name : fingerprints)
+    if (has_prefix(name, wanted)) of.push_back(name);
+  if (of.empty())
+    throw InputError(place.string() + " has no pages of the fingerprint " + wanted +
+                     "; kvcache inspect lists those that it has");
+  if (of.size() > 1)
+    throw InputError(place.string() + " has several fingerprints that begin with " + wanted +
+                     "; give more digits");
+  return of[0];
+}
+
+Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
+  const uint64_t least_s = options.older_than ? seconds_of(*options.older_than) : 0;
+  std::vector<std::string> names;
   for (const auto& part : fs::directory_iterator(folder)) {
     const std::string name = part.path().filename().string();
-    if (is_fingerprint(name) && has_prefix(name, wanted)) of.push_back(name);
+    if (is_fingerprint(name)) names.push_back(name);
   }
-  if (of.empty() && !wanted.empty())
-    throw InputError(folder.string() + " has no pages of the fingerprint " + wanted +
-                     "; kvcache inspect lists those that it has");
-  if (of.size() > 1 && !wanted.empty())
-    throw InputError(folder.string() + " has several fingerprints that begin with " + wanted +
-                     "; give more digits");
+  const std::string wanted = options.fingerprint ? chosen(folder, names, *options.fingerprint) : "";
   uint64_t pages = 0, bytes = 0;
   each_page(folder, [&](const PageFile& file) {
-    if (!has_prefix(file.fingerprint, wanted) || file.age_s < least_s) return;
+    if ((options.fingerprint && file.fingerprint != wanted) || file.age_s < least_s) return;
     std::error_code error;
     if (!fs::remove(file.path, error)) {
       if (error) throw InputError(file.path.string() + ": cannot remove it: " + error.message());
@@ -138,24 +155,19 @@ Json purge_slab(const fs::path& path, const PurgeOptions& options) {
     throw InputError(path.string() +
                      " is a slab, which does not keep when its pages were used; give --purge alone");
   auto info = make<kvc_page_file_info>();
-  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0) throw InputError(path.string() + ": cannot open it: " + std::strerror(errno));
-  const bool is_free = ::flock(file, LOCK_EX | LOCK_NB) == 0;
-  const kvc_status status = kvc_page_file_read_info(path.c_str(), 0, &info);
-  const std::string found = hex(info.fingerprint, sizeof info.fingerprint);
-  std::string reason;
-  if (status != KVC_OK || info.kind != KVC_PAGE_FILE_SLAB)
-    reason =
-        status != KVC_OK ? kvc_last_error() : path.string() + " is no slab; pages are purged by their folder";
-  else if (!has_prefix(found, *options.fingerprint))
-    reason = path.string() + " has pages of the fingerprint " + found + ", not " + *options.fingerprint;
-  else if (!is_free)
-    reason = path.string() + ": a process uses it; end that first";
-  else if (::unlink(path.c_str()) != 0)
-    reason = path.string() + ": cannot remove it: " + std::strerror(errno);
-  ::close(file);
-  if (!reason.empty()) throw InputError(reason);
-  return gone_json("slab", info.num_pages, info.file_bytes);
+  if (kvc_page_file_read_info(path.c_str(), 0, &info) != KVC_OK) throw InputError(kvc_last_error());
+  if (info.kind != KVC_PAGE_FILE_SLAB)
+    throw InputError(path.string() + " is no slab; pages are purged by their folder");
+  std::vector<std::string> names;
+  const std::vector<kvc_page_file_info> parts = slab_parts(path, false);
+  for (const kvc_page_file_info& part : parts)
+    names.push_back(hex(part.fingerprint, sizeof part.fingerprint));
+  const std::string name = chosen(path, names, *options.fingerprint);
+  const auto number = std::find(names.begin(), names.end(), name) - names.begin();
+  auto gone = make<kvc_page_file_info>();
+  if (kvc_page_file_purge(path.c_str(), parts[static_cast<size_t>(number)].fingerprint, &gone) != KVC_OK)
+    throw InputError(kvc_last_error());
+  return gone_json("slab", gone.num_pages, gone.stored_bytes);
 }
 
 }  // namespace
@@ -183,6 +195,18 @@ Json tier_folder_json(const fs::path& folder, bool validate) {
   json.update(pages_json(all, validate));
   json["fingerprints"] = parts;
   return json;
+}
+
+Json slab_parts_json(const fs::path& slab, bool validate) {
+  Json parts = Json::array();
+  for (const kvc_page_file_info& info : slab_parts(slab, validate)) {
+    Json one = {{"fingerprint", hex(info.fingerprint, sizeof info.fingerprint)},
+                {"pages", info.num_pages},
+                {"stored_bytes", info.stored_bytes}};
+    if (validate) one["bad_pages"] = info.bad_pages;
+    parts.push_back(one);
+  }
+  return parts;
 }
 
 Json purge_json(const fs::path& place, const PurgeOptions& options) {

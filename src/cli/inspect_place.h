@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The place of a tier on a disk, a folder of pages or a slab: what is in it by fingerprint, age and bytes,
-// and how pages leave it. Pages of a folder may leave while tiers use it; a slab is removed as a whole, if no
-// tier has it.
+// and how pages leave it. Pages of a folder may leave while tiers use it, those of a slab while no tier has
+// it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,9 @@ struct PurgeOptions {
 bool is_tier_folder(const std::filesystem::path& folder);
 /// Its fingerprints, with pages, bytes, and ages in seconds since the last use.
 nlohmann::ordered_json tier_folder_json(const std::filesystem::path& folder, bool validate);
-/// Removes pages of a folder, or a slab. Says how many pages and bytes have gone. Throws InputError: nothing
+/// The fingerprints of a slab, with pages and bytes.
+nlohmann::ordered_json slab_parts_json(const std::filesystem::path& slab, bool validate);
+/// Removes pages of a folder or a slab. Says how many pages and bytes have gone. Throws InputError: nothing
 /// has this fingerprint, the slab is in use, or an option is wrong.
 nlohmann::ordered_json purge_json(const std::filesystem::path& place, const PurgeOptions& options);
 

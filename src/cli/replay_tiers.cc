@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "cli/errors.h"
 #include "cli/estimate.h"
@@ -81,6 +82,7 @@ ReplayTiers::ReplayTiers(kvc_manager* manager, size_t num_groups, const TierOpti
   for (const std::string& url : urls_) {
     const std::string opened = options.bytes ? url : model_of(url);
     auto config = make<kvc_tier_config>();
+    std::memcpy(config.fingerprint, "kvcache replay", 14);  // its pages are of no model
     config.url = opened.c_str();
     config.page_bytes = std::ranges::max(page_bytes);
     tiers.push_back(ask<kvc_tier*>(kvc_tier_create, &config));

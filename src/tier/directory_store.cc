@@ -113,7 +113,7 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (error == 0 || error == -EEXIST) error = folder_.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
   if (error != 0) return folder_failure(config, "make or open its folder of this fingerprint", error);
   KVC_TRY(check_owner(config, folder_));
-  error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_, config.reserve_free);
+  error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s);
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
   if (sync_) {  // the names of both folders
     error = files_.sync(root_.fd());
@@ -136,7 +136,7 @@ int32_t DirectoryStore::failed(int error) {
   return KVC_PAGE_FAILED;
 }
 
-// A file that is not this page: a miss for all from now on.
+// A file that is not this page, or too old: a miss for all from now on.
 int32_t DirectoryStore::broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter) {
   count(counter);
   static_cast<void>(usage_.remove(name.text, bytes));
@@ -149,7 +149,8 @@ int32_t DirectoryStore::look_for(const Digest256& key, uint64_t* bytes) {
   if (error == -ENOENT) return KVC_PAGE_MISS;
   if (error != 0) return failed(error);
   *bytes = static_cast<uint64_t>(status.st_size);
-  return S_ISREG(status.st_mode) && *bytes >= kAtPayload ? KVC_PAGE_OK : KVC_PAGE_MISS;
+  const bool is_page = S_ISREG(status.st_mode) && *bytes >= kAtPayload && !usage_.is_expired(status);
+  return is_page ? KVC_PAGE_OK : KVC_PAGE_MISS;
 }
 
 void DirectoryStore::exists(const StoreCall&, kvc_tier_item* items, size_t num_items) {
@@ -174,7 +175,10 @@ void DirectoryStore::remove(const StoreCall&, kvc_tier_item* items, size_t num_i
     items[i].result = look_for(key_of(items[i]), &bytes);
     if (items[i].result != KVC_PAGE_OK) continue;
     const int error = usage_.remove(PageName(key_of(items[i])).text, bytes);
-    if (error != 0) items[i].result = error == -ENOENT ? KVC_PAGE_MISS : failed(error);
+    if (error == 0)
+      count(&StoreStats::removed);
+    else
+      items[i].result = error == -ENOENT ? KVC_PAGE_MISS : failed(error);
   }
 }
 
@@ -189,6 +193,7 @@ int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
   if (error != 0) return failed(error);
   const auto size = static_cast<uint64_t>(status.st_size);
   if (!S_ISREG(status.st_mode) || size < kAtPayload) return broken(name, size, &StoreStats::bad_headers);
+  if (usage_.is_expired(status)) return broken(name, size, &StoreStats::expired);
   RecordHeader header;
   error = read_fully(files_, file.fd(), &header, sizeof header, 0);
   if (error != 0) return failed(error);
@@ -233,6 +238,7 @@ int32_t DirectoryStore::write_page(kvc_tier_item* item) {
     return is_full(error) ? KVC_PAGE_NO_SPACE : result;
   }
   may_give_way_ = true;
+  if (there == KVC_PAGE_OK) count(&StoreStats::mismatches);
   return KVC_PAGE_OK;
 }
 
@@ -265,14 +271,15 @@ int DirectoryStore::write_file(kvc_tier_item* item) {
 
 StoreStats DirectoryStore::stats() {
   const FolderUsage usage = usage_.usage();
-  const uint64_t evictions = usage_.evictions();
   const std::lock_guard lock(mutex_);
   StoreStats out = stats_;
   out.pages = usage.pages;
   out.bytes = usage.bytes;
   out.capacity_bytes = limit_;
   out.capacity_pages = limit_ / DirectoryUsage::charged(page_bytes_ + kAtPayload);
-  out.evictions = evictions;
+  out.evictions = usage_.evictions();
+  out.disk_evictions = usage_.disk_evictions();
+  out.expired += usage_.expired();
   return out;
 }
 

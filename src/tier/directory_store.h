@@ -23,6 +23,7 @@ struct DirectoryConfig {
   uint32_t workers;           // threads that call
   bool sync;                  // a put waits for the disk
   uint64_t reserve_free = 0;  // bytes of the disk that stay free: else the oldest pages give way
+  uint64_t ttl_s = 0;         // pages that were not used for so many seconds expire; 0 = they do not
 };
 
 // NOT_FOUND: no such parent folder; INVALID_ARGUMENT: others may write to the folder, or a size is wrong;

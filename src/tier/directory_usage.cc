@@ -70,12 +70,13 @@ struct DirectoryUsage::Scan {
 };
 
 int DirectoryUsage::open(int root, int folder, const Digest256& fingerprint, uint64_t limit,
-                         uint64_t reserve_free) {
+                         uint64_t reserve_free, uint64_t ttl_s) {
   root_ = root;
   folder_ = folder;
   fingerprint_ = fingerprint;
   limit_ = limit;
   reserve_free_ = reserve_free;
+  ttl_s_ = ttl_s;
   const int error = lock_file_.open(root, "usage", O_RDWR | O_CREAT, 0600);
   if (error != 0) return error;
   const FolderLock lock(*this);
@@ -126,6 +127,10 @@ int DirectoryUsage::look_at(Scan* scan, int folder, const char* name) {
       if (error == 0 || error == -ENOENT) return 0;
     }
     if (error != -EWOULDBLOCK) return error == -ENOENT ? 0 : error;
+  } else if (is_expired(status)) {
+    error = files_.remove(folder, name);
+    expired_ += error == 0;
+    return error == -ENOENT ? 0 : error;
   } else {
     if (!has_room(&scan->pages, memory_, scan->num_pages)) return -ENOMEM;
     scan->pages[scan->num_pages++] = {status.st_mtim.tv_sec, static_cast<uint32_t>(status.st_mtim.tv_nsec),
@@ -170,7 +175,7 @@ int DirectoryUsage::count(Scan* scan) {
 }
 
 // Until at most `most` bytes are left.
-int DirectoryUsage::remove_oldest(Scan* scan, uint64_t most) {
+int DirectoryUsage::remove_oldest(Scan* scan, uint64_t most, std::atomic<uint64_t>* counter) {
   std::sort(scan->pages.data(), scan->pages.data() + scan->num_pages,
             [](const FoundPage& a, const FoundPage& b) {
               if (a.seconds != b.seconds) return a.seconds < b.seconds;
@@ -189,7 +194,7 @@ int DirectoryUsage::remove_oldest(Scan* scan, uint64_t most) {
     scan->total.bytes -= page.bytes;
     --scan->total.pages;
     if (scan->folders[page.folder] == fingerprint_) --num_own_;
-    ++evictions_;
+    ++*counter;
   }
   return 0;
 }
@@ -201,7 +206,8 @@ int DirectoryUsage::count_again(uint64_t room, FolderUsage* out) {
   scan.usage = this;
   int error = count(&scan);  // of unknown size: nothing is added
   const uint64_t most = limit_ - room;
-  if (error == 0 && scan.total.bytes > most) error = remove_oldest(&scan, most - std::min(most, limit_ / 16));
+  if (error == 0 && scan.total.bytes > most)
+    error = remove_oldest(&scan, most - std::min(most, limit_ / 16), &evictions_);
   if (error != 0) return error;
   *out = scan.total;
   return write(scan.total);
@@ -229,7 +235,7 @@ int DirectoryUsage::give_way(uint64_t bytes) {
   if (error == 0) error = missing(charged(bytes), &least);
   const uint64_t total = scan.total.bytes,
                  gone = std::min(total, std::max({charged(bytes), least, total / 16}));
-  if (error == 0) error = remove_oldest(&scan, total - gone);
+  if (error == 0) error = remove_oldest(&scan, total - gone, &disk_evictions_);
   const int written = write(scan.total);
   return error != 0 ? error : written;
 }

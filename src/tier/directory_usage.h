@@ -29,7 +29,8 @@ class DirectoryUsage {
 
   // `root` and `folder`, the one in it that has this fingerprint for its name, are open. 0 or -errno, as all
   // below; -EWOULDBLOCK, but not of open(): another process has the lock.
-  int open(int root, int folder, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free);
+  int open(int root, int folder, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free,
+           uint64_t ttl_s);
   // Makes room for a page below the limit, and a file for it that is locked, has its final size, and whose
   // name is `name`. -ENOSPC: there is no room that could be made, or the disk would have less than
   // `reserve_free` bytes.
@@ -41,7 +42,13 @@ class DirectoryUsage {
   int remove(const char* name, uint64_t bytes);
   // Waits for nobody: while others have the folder, what was seen last.
   FolderUsage usage();
+  // Whether nobody used the page for the time to live.
+  bool is_expired(const struct stat& status) const {
+    return ttl_s_ != 0 && files_.time() - status.st_mtim.tv_sec >= static_cast<int64_t>(ttl_s_);
+  }
   uint64_t evictions() const { return evictions_; }
+  uint64_t disk_evictions() const { return disk_evictions_; }
+  uint64_t expired() const { return expired_; }
   uint64_t num_own() const { return num_own_; }  // pages of the fingerprint when they were counted last
 
   // What a file takes of the limit.
@@ -69,7 +76,7 @@ class DirectoryUsage {
   int count(Scan* scan);
   int count_folder(Scan* scan, uint32_t folder);
   int look_at(Scan* scan, int folder, const char* name);
-  int remove_oldest(Scan* scan, uint64_t most);
+  int remove_oldest(Scan* scan, uint64_t most, std::atomic<uint64_t>* counter);
   int count_again(uint64_t room, FolderUsage* out);
 
   Files& files_;
@@ -77,10 +84,11 @@ class DirectoryUsage {
   Memory memory_;
   OpenFile lock_file_;
   int root_ = -1, folder_ = -1;
-  uint64_t limit_ = 0, reserve_free_ = 0, next_name_ = 0;
+  uint64_t limit_ = 0, reserve_free_ = 0, ttl_s_ = 0, next_name_ = 0;
   Digest256 fingerprint_ = {};
-  bool waited_in_vain_ = false;                          // for the lock, the last time
-  std::atomic<uint64_t> evictions_{0}, num_own_{0};      // these four may be read without the mutex
+  bool waited_in_vain_ = false;                      // for the lock, the last time
+  std::atomic<uint64_t> evictions_{0}, num_own_{0};  // these may be read without the mutex
+  std::atomic<uint64_t> disk_evictions_{0}, expired_{0};
   std::atomic<uint64_t> last_bytes_{0}, last_pages_{0};  // seen last
 };
 

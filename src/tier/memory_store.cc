@@ -18,9 +18,10 @@ class MemoryStore final : public SlotStore {
 
   static uint64_t stride_of(uint64_t page_bytes) { return (page_bytes + kLine - 1) / kLine * kLine; }
 
-  bool create(size_t num_slots, SlotPolicy policy) {
+  bool create(size_t num_slots, SlotPolicy policy, uint64_t ttl_ns) {
     size_t bytes;
-    if (!checked_mul(stride_, num_slots, &bytes) || !index_.create(memory_, num_slots, policy)) return false;
+    if (!checked_mul(stride_, num_slots, &bytes) || !index_.create(memory_, num_slots, policy, ttl_ns))
+      return false;
     pages_ = static_cast<char*>(memory_.allocate(bytes, kLine));
     return pages_ != nullptr;
   }
@@ -59,7 +60,7 @@ class MemoryStore final : public SlotStore {
 }  // namespace
 
 kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
-                             SlotPolicy policy) {
+                             SlotPolicy policy, uint64_t ttl_ns) {
   if (page_bytes == 0 || page_bytes > PTRDIFF_MAX || MemoryStore::stride_of(page_bytes) > bytes)
     return invalid(
         "a memory tier of %llu bytes has no room for a page of %llu, which takes a multiple of 64 bytes; "
@@ -69,7 +70,7 @@ kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes
   const uint64_t num_slots = bytes / MemoryStore::stride_of(page_bytes);
   auto* store = num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) MemoryStore(env, page_bytes);
   PageStorePtr owner(store);
-  if (store == nullptr || !store->create(num_slots, policy))
+  if (store == nullptr || !store->create(num_slots, policy, ttl_ns))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %llu pages of %llu bytes",
                 static_cast<ull>(num_slots), static_cast<ull>(page_bytes));
   *out = std::move(owner);

@@ -8,6 +8,6 @@ namespace kvc {
 
 // `bytes` of pages of up to `page_bytes` each, which take multiples of 64 bytes.
 kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
-                             SlotPolicy policy = SlotPolicy::kLru);
+                             SlotPolicy policy = SlotPolicy::kLru, uint64_t ttl_ns = 0);
 
 }  // namespace kvc

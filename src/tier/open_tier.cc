@@ -18,11 +18,12 @@ namespace kvc {
 namespace {
 
 constexpr size_t kMaxUrl = 4096;
+constexpr uint64_t kSecond = 1000000000;
 
 struct TierUrl {
   std::string_view scheme;
   char path[kMaxUrl];
-  uint64_t bytes = 0, threads = 0, jobs = 0, direct = 0, sync = 0, reserve_free = 0;
+  uint64_t bytes = 0, threads = 0, jobs = 0, direct = 0, sync = 0, reserve_free = 0, ttl_s = 0;
   uint64_t probe_ms = 1000;  // plug-ins
   SlotPolicy policy = SlotPolicy::kLru;
   bool replaces = false;
@@ -109,6 +110,21 @@ kvc_status read_mismatch(const char* text, std::string_view value, bool* out) {
   return KVC_OK;
 }
 
+kvc_status read_ttl(const char* text, std::string_view value, uint64_t* out) {
+  static constexpr std::pair<char, uint64_t> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  uint64_t unit = 1;
+  std::string_view number = value;
+  for (const auto& [name, seconds] : kUnits)
+    if (!value.empty() && value.back() == name) unit = seconds, number.remove_suffix(1);
+  constexpr uint64_t kMost = uint64_t{100} * 366 * 86400;
+  if (read_amount(number, false, out) && *out <= kMost && *out * unit <= kMost) {
+    *out *= unit;
+    return KVC_OK;
+  }
+  return invalid("tier %s: ttl='%.*s' is no time of at most 100 years, such as 90, 90s, 30m, 12h or 7d", text,
+                 length_of(value), value.data());
+}
+
 kvc_status parse_builtin(const char* text, std::string_view rest, TierUrl* out) {
   const bool is_memory = out->scheme == "memory" || out->scheme == "sizes", is_file = !is_memory;
   out->threads = is_memory ? 2 : 4;
@@ -131,6 +147,10 @@ kvc_status parse_builtin(const char* text, std::string_view rest, TierUrl* out) 
     }
     if (name == "on_mismatch" && out->scheme == "slab") {
       KVC_TRY(read_mismatch(text, value, &out->replaces));
+      continue;
+    }
+    if (name == "ttl") {
+      KVC_TRY(read_ttl(text, value, &out->ttl_s));
       continue;
     }
     uint64_t* const field = name == "bytes"                             ? &out->bytes
@@ -231,6 +251,7 @@ kvc_status open_slab_tier(const Env& env, Files& files, const char* text, const 
   config.workers = static_cast<uint32_t>(url.threads);
   config.direct = url.direct != 0, config.sync = url.sync != 0;
   config.policy = url.policy;
+  config.ttl_ns = url.ttl_s * kSecond;
   config.reserve_free = url.reserve_free;
   config.replaces = url.replaces;
   config.io = url.io;
@@ -253,15 +274,21 @@ kvc_status open_tier(const Env& env, Files& files, const char* url, const TierPa
   TierUrl parts;
   const std::string text = without_password(url);
   KVC_TRY(parse_url(url, text.c_str(), &parts));
+  if (pages.fingerprint == Digest256{} && parts.scheme != "sizes")
+    return invalid(
+        "tier %s: the fingerprint is 32 zero bytes, with which pages of one model would be hits of another; "
+        "take that of kvc_storage_page_info (model, weights and shape), or a digest of your own",
+        text.c_str());
   TierOptions options = base;
   options.probe_ns = parts.probe_ms * 1000000;
   options.num_threads = static_cast<uint32_t>(parts.threads);
   options.max_jobs = static_cast<uint32_t>(parts.jobs);
   PageStorePtr store;
   if (parts.scheme == "memory") {
-    KVC_TRY(make_memory_store(env, parts.bytes, pages.page_bytes, &store, parts.policy));
+    KVC_TRY(
+        make_memory_store(env, parts.bytes, pages.page_bytes, &store, parts.policy, parts.ttl_s * kSecond));
   } else if (parts.scheme == "sizes") {
-    KVC_TRY(make_sizes_store(env, parts.bytes, pages.page_bytes, &store));
+    KVC_TRY(make_sizes_store(env, parts.bytes, pages.page_bytes, &store, parts.ttl_s * kSecond));
   } else if (parts.scheme == "slab") {
     KVC_TRY(open_slab_tier(env, files, text.c_str(), parts, pages, &store));
   } else if (parts.scheme != "dir") {
@@ -269,7 +296,7 @@ kvc_status open_tier(const Env& env, Files& files, const char* url, const TierPa
   } else {
     KVC_TRY(open_directory_store(env, files,
                                  {parts.path, parts.bytes, pages.page_bytes, pages.fingerprint,
-                                  options.num_threads, parts.sync != 0, parts.reserve_free},
+                                  options.num_threads, parts.sync != 0, parts.reserve_free, parts.ttl_s},
                                  &store));
   }
   return Tier::create(env, std::move(store), options, out);

@@ -12,7 +12,9 @@ namespace {
 class SizesStore final : public SlotStore {
  public:
   SizesStore(const Env& env, uint64_t page_bytes) : SlotStore(env, page_bytes) { batch_ = kMostBatch; }
-  bool create(size_t num_slots) { return index_.create(memory_, num_slots, SlotPolicy::kLru); }
+  bool create(size_t num_slots, uint64_t ttl_ns) {
+    return index_.create(memory_, num_slots, SlotPolicy::kLru, ttl_ns);
+  }
 
  private:
   // There are no bytes that could be wrong.
@@ -25,14 +27,15 @@ class SizesStore final : public SlotStore {
 
 }  // namespace
 
-kvc_status make_sizes_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out) {
+kvc_status make_sizes_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
+                            uint64_t ttl_ns) {
   if (page_bytes == 0 || page_bytes > bytes)
     return invalid("a tier of %llu bytes has no room for a page of %llu; give it more, or pages bytes",
                    static_cast<ull>(bytes), static_cast<ull>(page_bytes));
   const uint64_t num_slots = bytes / page_bytes;
   auto* store = num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) SizesStore(env, page_bytes);
   PageStorePtr owner(store);
-  if (store == nullptr || !store->create(num_slots))
+  if (store == nullptr || !store->create(num_slots, ttl_ns))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the keys of %llu pages", static_cast<ull>(num_slots));
   *out = std::move(owner);
   return KVC_OK;

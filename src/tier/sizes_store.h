@@ -8,6 +8,7 @@
 namespace kvc {
 
 // Room for `bytes` of pages of up to `page_bytes` each.
-kvc_status make_sizes_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out);
+kvc_status make_sizes_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
+                            uint64_t ttl_ns = 0);
 
 }  // namespace kvc

@@ -7,12 +7,11 @@
 
 namespace kvc {
 
-SlabHeader make_slab(uint64_t bytes, uint64_t page_bytes, const Digest256& fingerprint) {
+SlabHeader make_slab(uint64_t bytes, uint64_t page_bytes) {
   SlabHeader slab = {};
   std::memcpy(slab.magic, kSlabMagic, sizeof slab.magic);
   slab.version = kSlabVersion;
   slab.header_bytes = sizeof slab;
-  slab.fingerprint = fingerprint;
   slab.page_bytes = page_bytes;
   if (page_bytes != 0 && page_bytes <= bytes && bytes <= PTRDIFF_MAX && bytes > 2 * kSector) {
     slab.stride = round_to_sector(page_bytes);

@@ -23,8 +23,8 @@
 namespace kvc {
 namespace {
 
-constexpr size_t kHeadersAtOnce = 512;
-constexpr int kLockTries = 100;  // a millisecond apart, for the lock
+constexpr size_t kHeadersAtOnce = 256;  // when it is opened
+constexpr int kLockTries = 100;         // a millisecond apart, for the lock
 constexpr RecordHeader kNoRecord = {};
 
 kvc_status slab_failure(const SlabConfig& config, const char* what, int64_t error) {
@@ -36,6 +36,7 @@ class SlabStore final : public SlotStore {
   SlabStore(const Env& env, Files& files, const SlabConfig& config)
       : SlotStore(env, config.page_bytes),
         files_(files),
+        fingerprint_(config.fingerprint),
         sync_(config.sync),
         file_(files),
         io_(memory_, files) {}
@@ -48,9 +49,10 @@ class SlabStore final : public SlotStore {
     int32_t slot;
   };
 
-  kvc_status compare(const SlabConfig& config, const SlabHeader& wanted) const;
+  kvc_status compare(const SlabConfig& config) const;
   kvc_status describe(const SlabConfig& config);
   kvc_status recover(const SlabConfig& config);
+  kvc_status restore(const SlabConfig& config, int32_t slot, const RecordHeader& header);
   void read_slots(const StoreCall& call, SlotWork* work, size_t count) override;
   void write_slots(const StoreCall& call, SlotWork* work, size_t count) override;
   void clear_slots(SlotWork* work, size_t count) override { write_headers(work, count, true); }
@@ -70,6 +72,7 @@ class SlabStore final : public SlotStore {
   uint8_t& has_header(int32_t slot) { return has_header_[static_cast<size_t>(slot)]; }
 
   Files& files_;
+  const Digest256 fingerprint_;
   const bool sync_;
   SlabHeader slab_ = {};
   OpenFile file_;
@@ -77,25 +80,25 @@ class SlabStore final : public SlotStore {
   Array<uint8_t> has_header_;  // of a slot each: whether there may be more than zeroes; of who has the slot
 };
 
-// Whether the slab that is there is the one that is wanted.
-kvc_status SlabStore::compare(const SlabConfig& config, const SlabHeader& wanted) const {
+// Whether the slab that is there may be used as it is.
+kvc_status SlabStore::compare(const SlabConfig& config) const {
   if (slab_.version != kSlabVersion)
     return fail(KVC_ERROR_UNSUPPORTED,
                 "slab %s: its version is %u, this library reads %u; give another path, or "
                 "on_mismatch=replace to begin anew",
                 config.path, slab_.version, kSlabVersion);
-  if (slab_.fingerprint != wanted.fingerprint)
+  if (slab_.page_bytes < config.page_bytes)
     return invalid(
-        "slab %s: its pages have another fingerprint (model, weights, dtype or shape); give another path, or "
-        "on_mismatch=replace to begin anew",
-        config.path);
-  if (slab_.page_bytes != wanted.page_bytes || slab_.bytes != wanted.bytes)
+        "slab %s: its slots take pages of at most %llu bytes, not of %llu; sizes do not change; give another "
+        "path, or on_mismatch=replace to begin anew",
+        config.path, static_cast<ull>(slab_.page_bytes), static_cast<ull>(config.page_bytes));
+  const SlabHeader same = make_slab(config.bytes, slab_.page_bytes);
+  if (slab_.bytes != same.bytes)
     return invalid(
-        "slab %s: it has %llu bytes for pages of %llu, not %llu for pages of %llu; sizes do not change; give "
-        "another path, or on_mismatch=replace to begin anew",
-        config.path, static_cast<ull>(slab_.bytes), static_cast<ull>(slab_.page_bytes),
-        static_cast<ull>(wanted.bytes), static_cast<ull>(wanted.page_bytes));
-  if (std::memcmp(&slab_, &wanted, sizeof wanted) != 0)
+        "slab %s: it has %llu bytes, not the %llu of this size; sizes do not change; give the bytes that it "
+        "was made with, another path, or on_mismatch=replace to begin anew",
+        config.path, static_cast<ull>(slab_.bytes), static_cast<ull>(same.bytes));
+  if (same.num_slots == 0 || std::memcmp(&slab_, &same, sizeof same) != 0)
     return fail(KVC_ERROR_UNSUPPORTED,
                 "slab %s: another version of the library made it; give another path, or on_mismatch=replace "
                 "to begin anew",
@@ -104,7 +107,7 @@ kvc_status SlabStore::compare(const SlabConfig& config, const SlabHeader& wanted
 }
 
 kvc_status SlabStore::describe(const SlabConfig& config) {
-  const SlabHeader wanted = make_slab(config.bytes, config.page_bytes, config.fingerprint);
+  const SlabHeader wanted = make_slab(config.bytes, config.page_bytes);
   if (wanted.num_slots == 0 || wanted.num_slots > INT32_MAX / 2)
     return invalid("slab %s: %llu bytes hold %llu pages of %llu bytes; from 1 to 2^30 are possible",
                    config.path, static_cast<ull>(config.bytes), static_cast<ull>(wanted.num_slots),
@@ -145,7 +148,7 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
         slab_.crc != crc32c(&slab_, offsetof(SlabHeader, crc)))
       return invalid("slab %s: it does not begin as a slab does; give another path, or remove it",
                      config.path);
-    const kvc_status same = compare(config, wanted);
+    const kvc_status same = compare(config);
     if (same != KVC_OK && !config.replaces) return same;
     is_new = same != KVC_OK;
   }
@@ -186,53 +189,61 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
   return error == 0 ? kvc_status{KVC_OK} : slab_failure(config, "make sure that it is on the disk", error);
 }
 
+// The page of a slot that has a whole header. The newest of several of one key wins.
+kvc_status SlabStore::restore(const SlabConfig& config, int32_t slot, const RecordHeader& header) {
+  const bool is_own = header.fingerprint == fingerprint_;
+  const int32_t other = is_own ? index_.find(header.key) : -1;
+  const bool wins = other < 0 || index_[other].generation < header.generation;
+  if (other >= 0) {
+    SlotWork loser = {nullptr, 0, 0, wins ? other : slot, Outcome::kDone};
+    if (wins) index_.begin_remove(other), index_.end_remove(other);
+    write_headers(&loser, 1, true);
+    if (loser.outcome != Outcome::kDone) return slab_failure(config, "write to it", -stats_.last_errno);
+  }
+  if (wins)
+    index_.restore(slot, is_own ? &header.key : nullptr, header.generation, header.payload_bytes,
+                   header.payload_crc);
+  stats_.recovered += is_own && other < 0;
+  return KVC_OK;
+}
+
 kvc_status SlabStore::recover(const SlabConfig& config) {
   const size_t num_slots = index_.size();
   Array<RecordHeader> headers;
   Array<Found> found;
-  if (!headers.create(memory_, num_slots) || !found.create(memory_, num_slots))
+  if (!headers.create(memory_, kHeadersAtOnce) || !found.create(memory_, num_slots))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "slab %s: no memory to read %zu headers", config.path, num_slots);
-  for (size_t i = 0; i < num_slots; i += kHeadersAtOnce) {
-    const size_t count = std::min(kHeadersAtOnce, num_slots - i);
-    const int error = read_fully(files_, file_.fd(), &headers[i], count * sizeof(RecordHeader),
-                                 header_at(static_cast<int32_t>(i)));
+  size_t num_found = 0;
+  for (size_t first = 0; first < num_slots; first += kHeadersAtOnce) {
+    const size_t count = std::min(kHeadersAtOnce, num_slots - first);
+    const int error = read_fully(files_, file_.fd(), headers.data(), count * sizeof(RecordHeader),
+                                 header_at(static_cast<int32_t>(first)));
     if (error != 0) return slab_failure(config, "read its headers", error);
-  }
-  size_t count = 0;
-  for (size_t i = 0; i < num_slots; ++i) {
-    if (std::memcmp(&headers[i], &kNoRecord, sizeof kNoRecord) == 0) continue;
-    has_header_[i] = 1;
-    if (is_record(headers[i], slab_.fingerprint, slab_.page_bytes)) {
-      found[count++] = {headers[i].generation, static_cast<int32_t>(i)};
-    } else {
-      ++stats_.bad_headers;
+    for (size_t i = 0; i < count; ++i) {
+      if (std::memcmp(&headers[i], &kNoRecord, sizeof kNoRecord) == 0) continue;
+      const auto slot = static_cast<int32_t>(first + i);
+      has_header(slot) = 1;
+      if (!is_record(headers[i], headers[i].fingerprint, slab_.page_bytes)) {
+        ++stats_.bad_headers;
+        continue;
+      }
+      KVC_TRY(restore(config, slot, headers[i]));
+      found[num_found++] = {headers[i].generation, slot};
     }
   }
-  // The newest first, which win over older ones of the same key; then in order.
-  std::sort(found.data(), found.data() + count, [](const Found& a, const Found& b) {
-    return a.generation != b.generation ? a.generation > b.generation : a.slot < b.slot;
+  std::sort(found.data(), found.data() + num_found, [](const Found& a, const Found& b) {
+    return a.generation != b.generation ? a.generation < b.generation : a.slot > b.slot;
   });
-  size_t kept = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const RecordHeader& header = headers[static_cast<size_t>(found[i].slot)];
-    if (index_.find(header.key) >= 0) {
-      SlotWork older = {nullptr, 0, 0, found[i].slot, Outcome::kDone};
-      write_headers(&older, 1, true);
-      if (older.outcome != Outcome::kDone) return slab_failure(config, "write to it", -stats_.last_errno);
-      continue;
-    }
-    index_.restore(found[i].slot, header.key, header.generation, header.payload_bytes, header.payload_crc);
-    found[kept++] = found[i];
-  }
-  for (size_t i = kept; i-- > 0;) index_.touch(found[i].slot);
+  for (size_t i = 0; i < num_found; ++i)
+    if (index_[found[i].slot].state == SlotState::kReady) index_.touch(found[i].slot);
   index_.end_restore();
-  stats_.recovered = kept;
   return KVC_OK;
 }
 
 kvc_status SlabStore::open(const SlabConfig& config) {
   KVC_TRY(describe(config));
-  if (!index_.create(memory_, slab_.num_slots, config.policy) ||
+  page_bytes_ = slab_.page_bytes;
+  if (!index_.create(memory_, slab_.num_slots, config.policy, config.ttl_ns) ||
       !has_header_.create(memory_, slab_.num_slots))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "slab %s: no memory for an index of %llu pages", config.path,
                 static_cast<ull>(slab_.num_slots));
@@ -249,9 +260,9 @@ int SlabStore::write_run(const SlotWork* const* run, size_t count, bool blank) {
   RecordHeader headers[kMostBatch] = {};
   for (size_t i = 0; i < count; ++i) {
     const SlotWork& work = *run[i];
-    headers[i] = blank ? kNoRecord
-                       : make_record(key_of(*work.item), slab_.fingerprint, work.generation, work.item->bytes,
-                                     work.crc);
+    headers[i] =
+        blank ? kNoRecord
+              : make_record(key_of(*work.item), fingerprint_, work.generation, work.item->bytes, work.crc);
     has_header(work.slot) = 1;
   }
   const int error =

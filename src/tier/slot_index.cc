@@ -3,8 +3,9 @@
 
 namespace kvc {
 
-bool SlotIndex::create(Memory& memory, size_t num_slots, SlotPolicy policy) {
+bool SlotIndex::create(Memory& memory, size_t num_slots, SlotPolicy policy, uint64_t ttl_ns) {
   policy_ = policy;
+  ttl_ns_ = ttl_ns;
   if (num_slots > INT32_MAX / 2) return false;
   if (!slots_.create(memory, num_slots) || !buckets_.create(memory, next_power_of_two(num_slots)))
     return false;
@@ -47,11 +48,13 @@ void SlotIndex::prefetch(const Digest256& key, int steps) const {
 
 void SlotIndex::enter(int32_t slot, const Digest256& key) {
   at(slot).key = key;
+  at(slot).has_key = true;
   at(slot).hash_next = bucket(key);
   bucket(key) = slot;
 }
 
 void SlotIndex::forget(int32_t slot) {
+  if (!at(slot).has_key) return;
   int32_t* from = &bucket(at(slot).key);
   while (*from != slot) from = &at(*from).hash_next;
   *from = at(slot).hash_next;
@@ -88,6 +91,7 @@ void SlotIndex::touch(int32_t slot) {
 
 void SlotIndex::use(int32_t slot) {
   unlink(slot);
+  at(slot).used_ns = now_ns_;
   if (at(slot).uses < kMostUses) ++at(slot).uses;
   link(slot);
 }
@@ -95,6 +99,24 @@ void SlotIndex::use(int32_t slot) {
 void SlotIndex::lease(int32_t slot, uint64_t until_ns) {
   touch(slot);
   if (at(slot).lease_until_ns < until_ns) at(slot).lease_until_ns = until_ns;
+}
+
+void SlotIndex::tell_time(uint64_t now_ns) {
+  if (now_ns_ == 0) began_ns_ = now_ns;
+  if (now_ns_ < now_ns) now_ns_ = now_ns;
+}
+
+bool SlotIndex::is_expired(int32_t slot, uint64_t now_ns) const {
+  const PageSlot& page = (*this)[slot];
+  const uint64_t since = page.used_ns < began_ns_ ? began_ns_ : page.used_ns;
+  return ttl_ns_ != 0 && page.state == SlotState::kReady && now_ns_ - since >= ttl_ns_ &&
+         !is_held(slot, now_ns);
+}
+
+int32_t SlotIndex::find_expired(uint64_t now_ns) const {
+  for (const Shelf& shelf : shelves_)
+    if (shelf.oldest >= 0 && is_expired(shelf.oldest, now_ns)) return shelf.oldest;
+  return -1;
 }
 
 int32_t SlotIndex::coldest() const {
@@ -140,6 +162,7 @@ void SlotIndex::commit_write(int32_t slot, uint64_t generation, uint64_t bytes, 
   page.generation = generation;
   page.bytes = bytes;
   page.crc = crc;
+  page.used_ns = now_ns_;
   page.uses = 1;
   link(slot);
   ++num_ready_;
@@ -153,9 +176,9 @@ void SlotIndex::begin_remove(int32_t slot) {
   ready_bytes_ -= at(slot).bytes;
 }
 
-void SlotIndex::restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes,
+void SlotIndex::restore(int32_t slot, const Digest256* key, uint64_t generation, uint64_t bytes,
                         uint32_t crc) {
-  enter(slot, key);
+  if (key != nullptr) enter(slot, *key);
   commit_write(slot, generation, bytes, crc);
   if (generation_ < generation) generation_ = generation;
 }

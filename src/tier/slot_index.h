@@ -7,6 +7,9 @@
 // What gives way: the page of the least last use + A * log2(uses), with A = the number of slots, as under the
 // manager's policy FREQUENCY. Pages of an equal log2(uses) are on one shelf, in the order of their last use,
 // so the ends of the shelves are all that is compared. LRU has one shelf.
+//
+// With a time to live, a page is expired that was not used for so long by the caller's clock; of those that
+// were there before, for so long from the first time on that the caller tells.
 #pragma once
 #include "base/memory.h"
 #include "base/sha256.h"
@@ -22,12 +25,14 @@ struct PageSlot {
   uint64_t bytes;
   uint64_t lease_until_ns;
   uint64_t last_use;  // of all uses, its number
+  uint64_t used_ns;   // the time of it
   uint32_t crc;
   uint32_t readers;
   int32_t older, newer;  // READY slots of its shelf; `older` also: list of FREE ones
   int32_t hash_next;
   SlotState state;
   uint8_t uses;  // up to kMostUses
+  bool has_key;
 };
 
 // All bytes of the key, so that keys which a caller makes, such as numbers, spread as digests do.
@@ -39,7 +44,8 @@ class SlotIndex {
   static constexpr int kShelves = 8;
   static constexpr uint8_t kMostUses = 128;  // more are equal
 
-  [[nodiscard]] bool create(Memory& memory, size_t num_slots, SlotPolicy policy = SlotPolicy::kLru);
+  [[nodiscard]] bool create(Memory& memory, size_t num_slots, SlotPolicy policy = SlotPolicy::kLru,
+                            uint64_t ttl_ns = 0);  // 0 = pages do not expire
 
   const PageSlot& operator[](int32_t slot) const { return slots_[static_cast<size_t>(slot)]; }
   size_t size() const { return slots_.size(); }
@@ -48,6 +54,10 @@ class SlotIndex {
   uint64_t evictions() const { return evictions_; }
 
   int32_t find(const Digest256& key) const;  // -1: none
+  void tell_time(uint64_t now_ns);           // for uses and what expires
+  bool expires() const { return ttl_ns_ != 0; }
+  bool is_expired(int32_t slot, uint64_t now_ns) const;  // READY, and not held
+  int32_t find_expired(uint64_t now_ns) const;           // of those that are oldest; -1: none
   // For find() and what follows it, of a page that comes soon: with 2 steps, with 1, and with none before it.
   void prefetch(const Digest256& key, int steps) const;
   // A slot for a page that find() does not know; -1: there is none. Another page may give way.
@@ -67,8 +77,9 @@ class SlotIndex {
   }
   void begin_remove(int32_t slot);  // of a slot without readers
   void end_remove(int32_t slot) { release(slot); }
-  // A page that was there before: of a FREE slot, while the index is filled, in ascending generations.
-  void restore(int32_t slot, const Digest256& key, uint64_t generation, uint64_t bytes, uint32_t crc);
+  // A page that was there before: of a FREE slot, while the index is filled. With null for its key find()
+  // does not know it, and all that it does is give way.
+  void restore(int32_t slot, const Digest256* key, uint64_t generation, uint64_t bytes, uint32_t crc);
   void end_restore();  // makes the list of FREE slots
 
  private:
@@ -83,7 +94,7 @@ class SlotIndex {
     return policy_ == SlotPolicy::kLru ? 0 : 31 - __builtin_clz(static_cast<unsigned>(page.uses) | 1u);
   }
   int32_t coldest() const;    // READY; -1: none
-  void forget(int32_t slot);  // removes it from its bucket
+  void forget(int32_t slot);  // removes it from its bucket, if it is in one
   void enter(int32_t slot, const Digest256& key);
   void release(int32_t slot);
   int32_t evict(uint64_t now_ns);
@@ -91,6 +102,7 @@ class SlotIndex {
   Array<PageSlot> slots_;
   Array<int32_t> buckets_;
   SlotPolicy policy_ = SlotPolicy::kLru;
+  uint64_t ttl_ns_ = 0, now_ns_ = 0, began_ns_ = 0;  // the first time that was told
   Shelf shelves_[kShelves];
   int32_t free_ = -1;
   uint64_t uses_ = 0;

@@ -33,14 +33,34 @@ void SlotStore::count_fallbacks(size_t count) {
   stats_.fallbacks += count;
 }
 
+// Some of the pages whose time is over.
+void SlotStore::remove_expired(const StoreCall& call) {
+  SlotWork work[kMostBatch];
+  size_t count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    index_.tell_time(call.now_ns);
+    for (int32_t slot; count < kMostBatch && (slot = index_.find_expired(call.now_ns)) >= 0; ++count) {
+      work[count] = {nullptr, 0, 0, slot, Outcome::kDone};
+      index_.begin_remove(slot);
+    }
+  }
+  if (count == 0) return;
+  clear_slots(work, count);  // one that fails begins a new life when the store is opened again
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < count; ++i) index_.end_remove(work[i].slot);
+  stats_.expired += count;
+}
+
 void SlotStore::exists(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
   const std::lock_guard lock(mutex_);
+  index_.tell_time(call.now_ns);
   for (size_t i = 0; i < num_items; ++i) {
     kvc_tier_item& item = items[i];
     look_ahead(items, num_items, i);
     const int32_t slot = index_.find(key_of(item));
     item.generation = item.lease_until_ns = 0;
-    if (slot < 0 || index_[slot].state == SlotState::kRemoving) {
+    if (slot < 0 || index_[slot].state == SlotState::kRemoving || index_.is_expired(slot, call.now_ns)) {
       item.result = KVC_PAGE_MISS;
     } else if (index_[slot].state == SlotState::kWriting) {
       item.result = KVC_PAGE_PENDING;
@@ -57,10 +77,11 @@ void SlotStore::exists(const StoreCall& call, kvc_tier_item* items, size_t num_i
 }
 
 // Whether the page is to be read; if not, the item has its result.
-bool SlotStore::begin_get(kvc_tier_item* item, SlotWork* work) {
+bool SlotStore::begin_get(const StoreCall& call, kvc_tier_item* item, SlotWork* work) {
   const int32_t slot = index_.find(key_of(*item));
   item->result = KVC_PAGE_MISS;
-  if (slot < 0 || index_[slot].state == SlotState::kRemoving) return false;
+  if (slot < 0 || index_[slot].state == SlotState::kRemoving || index_.is_expired(slot, call.now_ns))
+    return false;
   const PageSlot& page = index_[slot];
   if (page.state == SlotState::kWriting) {
     item->result = KVC_PAGE_PENDING;
@@ -77,12 +98,13 @@ bool SlotStore::begin_get(kvc_tier_item* item, SlotWork* work) {
 }
 
 void SlotStore::get(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
+  if (index_.expires()) remove_expired(call);
   SlotWork work[kMostBatch];
   for (size_t next = 0; next < num_items;) {
     size_t count = 0;
     {
       const std::lock_guard lock(mutex_);
-      while (count < batch_ && next < num_items) count += begin_get(&items[next++], &work[count]);
+      while (count < batch_ && next < num_items) count += begin_get(call, &items[next++], &work[count]);
     }
     if (count == 0) continue;
     read_slots(call, work, count);
@@ -129,13 +151,15 @@ SlotStore::Begun SlotStore::begin_put(const StoreCall& call, kvc_tier_item* item
   }
   int32_t slot = index_.find(key_of(*item));
   const bool ready = slot >= 0 && index_[slot].state == SlotState::kReady;
-  if (ready && index_[slot].bytes == item->bytes) {
+  const bool expired = ready && index_.is_expired(slot, call.now_ns);
+  if (ready && !expired && index_[slot].bytes == item->bytes) {
     index_.use(slot);
     item->generation = index_[slot].generation;
     item->result = KVC_PAGE_OK;
     return Begun::kEnded;
   }
-  if (ready && !index_.is_held(slot, call.now_ns)) {  // of another size, which nobody could ever get
+  if (ready && !index_.is_held(slot, call.now_ns)) {  // of another size, which nobody could ever get, or old
+    ++(expired ? stats_.expired : stats_.mismatches);
     index_.begin_remove(slot);
     index_.end_remove(slot);
     slot = -1;
@@ -157,6 +181,7 @@ SlotStore::Begun SlotStore::begin_put(const StoreCall& call, kvc_tier_item* item
 }
 
 void SlotStore::put(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
+  if (index_.expires()) remove_expired(call);
   SlotWork work[kMostBatch];
   for (size_t next = 0; next < num_items;) {
     size_t count = 0;
@@ -208,6 +233,7 @@ void SlotStore::remove(const StoreCall& call, kvc_tier_item* items, size_t num_i
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < count; ++i) {
       index_.end_remove(work[i].slot);  // what a failed write has left is not known
+      stats_.removed += work[i].outcome == Outcome::kDone;
       work[i].item->result = work[i].outcome == Outcome::kDone ? KVC_PAGE_OK : KVC_PAGE_FAILED;
     }
   }

@@ -43,18 +43,19 @@ class SlotStore : public PageStore {
   void count_fallbacks(size_t count);
 
   Memory memory_;
-  const uint64_t page_bytes_;
-  size_t batch_ = 1;  // up to kMostBatch
-  std::mutex mutex_;  // all below
+  uint64_t page_bytes_;  // the largest page; not changed once the store is open
+  size_t batch_ = 1;     // up to kMostBatch
+  std::mutex mutex_;     // all below
   SlotIndex index_;
   StoreStats stats_ = {};
 
  private:
   void look_ahead(const kvc_tier_item* items, size_t num_items, size_t i) const;
-  bool begin_get(kvc_tier_item* item, SlotWork* work);
+  bool begin_get(const StoreCall& call, kvc_tier_item* item, SlotWork* work);
   enum class Begun : uint8_t { kYes, kEnded, kLater };
   Begun begin_put(const StoreCall& call, kvc_tier_item* item, SlotWork* work, size_t count);
   void forget_wrong(SlotWork* work, size_t count, std::unique_lock<std::mutex>& lock);
+  void remove_expired(const StoreCall& call);
 };
 
 }  // namespace kvc

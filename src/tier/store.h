@@ -37,9 +37,13 @@ enum class SlotPolicy : uint8_t { kLru, kFrequency };
 
 struct StoreStats {
   uint64_t pages, capacity_pages, bytes, capacity_bytes;
-  uint64_t evictions;    // for other pages
-  uint64_t recovered;    // pages found when the store was opened
-  uint64_t bad_headers;  // misses, because the header was not one of this page
+  uint64_t evictions;       // for other pages, because of the bound of the store
+  uint64_t disk_evictions;  // because the disk had no more room
+  uint64_t expired;         // that nobody used for the time to live
+  uint64_t removed;         // by remove()
+  uint64_t mismatches;      // replaced by a page of another size
+  uint64_t recovered;       // pages found when the store was opened
+  uint64_t bad_headers;     // misses, because the header was not one of this page
   uint64_t bad_payloads;
   uint64_t no_space;
   uint64_t failures;   // of the system

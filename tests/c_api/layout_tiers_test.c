@@ -76,7 +76,7 @@ AT(kvc_tier_counts, timeouts, 80);
 AT(kvc_tier_counts, cancelled, 88);
 AT(kvc_tier_counts, unavailable, 96);
 
-SIZE(kvc_tier_stats, 184);
+SIZE(kvc_tier_stats, 216);
 AT(kvc_tier_stats, struct_size, 0);
 AT(kvc_tier_stats, pages, 8);
 AT(kvc_tier_stats, capacity_pages, 16);
@@ -101,6 +101,10 @@ AT(kvc_tier_stats, fallbacks, 160);
 AT(kvc_tier_stats, outages, 168);
 AT(kvc_tier_stats, available, 176);
 AT(kvc_tier_stats, uses_uring, 180);
+AT(kvc_tier_stats, disk_evictions, 184);
+AT(kvc_tier_stats, expired, 192);
+AT(kvc_tier_stats, removed, 200);
+AT(kvc_tier_stats, mismatches, 208);
 
 SIZE(kvc_store_item, 40);
 AT(kvc_store_item, key, 0);

@@ -104,10 +104,10 @@ class Place(command.CommandTest):
 
     def slab(self):
         payload = b"x" * 100
-        head = struct.pack("<8sII32sQQQQQQ28x", b"KVCSLAB\n", 1, 128, self.OLD, 3 * 4096, 4096, 1, 4096, 8192, 4096)
+        head = struct.pack("<8sIIQQQQQQ60x", b"KVCSLAB\n", 2, 128, 5 * 4096, 4096, 3, 4096, 8192, 4096)
         path = self.folder / "slab"
-        path.write_bytes((head + struct.pack("<I", crc32c(head))).ljust(4096, b"\0") + record(bytes(32), self.OLD, payload).ljust(4096, b"\0")
-                         + payload.ljust(4096, b"\0"))
+        records = b"".join(record(bytes([i]) * 32, fingerprint, payload) for i, fingerprint in enumerate((self.OLD, self.NEW, self.OLD)))
+        path.write_bytes((head + struct.pack("<I", crc32c(head))).ljust(4096, b"\0") + records.ljust(4096, b"\0") + payload.ljust(4096, b"\0") * 3)
         return path
 
     def inspect(self, *arguments, code=0):
@@ -154,17 +154,22 @@ class Place(command.CommandTest):
         self.assertEqual(self.inspect(self.tier, "--older-than", "2h")["purged_pages"], 1)
         self.assertEqual(self.inspect(self.tier)["fingerprints"][0]["fingerprint"], self.NEW.hex())
 
-    def test_purge_removes_a_slab_that_nobody_uses(self):
+    def test_purge_removes_a_fingerprint_of_a_slab_that_nobody_uses(self):
         path = self.slab()
-        self.assertEqual(self.inspect(path, "--verify")["pages"], 1)
-        self.assert_refused(command.run("inspect", path, "--purge", self.NEW.hex()), self.OLD.hex())
+        found = self.inspect(path, "--verify")
+        self.assertEqual((found["pages"], found["bad_pages"]), (3, 0))
+        self.assertEqual(found["fingerprints"], [{"fingerprint": of.hex(), "pages": pages, "stored_bytes": 100 * pages, "bad_pages": 0}
+                                                 for of, pages in ((self.OLD, 2), (self.NEW, 1))])
+        self.assertIn(f"Fingerprint {self.NEW.hex()}\n", command.run("inspect", path)[1])
+        self.assert_refused(command.run("inspect", path, "--purge", "0" * 64), "has no pages of the fingerprint")
         self.assert_refused(command.run("inspect", path, "--older-than", "1d"), "does not keep when its pages were used")
         with path.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             self.assert_refused(command.run("inspect", path, "--purge", self.OLD.hex()), "a process uses it")
-        self.assertTrue(path.exists())
-        self.assertEqual(self.inspect(path, "--purge", self.OLD.hex()[:8])["purged_pages"], 1)
-        self.assertFalse(path.exists())
+        self.assertEqual(self.inspect(path)["pages"], 3)
+        purged = self.inspect(path, "--purge", self.OLD.hex()[:8])
+        self.assertEqual((purged["purged_pages"], purged["purged_bytes"]), (2, 200))
+        self.assertEqual([one["fingerprint"] for one in self.inspect(path)["fingerprints"]], [self.NEW.hex()])
 
     def test_wrong_purges_are_refused_and_remove_nothing(self):
         shutil.copytree(self.tier / self.OLD.hex(), self.tier / (self.OLD.hex()[:-1] + "0"))
@@ -173,7 +178,7 @@ class Place(command.CommandTest):
                             ((self.tier, "--purge", "0" * 64), "has no pages of the fingerprint"), ((self.tier, "--purge", "abababab"), "several fingerprints"),
                             ((self.tier, "--older-than", "7"), "is no time"), ((self.tier, "--older-than", "d"), "is no time"),
                             ((self.tier, "--older-than", "-1d"), ""), ((self.folder, "--older-than", "1d"), "is not the folder of a tier"),
-                            ((self.folder / "none", "--purge", "0" * 64), "cannot open it"), ((__file__, "--purge", "0" * 64), "neither a slab nor a page"),
+                            ((self.folder / "none", "--purge", "0" * 64), "cannot open the file"), ((__file__, "--purge", "0" * 64), "neither a slab nor a page"),
                             ((self.put(self.OLD, 9, 1), "--purge", "abababab"), "is no slab"), ((self.tier, "--older-than", "1d", "--verify"), "excludes --older-than")):
             self.assert_refused(command.run("inspect", *wrong), text)
         self.assertEqual(self.inspect(self.tier)["pages"], 6)

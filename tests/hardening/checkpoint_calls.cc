@@ -78,6 +78,12 @@ void add_checkpoint_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_page_file_read_info, kNowhere, 0, &mine().file_info)
                       .allocating()
                       .answering(KVC_ERROR_NOT_FOUND));
+  calls.push_back(KVC_CALL(kvc_page_file_read_part, kNowhere, 0u, 0, &mine().file_info)
+                      .allocating()
+                      .answering(KVC_ERROR_NOT_FOUND));
+  calls.push_back(KVC_CALL(kvc_page_file_purge, kNowhere, mine().digest, &mine().file_info)
+                      .allocating()
+                      .answering(KVC_ERROR_NOT_FOUND));
 }
 
 }  // namespace kvc::test

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "calls.h"
 #include "hardening/recording.h"
+#include "tier_config.h"
 
 namespace kvc::test {
 namespace {
@@ -104,7 +105,7 @@ void Scene::make_inputs() {
   identity.tenant = tokens.data(), identity.tenant_size = std::min<size_t>(65536, 4 * tokens.size());
   limits.max_frees = limits.max_requests = limits.max_admissions = 4, limits.max_tokens = n;
   limits.max_prompt_tokens = tokens.size(), limits.max_rows = 8, limits.row_stride = n;
-  tier_config.url = "memory:?bytes=4KiB&threads=0&jobs=4", tier_config.page_bytes = 64;
+  tier_config = test_tier_config("memory:?bytes=4KiB&threads=0&jobs=4", 64);
   threads_tier_config = tier_config;
   threads_tier_config.url = "memory:?bytes=4KiB&threads=2&jobs=4";
   for (kvc_tier_item& item : tier_items) item.data = pages, item.bytes = 64;

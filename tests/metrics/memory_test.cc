@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "calls.h"
+#include "tier_config.h"
 
 namespace kvc::test {
 namespace {
@@ -178,9 +179,7 @@ TEST(MemoryProfile, OfExternalMemoryIsTheCallers) {
 TEST(MemoryProfile, OfTiersOffloadsAndSchedulersIsWhatTheirAllocatorsCount) {
   Counted of_tier, of_offload, of_scheduler;
   kvc_manager* m = make_manager(nullptr);
-  kvc_tier_config tier_config = {};
-  tier_config.struct_size = sizeof tier_config;
-  tier_config.url = "memory:?bytes=256KiB&threads=0", tier_config.page_bytes = 64;
+  kvc_tier_config tier_config = test_tier_config("memory:?bytes=256KiB&threads=0", 64);
   tier_config.allocator = of_tier.get();
   kvc_tier* tier = nullptr;
   ASSERT_EQ(kvc_tier_create(&tier_config, &tier), KVC_OK) << kvc_last_error();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "calls.h"
+#include "tier_config.h"
 
 namespace kvc::test {
 namespace {
@@ -24,8 +25,7 @@ class Metrics : public testing::Test {
     config.num_blocks = 64, config.block_size = 4;
     EXPECT_EQ(kvc_manager_create(&config, &m_), KVC_OK);
     EXPECT_EQ(kvc_manager_create(&config, &other_), KVC_OK);
-    kvc_tier_config tier = {};
-    tier.struct_size = sizeof tier, tier.url = "memory:?bytes=64KiB&threads=1", tier.page_bytes = 64;
+    const kvc_tier_config tier = test_tier_config("memory:?bytes=64KiB&threads=1", 64);
     EXPECT_EQ(kvc_tier_create(&tier, &tier_), KVC_OK) << kvc_last_error();
     source_.struct_size = sizeof source_, source_.manager = m_;
   }

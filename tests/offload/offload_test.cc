@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offload: what was evicted comes back before the admission, and nothing else does.
 #include "offload/scene.h"
+#include "tier_config.h"
 
 namespace kvc::test {
 namespace {
@@ -420,10 +421,7 @@ TEST(Offload, HasItsTiersAlone) {
 TEST(Offload, NeedsTiersThatTakeItsPages) {
   Scene scene({});
   scene.close();
-  kvc_tier_config config = {};
-  config.struct_size = sizeof config;
-  config.url = "memory:?bytes=1MiB&threads=0";
-  config.page_bytes = scene.page_bytes - 1;
+  const kvc_tier_config config = test_tier_config("memory:?bytes=1MiB&threads=0", scene.page_bytes - 1);
   kvc_tier* small = nullptr;
   ASSERT_EQ(kvc_tier_create(&config, &small), KVC_OK) << kvc_last_error();
   kvc_tier* tiers[] = {scene.tiers[0], small};

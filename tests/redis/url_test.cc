@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "tier_config.h"
+
 namespace kvc_redis {
 namespace {
 
@@ -96,11 +98,8 @@ TEST(RedisUrl, NoTextHoldsAPassword) {
 }
 
 TEST(RedisUrl, IsCheckedWhenATierIsMade) {
-  kvc_tier_config config = {};
-  config.struct_size = sizeof config;
-  config.page_bytes = 4096;
+  kvc_tier_config config = test_tier_config("redis://127.0.0.1:1?prefix=%&threads=1", 4096);
   kvc_tier* tier = nullptr;
-  config.url = "redis://127.0.0.1:1?prefix=%&threads=1";
   EXPECT_EQ(kvc_tier_create(&config, &tier), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(std::string(kvc_last_error()).find("prefix is '%'"), std::string::npos) << kvc_last_error();
   config.url = "rediss://127.0.0.1:1";

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../calls.h"
+#include "../tier_config.h"
 
 enum { kTierPages = 64 };
 
@@ -28,9 +29,7 @@ static inline int is_tier_line(const char* word) {
 static inline kvc_status open_tier_line(const int64_t* a) {
   char url[64];
   snprintf(url, sizeof url, "memory:?bytes=%" PRId64 "&threads=0", a[0]);
-  kvc_tier_config config;
-  memset(&config, 0, sizeof config);
-  config.struct_size = sizeof config, config.url = url, config.page_bytes = (uint64_t)a[1];
+  const kvc_tier_config config = test_tier_config(url, (uint64_t)a[1]);
   kvc_tier_destroy(scenario_tier);
   scenario_tier = NULL, tier_page = (uint64_t)a[1], tier_now = 1;
   return kvc_tier_create(&config, &scenario_tier);

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "stores.h"
+#include "tier_config.h"
 
 namespace kvc {
 namespace {
@@ -13,9 +14,8 @@ namespace {
 class Misuse {
  public:
   Misuse() : random_(test::test_seed()) {
-    kvc_tier_config config = {};
-    config.struct_size = sizeof config, config.url = "memory:?bytes=8KiB&threads=0&jobs=6";
-    config.page_bytes = kBytes, config.max_store_bytes = 4 * kBytes;
+    kvc_tier_config config = test_tier_config("memory:?bytes=8KiB&threads=0&jobs=6", kBytes);
+    config.max_store_bytes = 4 * kBytes;
     EXPECT_EQ(kvc_tier_create(&config, &t_), KVC_OK) << kvc_last_error();
   }
   ~Misuse() { kvc_tier_destroy(t_); }

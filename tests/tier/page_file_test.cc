@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
 #include "stores.h"
 #include "tier/slab_format.h"
@@ -93,6 +94,86 @@ TEST(PageFile, CountsWhatIsDamagedInASlab) {
   EXPECT_EQ(describe(path, false, &info), KVC_ERROR_CORRUPT) << "its size is not what its header says";
   flip(path, offsetof(SlabHeader, page_bytes));
   EXPECT_EQ(describe(path, false, &info), KVC_ERROR_CORRUPT);
+}
+
+// Pages of three fingerprints in a slab, the first with two more.
+class PageFileOfSeveral : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (uint64_t of = 0; of < 3; ++of) {
+      SlabConfig config = test::slab_config(path_, 10, 5000);
+      config.fingerprint = digest_of(100 + of);
+      PageStorePtr store;
+      ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
+      for (uint64_t i = 0; i < (of == 0 ? 4u : 2u); ++i)
+        ASSERT_EQ(Pages(*store).put(digest_of(i), 5000), KVC_PAGE_OK);
+    }
+  }
+  // Pages by fingerprint.
+  std::map<std::string, uint64_t> parts(bool validate, uint64_t* bad) {
+    std::map<std::string, uint64_t> out;
+    *bad = 0;
+    for (uint32_t number = 0;; ++number) {
+      kvc_page_file_info info = {};
+      const kvc_status status =
+          describe_page_file_part(system_files(), path_.c_str(), number, validate, &info);
+      if (status != KVC_OK) {
+        EXPECT_EQ(status, KVC_ERROR_NOT_FOUND);
+        return out;
+      }
+      EXPECT_EQ(info.stored_bytes, 5000 * info.num_pages);
+      out[std::string(reinterpret_cast<const char*>(info.fingerprint), 32)] = info.num_pages;
+      *bad += info.bad_pages;
+    }
+  }
+  static std::string name(uint64_t of) {
+    const Digest256 digest = digest_of(100 + of);
+    return std::string(reinterpret_cast<const char*>(digest.bytes), 32);
+  }
+  const Folder folder_;
+  const std::string path_ = folder_ / "slab";
+};
+
+TEST_F(PageFileOfSeveral, FingerprintsIsReadByEach) {
+  uint64_t bad = 0;
+  const std::map<std::string, uint64_t> all = {{name(0), 4}, {name(1), 2}, {name(2), 2}};
+  EXPECT_EQ(parts(true, &bad), all);
+  EXPECT_EQ(bad, 0u);
+  kvc_page_file_info info;
+  ASSERT_EQ(describe(path_, true, &info), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(info.num_pages, 8u);
+  static constexpr uint8_t kNone[32] = {};
+  EXPECT_EQ(std::memcmp(info.fingerprint, kNone, 32), 0) << "it has several";
+  SlabHeader slab;
+  std::ifstream(path_, std::ios::binary).read(reinterpret_cast<char*>(&slab), sizeof slab);
+  flip(path_, slab.payloads_at + 5 * slab.stride);
+  EXPECT_EQ(parts(true, &bad), all);
+  EXPECT_EQ(bad, 1u);
+}
+
+TEST_F(PageFileOfSeveral, FingerprintsLosesThoseOfOne) {
+  uint64_t bad = 0;
+  kvc_page_file_info info = {};
+  const auto purge = [&](uint64_t of) {
+    info = {};
+    return purge_page_file(system_files(), path_.c_str(), digest_of(100 + of), &info);
+  };
+  SlabConfig config = test::slab_config(path_, 10, 5000);
+  config.fingerprint = digest_of(101);
+  PageStorePtr store;
+  ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK);
+  EXPECT_EQ(purge(0), KVC_ERROR_BUSY);
+  store.reset();
+  ASSERT_EQ(purge(0), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(info.num_pages, 4u);
+  EXPECT_EQ(info.stored_bytes, 4 * 5000u);
+  ASSERT_EQ(purge(7), KVC_OK);
+  EXPECT_EQ(info.num_pages, 0u);
+  EXPECT_EQ(parts(true, &bad), (std::map<std::string, uint64_t>{{name(1), 2}, {name(2), 2}}));
+  ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK);
+  EXPECT_EQ(store->stats().recovered, 2u);
+  EXPECT_EQ(store->stats().pages, 4u);
+  for (uint64_t i = 0; i < 2; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), 5000), KVC_PAGE_OK);
 }
 
 TEST(PageFile, ReadsAPageOfAFolder) {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "golden_v1.h"
+#include "golden.h"
 #include "stores.h"
 
 namespace kvc {
@@ -100,6 +100,21 @@ TEST(Record, OfVersion1IsReadFromASlab) {
   ASSERT_NE(store, nullptr);
   EXPECT_EQ(store->stats().recovered, 1u);
   EXPECT_EQ(Pages(*store).get(digest_of(7), 64), KVC_PAGE_OK);
+}
+
+TEST(Record, OfASlabOfVersion1IsRefusedByName) {
+  const test::Folder folder;
+  const std::string path = folder / "slab";
+  SlabConfig config = test::slab_config(path, 2, 64);
+  std::ofstream(path).put(0);
+  write_file(path, test::kGoldenSlabV1, sizeof test::kGoldenSlabV1, 0, 16384);
+  write_file(path, test::kGoldenSlabRecord, sizeof test::kGoldenSlabRecord, 4096 + 128);
+  PageStorePtr store;
+  EXPECT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_ERROR_UNSUPPORTED);
+  EXPECT_NE(strstr(kvc_last_error(), "its version is 1, this library reads 2"), nullptr) << kvc_last_error();
+  config.replaces = true;
+  ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(store->stats().pages, 0u);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tier/directory_usage.h"
 #include "tier/record.h"
 #include "tier/slab_format.h"
+#include "tier/slot_index.h"
 
 namespace kvc {
 namespace {
@@ -240,6 +241,105 @@ TEST_P(Store, OfRandomCallsEqualsAMap) {
   EXPECT_EQ(pages.wrong, 0u);
 }
 
+constexpr uint64_t kSecond = 1000000000, kLife = 100 * kSecond;
+
+// A store whose pages live for 100 seconds, by the time of the calls or of the files.
+struct TimedFiles final : Files {
+  int64_t now = ::time(nullptr);
+  int64_t time() override { return now; }
+};
+
+class Expiry : public testing::TestWithParam<const char*> {
+ protected:
+  void open() {
+    store_.reset();
+    const std::string path = folder_ / "t", kind = GetParam();
+    kvc_status status;
+    if (kind == "memory") {
+      status = make_memory_store(default_env(), 8 * 5056, kBytes, &store_, SlotPolicy::kLru, kLife);
+    } else if (kind == "slab") {
+      SlabConfig config = test::slab_config(path, 8, kBytes);
+      config.ttl_ns = kLife;
+      status = open_slab_store(default_env(), files_, config, &store_);
+    } else {
+      DirectoryConfig config = test::directory_config(path, 8, kBytes);
+      config.ttl_s = kLife / kSecond;
+      status = open_directory_store(default_env(), files_, config, &store_);
+    }
+    ASSERT_EQ(status, KVC_OK) << kvc_last_error();
+  }
+  // Calls that come `seconds` after the start.
+  Pages at(int64_t seconds) {
+    files_.now = start_ + seconds;
+    return Pages(*store_, static_cast<uint64_t>(1000 + seconds) * kSecond);
+  }
+
+  test::Folder folder_;
+  TimedFiles files_;
+  const int64_t start_ = files_.now;
+  PageStorePtr store_;
+};
+
+TEST_P(Expiry, EndsPagesThatNobodyUsed) {
+  open();
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(at(0).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(99).exists(digest_of(0)), KVC_PAGE_OK);
+  EXPECT_EQ(at(99).get(digest_of(1), kBytes), KVC_PAGE_OK) << "its life begins anew";
+  EXPECT_EQ(at(102).exists(digest_of(0)), KVC_PAGE_MISS);
+  EXPECT_EQ(at(102).get(digest_of(0), kBytes), KVC_PAGE_MISS);
+  if (std::string(GetParam()) != "dir") {
+    EXPECT_EQ(at(102).get(digest_of(1), kBytes), KVC_PAGE_OK) << "used at 99";
+    EXPECT_EQ(store_->stats().expired, 3u);
+    EXPECT_EQ(store_->stats().pages, 1u) << "a get or put removes what is over";
+  }
+  EXPECT_EQ(at(102).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(102).put(digest_of(2), kBytes), KVC_PAGE_OK);
+  at(0);  // files that are written now are of now
+  EXPECT_EQ(Pages(*store_).get(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(Pages(*store_).get(digest_of(2), kBytes), KVC_PAGE_OK);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Expiry, testing::Values("memory", "slab", "dir"),
+                         [](const auto& at) { return std::string(at.param); });
+
+TEST_P(Expiry, LeavesWhatIsLeased) {
+  if (std::string(GetParam()) == "dir") GTEST_SKIP() << "it has no leases";
+  open();
+  ASSERT_EQ(at(0).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(at(0).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(90).exists(digest_of(0), 60 * kSecond), KVC_PAGE_OK);
+  EXPECT_EQ(at(140).get(digest_of(1), kBytes), KVC_PAGE_MISS);
+  EXPECT_EQ(at(140).exists(digest_of(0)), KVC_PAGE_OK);
+  EXPECT_EQ(store_->stats().pages, 1u);
+  EXPECT_EQ(at(160).exists(digest_of(0)), KVC_PAGE_MISS);
+}
+
+TEST_P(Expiry, IsNoMatterForWhoTellsNoTime) {
+  if (std::string(GetParam()) == "dir") GTEST_SKIP() << "files have times";
+  open();
+  Pages pages(*store_);
+  ASSERT_EQ(pages.put(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.get(digest_of(0), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(0).get(digest_of(0), kBytes), KVC_PAGE_OK) << "the first time that is told";
+  EXPECT_EQ(at(99).exists(digest_of(0)), KVC_PAGE_OK);
+}
+
+TEST_P(Expiry, BeginsAnewForASlabAndGoesOnForAFolder) {
+  if (std::string(GetParam()) == "memory") GTEST_SKIP() << "it does not outlive the process";
+  const bool is_slab = std::string(GetParam()) == "slab";
+  open();
+  ASSERT_EQ(at(0).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  files_.now = start_ + 300;
+  open();
+  EXPECT_EQ(store_->stats().recovered, is_slab ? 1u : 0u);
+  EXPECT_EQ(store_->stats().expired, is_slab ? 0u : 1u);
+  EXPECT_EQ(store_->stats().bytes, is_slab ? kBytes : 0u);
+  EXPECT_EQ(at(300).exists(digest_of(0)), is_slab ? KVC_PAGE_OK : KVC_PAGE_MISS);
+  EXPECT_EQ(at(401).get(digest_of(0), kBytes), KVC_PAGE_MISS);
+  open();
+  EXPECT_EQ(store_->stats().pages, 0u) << "it does not come back";
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, SlotStores, testing::Values(kKinds[0], kKinds[1], kKinds[2]),
                          [](const auto& at) { return at.param.name; });
 INSTANTIATE_TEST_SUITE_P(Kinds, Store, testing::ValuesIn(kKinds),
@@ -362,12 +462,13 @@ TEST(SlabStore, RefusesWhatIsNotItsOwn) {
   const auto open = [&] { return open_slab_store(default_env(), system_files(), config, &other); };
   EXPECT_EQ(open(), KVC_ERROR_BUSY) << "in use";
   store.reset();
-  config.fingerprint = digest_of(5);
-  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_NE(strstr(kvc_last_error(), "fingerprint"), nullptr);
   config = test::slab_config(path, 3, kBytes);
   EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(strstr(kvc_last_error(), "sizes do not change"), nullptr);
+  config = test::slab_config(path, 2, kBytes + 1);
+  EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(kvc_last_error(), "pages of at most 5000 bytes, not of 5001"), nullptr)
+      << kvc_last_error();
   config = test::slab_config(path, 2, kBytes);
   for (uint64_t bit = 0; bit < 8 * 128; ++bit) {  // each bit of its description
     flip(path, bit);
@@ -410,9 +511,8 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
   ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
   ASSERT_EQ(open(config), KVC_OK);
   EXPECT_EQ(store->stats().recovered, 1u) << "it matches";
-  SlabConfig other = config, larger = test::slab_config(path, 5, kBytes);
-  other.fingerprint = digest_of(5);
-  larger.replaces = true;
+  SlabConfig other = test::slab_config(path, 2, 2 * kBytes), larger = test::slab_config(path, 5, 3 * kBytes);
+  other.replaces = larger.replaces = true;
   for (const SlabConfig& next : {other, larger, config}) {
     PageStorePtr second;
     EXPECT_EQ(open_slab_store(default_env(), system_files(), next, &second), KVC_ERROR_BUSY) << "in use";
@@ -426,8 +526,7 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
     EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_MISS);
     EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_OK);
     EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK);
-    EXPECT_EQ(std::filesystem::file_size(path),
-              make_slab(next.bytes, next.page_bytes, next.fingerprint).bytes);
+    EXPECT_EQ(std::filesystem::file_size(path), make_slab(next.bytes, next.page_bytes).bytes);
   }
   for (uint64_t k = 0; k < 20; ++k) {  // each system call fails
     SCOPED_TRACE(k);
@@ -451,6 +550,87 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
   config.path = text.c_str();
   EXPECT_EQ(open(config), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(std::filesystem::file_size(text), 24u);
+}
+
+// Two models, or two revisions of one, take turns with a slab.
+TEST(SlabStore, KeepsThePagesOfOtherFingerprintsUntilTheyGiveWay) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  PageStorePtr store;
+  const auto open = [&](uint64_t fingerprint, uint64_t page_bytes = kBytes) {
+    store.reset();
+    SlabConfig config = test::slab_config(path, 8, kBytes);
+    config.page_bytes = page_bytes;
+    config.fingerprint = digest_of(1000 + fingerprint);
+    ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
+  };
+  for (uint64_t of = 0; of < 2; ++of) {
+    open(of);
+    EXPECT_EQ(store->stats().recovered, 0u);
+    EXPECT_EQ(store->stats().pages, of * 3);
+    // The same keys, and other bytes: their sizes.
+    for (uint64_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(Pages(*store).exists(digest_of(i)), KVC_PAGE_MISS) << "that of another one";
+      EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes), KVC_PAGE_MISS);
+      EXPECT_EQ(Pages(*store).remove(digest_of(i)), KVC_PAGE_MISS);
+      ASSERT_EQ(Pages(*store).put(digest_of(i), kBytes - of), KVC_PAGE_OK);
+    }
+  }
+  for (uint64_t round = 0; round < 4; ++round) {
+    const uint64_t of = round % 2;
+    open(of, 100);
+    EXPECT_EQ(store->stats().recovered, 3u);
+    EXPECT_EQ(store->stats().pages, 6u);
+    for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes - of), KVC_PAGE_OK);
+  }
+  // What is new takes the places of the oldest, whosever they are: those of the first one.
+  for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(Pages(*store).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(store->stats().evictions, 3u);
+  open(0);
+  EXPECT_EQ(store->stats().recovered, 0u);
+  EXPECT_EQ(store->stats().pages, 8u);
+  open(1);
+  EXPECT_EQ(store->stats().recovered, 8u);
+  for (uint64_t i = 10; i < 15; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes), KVC_PAGE_OK);
+}
+
+// What an allocator has given, and the most of it at a time.
+struct Meter {
+  size_t bytes = 0, most = 0;
+};
+Env metered(Meter* meter) {
+  Env env = default_env();
+  env.allocator_data = meter;
+  env.allocate = [](void* data, size_t size, size_t alignment) -> void* {
+    auto* to = static_cast<Meter*>(data);
+    to->bytes += size;
+    to->most = std::max(to->most, to->bytes);
+    return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  };
+  env.release = [](void* data, void* memory, size_t size, size_t) {
+    if (memory != nullptr) static_cast<Meter*>(data)->bytes -= size;
+    std::free(memory);
+  };
+  return env;
+}
+
+TEST(SlabStore, OpensWithFewBytesASlotBesideItsIndex) {
+  constexpr uint64_t kSlots = 8192;
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  open_slab(path, kSlots, 64);
+  Meter index_meter, meter;
+  {
+    Memory memory(metered(&index_meter));
+    SlotIndex index;
+    ASSERT_TRUE(index.create(memory, kSlots));
+  }
+  PageStorePtr store;
+  ASSERT_EQ(open_slab_store(metered(&meter), system_files(), test::slab_config(path, kSlots, 64), &store),
+            KVC_OK)
+      << kvc_last_error();
+  ASSERT_EQ(store->stats().capacity_pages, kSlots);
+  EXPECT_LE(meter.most, index_meter.most + 32 * kSlots);
 }
 
 TEST(SlabStore, WithoutDirectIoGoesThroughThePageCache) {
@@ -676,7 +856,8 @@ TEST(DirectoryStore, GivesWayToAFullDiskAsLongAsThatHelps) {
     ASSERT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
   }
   EXPECT_EQ(store->stats().pages, 4u);
-  EXPECT_EQ(store->stats().evictions, 36u);
+  EXPECT_EQ(store->stats().disk_evictions, 36u);
+  EXPECT_EQ(store->stats().evictions, 0u);
   files.pages = 0;  // others have taken all
   for (uint64_t i = 40; i < 60; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_NO_SPACE);
   EXPECT_EQ(store->stats().pages, 3u) << "it did not help, so it was done once";
@@ -740,8 +921,8 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << "it has its bytes";
   EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
   store.reset();
-  SlabConfig other = slab;
-  other.fingerprint = digest_of(5);
+  SlabConfig other = test::slab_config(path, 3, kBytes);
+  other.reserve_free = slab.reserve_free;
   other.replaces = true;
   EXPECT_EQ(open_slab_store(default_env(), files, other, &store), KVC_ERROR_LIMIT);
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << kvc_last_error();

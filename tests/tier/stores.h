@@ -61,7 +61,7 @@ class Folder {
   std::string path_;
 };
 
-enum class Fault : uint8_t { kNone, kEio, kEnospc, kShort, kEintr, kKill, kKillInWrite };
+enum class Fault : uint8_t { kNone, kEio, kEnospc, kEdquot, kEnolck, kShort, kEintr, kKill, kKillInWrite };
 
 // The call number `at` (from 0) fails; with `every`, each at + n * every as well.
 struct FaultyFiles final : Files {
@@ -81,7 +81,13 @@ struct FaultyFiles final : Files {
     if (fault == Fault::kKill) raise(SIGKILL);
     return true;
   }
-  int error() const { return fault == Fault::kEintr ? -EINTR : fault == Fault::kEnospc ? -ENOSPC : -EIO; }
+  int error() const {
+    return fault == Fault::kEintr    ? -EINTR
+           : fault == Fault::kEnospc ? -ENOSPC
+           : fault == Fault::kEdquot ? -EDQUOT
+           : fault == Fault::kEnolck ? -ENOLCK
+                                     : -EIO;
+  }
   // kKillInWrite counts writes alone.
   bool fails() { return fault != Fault::kKillInWrite && now() && fault != Fault::kShort; }
 

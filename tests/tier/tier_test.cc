@@ -415,6 +415,13 @@ TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
     EXPECT_EQ(open("slab:" + (folder / "m") + files + "&on_mismatch=" + what), KVC_OK) << kvc_last_error();
   EXPECT_EQ(open("slab:" + (folder / "m") + files + "&on_mismatch=keep"), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(open("dir:" + (folder / "dir") + files + "&on_mismatch=replace"), KVC_ERROR_INVALID_ARGUMENT);
+  for (const char* ttl : {"90", "90s", "30m", "12h", "7d", "0"})
+    for (const char* kind : {"memory:?bytes=1MiB", "sizes:?bytes=1MiB"})
+      EXPECT_EQ(open(std::string(kind) + "&ttl=" + ttl), KVC_OK) << kvc_last_error();
+  for (const char* ttl : {"", "d", "7w", "-1", "7 d", "36601d", "18446744073709551615", "1KiB"}) {
+    EXPECT_EQ(open(std::string("memory:?bytes=1MiB&ttl=") + ttl), KVC_ERROR_INVALID_ARGUMENT) << ttl;
+    EXPECT_NE(strstr(kvc_last_error(), "such as 90, 90s, 30m, 12h or 7d"), nullptr) << kvc_last_error();
+  }
   for (const char* policy : {"lru", "frequency"})
     EXPECT_EQ(open(std::string("memory:?bytes=1MiB&policy=") + policy), KVC_OK) << kvc_last_error();
   tier.reset();
@@ -425,6 +432,23 @@ TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
   tier.reset();
   EXPECT_EQ(open("slab:" + std::string(5000, 'x')), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(tier, nullptr);
+}
+
+// A caller who forgets it would get pages of one model for those of another.
+TEST(TierUrl, NeedsAFingerprint) {
+  const test::Folder folder;
+  std::unique_ptr<Tier> tier;
+  const std::string urls[] = {"memory:?bytes=1MiB", "slab:" + (folder / "s") + "?bytes=1MiB",
+                              "dir:" + (folder / "d") + "?bytes=1MiB", "example:"};
+  for (const std::string& url : urls) {
+    EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {{}, 64}, {}, &tier),
+              KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(strstr(kvc_last_error(), "kvc_storage_page_info (model"), nullptr) << kvc_last_error();
+    EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, 64}, {}, &tier),
+              KVC_OK)
+        << kvc_last_error();
+  }
+  EXPECT_EQ(open_tier(default_env(), system_files(), "sizes:?bytes=1MiB", {{}, 64}, {}, &tier), KVC_OK);
 }
 
 TEST(TierUrl, IsNotShownWithItsPassword) {

@@ -254,7 +254,7 @@ TEST(SlabOrder, IsClearThenPayloadThenHeader) {
     PageStorePtr store;
     ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
     EXPECT_EQ(take(), " s s") << "the file and its name";
-    files.slab = make_slab(config.bytes, config.page_bytes, config.fingerprint);
+    files.slab = make_slab(config.bytes, config.page_bytes);
     const std::string payloads = engine ? " p3 p2 p1 p0" : " p0 p1 p2 p3";
     Pages pages(*store);
     pages.put_many(0, 4, kBytes);

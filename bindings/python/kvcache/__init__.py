@@ -40,7 +40,7 @@ from .sizing import Sizer, Workload
 from .step import Step
 from .storage import Launch, Storage, merge_attention, storage_size, tree_mask
 from .streams import Stream, StreamEvent, device_info, open_backend
-from .tiers import Completion, PageInfo, Tier, open_plugin, page_file_info, page_key, page_keys
+from .tiers import Completion, PageInfo, Tier, open_plugin, page_file_info, page_file_parts, page_key, page_keys, purge_page_file
 
 if TYPE_CHECKING:
     from ._replay import ReplayResult, replay
@@ -91,6 +91,6 @@ __all__ = [
     "SizingMode", "SizingReason", "Stats", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "Tier", "TierCounts", "TierKind",
     "TierPriority", "TierStats", "UnsupportedError", "WaitReason", "Workload", "WorkloadInfo", "apply_rope", "build_info", "checkpoint_info",
     "compact_checkpoint", "dequantize", "device_info", "enable_latencies", "errors", "find_model", "list_checkpoints", "merge_attention", "models", "namespace_root", "open_backend",
-    "open_plugin", "page_file_info", "page_key", "page_keys", "prefix_digests", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint",
+    "open_plugin", "page_file_info", "page_file_parts", "page_key", "page_keys", "prefix_digests", "purge_page_file", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint",
     "rope_frequencies", "rope_table", "save_checkpoint", "storage_size", "supports", "tree_mask", "validate_checkpoint",
 ]

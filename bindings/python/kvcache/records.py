@@ -672,7 +672,7 @@ class TierStats(NamedTuple):
     waiting_store_bytes: Gauge: bytes of puts that wait.
     refused_loads, refused_prefetches, refused_stores: Jobs refused because of max_jobs.
     refused_bytes: Jobs refused because of max_store_bytes.
-    evictions: Pages that gave way to others.
+    evictions: Pages that gave way to others, because of the bound of the tier.
     recovered: Pages found when the tier was opened.
     bad_headers: Misses, because the header was not one of this page.
     bad_payloads: Misses, because the checksum did not match.
@@ -682,6 +682,10 @@ class TierStats(NamedTuple):
     outages: Times that a server was given up.
     available: False = the server is left alone until the next probe.
     uses_uring: True = io_uring does the I/O.
+    disk_evictions: Pages that gave way because the disk was full, or for reserve_free.
+    expired: Pages removed because nobody used them for ttl.
+    removed: Pages removed by jobs.
+    mismatches: Pages whose key came again with another size, which replaced them.
     """
 
     pages: int
@@ -707,6 +711,10 @@ class TierStats(NamedTuple):
     outages: int
     available: bool
     uses_uring: bool
+    disk_evictions: int
+    expired: int
+    removed: int
+    mismatches: int
 
     @classmethod
     def read(cls, filled: _native.kvc_tier_stats) -> TierStats:
@@ -715,7 +723,8 @@ class TierStats(NamedTuple):
                    filled.waiting_jobs, filled.running_jobs, filled.done_jobs, filled.waiting_store_bytes,
                    filled.refused_loads, filled.refused_prefetches, filled.refused_stores, filled.refused_bytes,
                    filled.evictions, filled.recovered, filled.bad_headers, filled.bad_payloads, filled.failures,
-                   filled.last_errno, filled.fallbacks, filled.outages, bool(filled.available), bool(filled.uses_uring))
+                   filled.last_errno, filled.fallbacks, filled.outages, bool(filled.available), bool(filled.uses_uring),
+                   filled.disk_evictions, filled.expired, filled.removed, filled.mismatches)
 
 
 @described
@@ -815,7 +824,7 @@ class PageFileInfo(NamedTuple):
 
     kind: PageFileKind
     version: Of the format.
-    fingerprint: Of its pages.
+    fingerprint: Of its pages; 0 = it has none, or those of several.
     key: Of the page; of a slab 0.
     file_bytes: Of the file.
     page_bytes: Of the page; of a slab of the largest that fits.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray
 
-__all__ = ["Completion", "PageInfo", "PageResult", "Tier", "TierCounts", "TierKind", "TierPriority", "TierStats", "open_plugin", "page_file_info", "page_key", "page_keys"]
+__all__ = ["Completion", "PageInfo", "PageResult", "Tier", "TierCounts", "TierKind", "TierPriority", "TierStats", "open_plugin", "page_file_info", "page_file_parts", "page_key", "page_keys", "purge_page_file"]
 
 
 @described
@@ -80,12 +80,33 @@ def page_file_info(path: str | os.PathLike[str], validate: bool = False) -> Page
     return PageFileInfo.read(info)
 
 
+def page_file_parts(path: str | os.PathLike[str], validate: bool = False) -> list[PageFileInfo]:
+    """Returns the same for each fingerprint that the pages of the file have, in ascending order of its bytes. bad_headers is 0: they are of none."""
+    where, info, out = take_path("path", path), _native.kvc_page_file_info(), []
+    while True:
+        try:
+            _native.kvc_page_file_read_part(where, len(out), bool(validate), info)
+        except NotFoundError:
+            if not out:
+                page_file_info(where)  # no file, or no pages
+            return out
+        out.append(PageFileInfo.read(info))
+
+
+def purge_page_file(path: str | os.PathLike[str], fingerprint: bytes) -> PageFileInfo:
+    """Removes the pages of a fingerprint from a slab that no tier has open, and returns what has gone: num_pages and stored_bytes. The file keeps
+    its size. Raises BusyError (a process uses the slab), NotFoundError, UnsupportedError (not a slab), CorruptError."""
+    info = _native.kvc_page_file_info()
+    _native.kvc_page_file_purge(take_path("path", path), take_digest("fingerprint", fingerprint), info)
+    return PageFileInfo.read(info)
+
+
 class Tier:
     """A store of pages by key, behind a queue of jobs. Any thread may use it.
 
     url: "memory:?bytes=64GiB", "slab:/path/of/file?bytes=1TiB", "dir:/path/of/folder?bytes=1TiB", or "NAME:..." of a plug-in. Parameters: threads
     (0 = wait(), drain() and run_one() do the work), jobs (at one time), and those of kvcache/tier.h. page_bytes: of the largest page. fingerprint:
-    32 bytes, of all pages: PageInfo.fingerprint; a file with another one is refused. max_store_bytes: bytes of puts that wait; 0 = 1 GiB; puts
+    32 bytes, of all pages: PageInfo.fingerprint; pages of another one are misses; not 32 zero bytes, but with sizes:. max_store_bytes: bytes of puts that wait; 0 = 1 GiB; puts
     beyond are refused.
 
     A job is a batch of pages. submit_get() and so on enqueue it and return its id at once. Its end is a Completion, which poll() returns to

@@ -30,7 +30,7 @@ def life(tokens, number):
             with kvcache.Storage(2, 1, 1, 8) as s, kvcache.Stream() as stream:
                 s.zero_blocks(array.array("i", [1]), stream=stream)
                 kvcache.StreamEvent().record(stream)
-            with kvcache.Tier("memory:?bytes=4096&jobs=2", 256) as tier:
+            with kvcache.Tier("memory:?bytes=4096&jobs=2", 256, b"1" * 32) as tier:
                 tier.exists(bytes(64))
                 tier.submit_put(bytes(32), bytearray(256))
 

@@ -148,7 +148,7 @@ class Runner:
         self.m.close_curve(self.namespace(name))
 
     def line_tier(self, bytes_, page):
-        self.tier, self.tier_page, self.tier_now = kvcache.Tier(f"memory:?bytes={bytes_}&threads=0", page), page, 1
+        self.tier, self.tier_page, self.tier_now = kvcache.Tier(f"memory:?bytes={bytes_}&threads=0", page, b"1" * 32), page, 1
 
     def line_clock(self, now):
         self.tier_now = now

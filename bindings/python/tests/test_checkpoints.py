@@ -210,6 +210,21 @@ def test_files_of_tiers_tell_what_they_have(tmp_path):
             info = kvcache.page_file_info(path, validate=True)
             assert info.kind is kvcache.PageFileKind.SLAB and info.fingerprint == fingerprint and info.key == bytes(32)
             assert info.num_pages == 3 and info.num_slots == capacity and info.page_bytes == page and info.bad_pages == 0 == info.bad_headers
+    other = bytes(range(1, 33))
+    with kvcache.Tier(f"slab:{path}?bytes=3MiB", page, other) as tier:
+        tier.put([bytes([i]) * 32 for i in range(2)], np.ones((2, page), np.uint8))
+        with pytest.raises(kvcache.BusyError, match="a process uses it"):
+            kvcache.purge_page_file(path, other)
+    assert [(part.fingerprint, part.num_pages) for part in kvcache.page_file_parts(path, validate=True)] == [(fingerprint, 3), (other, 2)]
+    assert kvcache.page_file_info(path).fingerprint == bytes(32), "it has several"
+    assert kvcache.purge_page_file(path, fingerprint).num_pages == 3
+    assert [part.fingerprint for part in kvcache.page_file_parts(path)] == [other]
+    with kvcache.Tier(f"slab:{path}?bytes=3MiB", page, other) as tier:
+        assert tier.stats().recovered == tier.stats().pages == 2
+    kvcache.purge_page_file(path, other)
+    assert kvcache.page_file_parts(path) == []
+    with pytest.raises(kvcache.NotFoundError):
+        kvcache.page_file_parts(tmp_path / "absent")
     damaged = bytearray(path.read_bytes())
     damaged[60] ^= 1
     path.write_bytes(damaged)

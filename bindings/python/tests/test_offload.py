@@ -81,8 +81,9 @@ def test_a_url_is_opened_for_the_pages_and_closed_with_the_offload(tmp_path):
             assert np.array_equal(s.gather(slots[:20])[0], rows[:, :20])
             request.commit(len(PROMPT))
             assert offload.flush(60) and offload.tier_stats().stored_pages == (0 if life else 5)
-    with pytest.raises(kvcache.InvalidArgumentError, match="another fingerprint"):
-        kvcache.Offload(m, s, url, NAMES[0], b"of June")
+    m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
+    with kvcache.Offload(m, s, url, NAMES[0], b"of June") as offload, m.create(PROMPT) as request:
+        assert offload.admit(request, timeout=60).num_loaded == 0, "the pages of other weights"
 
 
 def test_waits_end_in_time_and_refusals_admit():
@@ -189,7 +190,7 @@ def test_nothing_is_found_in_an_empty_tier_and_a_lookup_is_cancelled():
 
 def test_two_tiers_and_sizes_alone():
     m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=64)
-    first, second = kvcache.Tier("memory:?bytes=4KiB", 1024), kvcache.Tier("memory:?bytes=64KiB", 1024)
+    first, second = kvcache.Tier("memory:?bytes=4KiB", 1024, b"1" * 32), kvcache.Tier("memory:?bytes=64KiB", 1024, b"1" * 32)
     with pytest.raises(ValueError, match="page_bytes has 0 entries; without storages it must have one for each of the 1 groups"):
         kvcache.Offload(m, None, [first, second], *NAMES)
     with pytest.raises(kvcache.KvCacheError):

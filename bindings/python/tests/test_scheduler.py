@@ -329,7 +329,7 @@ class Counted:
 
 
 def test_with_an_offload():
-    with kvcache.Manager(16, 4, event_capacity=256) as m, kvcache.Tier("memory:?bytes=1MiB", 64, bytes(32)) as tier:
+    with kvcache.Manager(16, 4, event_capacity=256) as m, kvcache.Tier("memory:?bytes=1MiB", 64, b"1" * 32) as tier:
         other = kvcache.Manager(16, 4, event_capacity=256)
         offload = kvcache.Offload(m, None, tier, b"a model", b"of May", page_bytes=64)
         with pytest.raises(ValueError, match="another manager"):

@@ -23,6 +23,7 @@ from kvcache import PageResult, TierKind, TierPriority, _native
 from kvcache._tier_jobs import item_type
 
 PAGE, MANY = 4096, 24
+FINGERPRINT = b"the pages of a test".ljust(32, b"\0")
 rng = np.random.default_rng(7)
 
 
@@ -35,7 +36,7 @@ def pages_of(count, size=PAGE):
 
 
 def memory(more="", **options):
-    return kvcache.Tier(f"memory:?bytes=1MiB{more}", PAGE, **options)
+    return kvcache.Tier(f"memory:?bytes=1MiB{more}", PAGE, FINGERPRINT, **options)
 
 
 @pytest.fixture(params=["memory", "dir", "slab"])
@@ -62,17 +63,23 @@ def test_what_was_put_comes_back_from_each_kind_of_store(url):
 def test_pages_outlive_the_process_that_wrote_them_on_a_disk(tmp_path):
     keys, pages, back = keys_of(3), pages_of(3), np.zeros((3, PAGE), np.uint8)
     for url in (f"dir:{tmp_path}/d?bytes=8MiB", f"slab:{tmp_path}/s?bytes=8MiB"):
-        with kvcache.Tier(url, PAGE) as tier:
+        with kvcache.Tier(url, PAGE, FINGERPRINT) as tier:
             assert tier.put(keys, pages).num_ok == 3
-        with kvcache.Tier(url, PAGE) as tier:
+        with kvcache.Tier(url, PAGE, FINGERPRINT) as tier:
             assert tier.get(keys, back).num_ok == 3 and np.array_equal(back, pages)
 
 
-def test_a_slab_of_another_fingerprint_is_refused(tmp_path):
-    url = f"slab:{tmp_path}/s?bytes=8MiB"
-    kvcache.Tier(url, PAGE, bytes(32)).close()
-    with pytest.raises(kvcache.InvalidArgumentError, match="fingerprint"):
-        kvcache.Tier(url, PAGE, b"x" * 32)
+def test_a_slab_keeps_the_pages_of_several_fingerprints(tmp_path):
+    url, keys, pages, back = f"slab:{tmp_path}/s?bytes=8MiB", keys_of(3), {}, np.zeros((3, PAGE), np.uint8)
+    for fingerprint in (b"x" * 32, b"y" * 32):
+        pages[fingerprint] = pages_of(3)
+        with kvcache.Tier(url, PAGE, fingerprint) as tier:
+            assert tier.get(keys, back).num_ok == 0 and tier.put(keys, pages[fingerprint]).num_ok == 3
+    for fingerprint, right in pages.items():
+        with kvcache.Tier(url, PAGE, fingerprint) as tier:
+            assert tier.get(keys, back).num_ok == 3 and np.array_equal(back, right) and tier.stats().pages == 6
+    with pytest.raises(kvcache.InvalidArgumentError, match="its slots take pages of at most"):
+        kvcache.Tier(url, PAGE + 1, b"x" * 32)
 
 
 def test_a_page_of_another_size_or_another_key_is_a_miss():
@@ -177,7 +184,9 @@ def test_tensors_of_pytorch_are_buffers():
     (lambda t: kvcache.Tier("memory:?bytes=1MiB", PAGE, b"x"), ValueError, "fingerprint has 1 bytes; it needs 32"),
     (lambda t: kvcache.Tier("memory:?bytes=1MiB", 0), kvcache.InvalidArgumentError, "page_bytes is 0"),
     (lambda t: kvcache.Tier(3, PAGE), TypeError, "url is 3; it must be a str"),
-    (lambda t: kvcache.Tier("nowhere:x", PAGE), kvcache.NotFoundError, "nowhere"),
+    (lambda t: kvcache.Tier("nowhere:x", PAGE, FINGERPRINT), kvcache.NotFoundError, "nowhere"),
+    (lambda t: kvcache.Tier("memory:?bytes=1MiB", PAGE), kvcache.InvalidArgumentError, "the fingerprint is 32 zero bytes"),
+    (lambda t: kvcache.Tier("slab:/nowhere/s?bytes=1MiB", PAGE, bytes(32)), kvcache.InvalidArgumentError, r"that of Storage.page_info\(\) \(model"),
     (lambda t: kvcache.Tier("memory:?bytes=much", PAGE), kvcache.InvalidArgumentError, "bytes"),
     (lambda t: kvcache.open_plugin("nowhere"), kvcache.NotFoundError, "Looked for"),
     (lambda t: kvcache.open_plugin("No Where"), kvcache.InvalidArgumentError, "No Where"),
@@ -577,7 +586,7 @@ def test_a_fork_may_not_use_the_tier_and_ends():
 
 
 def in_another_process(url, keys, results):
-    with kvcache.Tier(url, PAGE) as tier:
+    with kvcache.Tier(url, PAGE, FINGERPRINT) as tier:
         back = np.zeros((len(keys), PAGE), np.uint8)
         results.put((tier.get(keys, back).num_ok, back.tobytes()))
 
@@ -586,7 +595,7 @@ def test_a_spawned_process_opens_the_folder_itself(tmp_path):
     context = multiprocessing.get_context("spawn")
     results, keys, pages = context.SimpleQueue(), keys_of(2), pages_of(2)
     url = f"dir:{tmp_path}/pages?bytes=1MiB"
-    with kvcache.Tier(url, PAGE) as tier:
+    with kvcache.Tier(url, PAGE, FINGERPRINT) as tier:
         tier.put(keys, pages)
         child = context.Process(target=in_another_process, args=(url, keys, results))
         child.start()

@@ -50,7 +50,7 @@ def test_waiting_works_in_a_process_with_many_descriptors():
     try:
         while not taken or taken[-1] < 1024:
             taken.append(os.dup(0 if not taken else taken[0]))
-        pages = Pages("memory:?bytes=1MiB", PAGE, bytes(32))
+        pages = Pages("memory:?bytes=1MiB", PAGE, b"1" * 32)
         rows = pages_of([1])
         keys = keys_of(bytes(32), [b"1"])
         assert pages.fileno() >= 1024
@@ -86,7 +86,7 @@ class Calls(_native.TierCalls):
         transfer_bytes: object
 
     def __init__(self, rows, key_of=lambda name: key_of_hash(bytes(32), name), url="memory:?bytes=4MiB"):
-        self.pages, self.failed, self.refused = Pages(url, PAGE, bytes(32)), [], []
+        self.pages, self.failed, self.refused = Pages(url, PAGE, b"1" * 32), [], []
         self._open(self.pages._t, memoryview(rows), PAGE, 0, ("hit", "miss", "retry"), self.Result, True, key_of)
 
     def _fail(self, *failed):
@@ -211,7 +211,7 @@ def test_a_tier_that_is_dropped_while_it_works_ends_first(tmp_path):
 
 
 def test_threads_that_wait_get_their_own_results():
-    pages = Pages("memory:?bytes=4MiB", PAGE, bytes(32))
+    pages = Pages("memory:?bytes=4MiB", PAGE, b"1" * 32)
     wrong = []
 
     def work(number):
@@ -232,7 +232,7 @@ def test_threads_that_wait_get_their_own_results():
 
 def test_a_tier_without_threads_is_refused():
     with pytest.raises(ValueError, match="write threads=1 or more"):
-        Pages("memory:?bytes=4MiB&threads=0", PAGE, bytes(32))
+        Pages("memory:?bytes=4MiB&threads=0", PAGE, b"1" * 32)
 
 
 class Connector:

@@ -23,6 +23,8 @@
 #include <thread>
 #include <vector>
 
+#include "tier_config.h"
+
 namespace {
 
 using std::string;
@@ -68,12 +70,9 @@ class Bench {
       connections_.push_back(redisConnect(options.host.c_str(), options.port));
       if (connections_.back() == nullptr || connections_.back()->err != 0) die("no connection");
     }
-    kvc_tier_config config = {};
-    config.struct_size = sizeof config;
     const string url = options.url + (options.url.find('?') == string::npos ? "?" : "&") +
                        "threads=" + std::to_string(options.threads);
-    config.url = url.c_str();
-    config.page_bytes = options.page_bytes;
+    const kvc_tier_config config = test_tier_config(url.c_str(), options.page_bytes);
     if (kvc_tier_create(&config, &tier_) != KVC_OK) die(kvc_last_error());
   }
   ~Bench() {

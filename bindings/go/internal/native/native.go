@@ -483,42 +483,45 @@ typedef long long swig_type_449;
 typedef long long swig_type_450;
 typedef _goslice_ swig_type_451;
 typedef _gostring_ swig_type_452;
-typedef long long swig_type_453;
-typedef long long swig_type_454;
-typedef long long swig_type_455;
+typedef _gostring_ swig_type_453;
+typedef _gostring_ swig_type_454;
+typedef _goslice_ swig_type_455;
 typedef long long swig_type_456;
 typedef long long swig_type_457;
-typedef _goslice_ swig_type_458;
+typedef long long swig_type_458;
 typedef long long swig_type_459;
-typedef _goslice_ swig_type_460;
-typedef long long swig_type_461;
+typedef long long swig_type_460;
+typedef _goslice_ swig_type_461;
 typedef long long swig_type_462;
-typedef long long swig_type_463;
-typedef _goslice_ swig_type_464;
-typedef _goslice_ swig_type_465;
+typedef _goslice_ swig_type_463;
+typedef long long swig_type_464;
+typedef long long swig_type_465;
 typedef long long swig_type_466;
 typedef _goslice_ swig_type_467;
 typedef _goslice_ swig_type_468;
 typedef long long swig_type_469;
-typedef long long swig_type_470;
-typedef long long swig_type_471;
+typedef _goslice_ swig_type_470;
+typedef _goslice_ swig_type_471;
 typedef long long swig_type_472;
 typedef long long swig_type_473;
 typedef long long swig_type_474;
 typedef long long swig_type_475;
 typedef long long swig_type_476;
-typedef _gostring_ swig_type_477;
-typedef _goslice_ swig_type_478;
-typedef _gostring_ swig_type_479;
-typedef long long swig_type_480;
-typedef long long swig_type_481;
-typedef long long swig_type_482;
+typedef long long swig_type_477;
+typedef long long swig_type_478;
+typedef long long swig_type_479;
+typedef _gostring_ swig_type_480;
+typedef _goslice_ swig_type_481;
+typedef _gostring_ swig_type_482;
 typedef long long swig_type_483;
 typedef long long swig_type_484;
-typedef _goslice_ swig_type_485;
-typedef _goslice_ swig_type_486;
-typedef _goslice_ swig_type_487;
-typedef long long swig_type_488;
+typedef long long swig_type_485;
+typedef long long swig_type_486;
+typedef long long swig_type_487;
+typedef _goslice_ swig_type_488;
+typedef _goslice_ swig_type_489;
+typedef _goslice_ swig_type_490;
+typedef long long swig_type_491;
 extern void _wrap_Swig_free_native_2b4f2ed8647fabe6(uintptr_t arg1);
 extern uintptr_t _wrap_Swig_malloc_native_2b4f2ed8647fabe6(swig_intgo arg1);
 extern swig_type_1 _wrap_kvc_clock_native_2b4f2ed8647fabe6(void);
@@ -692,42 +695,44 @@ extern swig_voidp _wrap_kvc_index_end_resync_native_2b4f2ed8647fabe6(uintptr_t a
 extern swig_voidp _wrap_kvc_index_list_workers_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_451 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_index_read_stats_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_page_file_read_info_native_2b4f2ed8647fabe6(swig_type_452 arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_offload_poll_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_453 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_offload_lookup_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_454 arg2, swig_type_455 arg3);
-extern swig_voidp _wrap_kvc_offload_query_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_456 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_offload_cancel_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_457 arg2);
+extern swig_voidp _wrap_kvc_page_file_read_part_native_2b4f2ed8647fabe6(swig_type_453 arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_page_file_purge_native_2b4f2ed8647fabe6(swig_type_454 arg1, swig_type_455 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_offload_poll_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_456 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_offload_lookup_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_457 arg2, swig_type_458 arg3);
+extern swig_voidp _wrap_kvc_offload_query_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_459 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_offload_cancel_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_460 arg2);
 extern swig_voidp _wrap_kvc_offload_read_stats_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_publisher_poll_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_publisher_resync_native_2b4f2ed8647fabe6(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_publisher_read_stats_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_2b4f2ed8647fabe6(uintptr_t arg1, uintptr_t arg2, swig_type_458 arg3);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_2b4f2ed8647fabe6(uintptr_t arg1, uintptr_t arg2, swig_type_461 arg3);
 extern swig_voidp _wrap_kvc_manager_log_info_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_resize_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_type_459 arg3, swig_type_460 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_type_461 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_462 arg2, swig_type_463 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_pack_pages_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_464 arg2, swig_type_465 arg3, swig_type_466 arg4);
-extern swig_voidp _wrap_kvc_storage_unpack_pages_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_467 arg2, swig_type_468 arg3, swig_type_469 arg4);
+extern swig_voidp _wrap_kvc_manager_resize_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_type_462 arg3, swig_type_463 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_type_464 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_465 arg2, swig_type_466 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_pack_pages_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_467 arg2, swig_type_468 arg3, swig_type_469 arg4);
+extern swig_voidp _wrap_kvc_storage_unpack_pages_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_470 arg2, swig_type_471 arg3, swig_type_472 arg4);
 extern swig_voidp _wrap_kvc_tier_drain_native_2b4f2ed8647fabe6(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_tier_read_stats_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_tier_read_counts_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_set_time_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_470 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_471 arg2, swig_type_472 arg3, swig_type_473 arg4, int arg5, swig_type_474 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_475 arg2, swig_type_476 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_477 arg2, swig_type_478 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_479 arg2);
-extern swig_voidp _wrap_kvc_scheduler_abort_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_480 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_ready_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_481 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_priority_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_482 arg2, int arg3);
+extern swig_voidp _wrap_kvc_manager_set_time_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_473 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_474 arg2, swig_type_475 arg3, swig_type_476 arg4, int arg5, swig_type_477 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_478 arg2, swig_type_479 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_480 arg2, swig_type_481 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_482 arg2);
+extern swig_voidp _wrap_kvc_scheduler_abort_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_483 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_ready_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_484 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_priority_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_485 arg2, int arg3);
 extern swig_voidp _wrap_kvc_scheduler_set_weight_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, double arg3);
-extern swig_voidp _wrap_kvc_scheduler_plan_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_483 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_request_info_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_484 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_plan_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_486 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_request_info_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_487 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_scheduler_read_stats_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_scheduler_check_native_2b4f2ed8647fabe6(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_move_tokens_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_485 arg2);
-extern swig_voidp _wrap_kvc_draft_lookup_native_2b4f2ed8647fabe6(swig_type_486 arg1, int arg2, int arg3, swig_type_487 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_move_tokens_native_2b4f2ed8647fabe6(uintptr_t arg1, swig_type_488 arg2);
+extern swig_voidp _wrap_kvc_draft_lookup_native_2b4f2ed8647fabe6(swig_type_489 arg1, int arg2, int arg3, swig_type_490 arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_draft_create_native_2b4f2ed8647fabe6(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_draft_truncate_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_type_488 arg3);
+extern swig_voidp _wrap_kvc_draft_truncate_native_2b4f2ed8647fabe6(uintptr_t arg1, int arg2, swig_type_491 arg3);
 #undef intgo
 */
 import "C"
@@ -3982,12 +3987,44 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
+func Kvc_page_file_read_part(arg1 string, arg2 uint32, arg3 int32, arg4 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_page_file_read_part_native_2b4f2ed8647fabe6(*(*C.swig_type_453)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_page_file_purge(arg1 string, arg2 []byte, arg3 *byte) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	swig_r = (*byte)(C._wrap_kvc_page_file_purge_native_2b4f2ed8647fabe6(*(*C.swig_type_454)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_455)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
 func Kvc_offload_poll(arg1 uintptr, arg2 uint64, arg3 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1), C.uintptr_t(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3998,7 +4035,7 @@ func Kvc_offload_lookup(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_454(_swig_i_1), C.swig_type_455(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_457(_swig_i_1), C.swig_type_458(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4009,7 +4046,7 @@ func Kvc_offload_query(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_query_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_query_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_459(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4019,7 +4056,7 @@ func Kvc_offload_cancel(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_457(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_460(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4080,7 +4117,7 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_458)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_461)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4106,7 +4143,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_459(_swig_i_2), *(*C.swig_type_460)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_462(_swig_i_2), *(*C.swig_type_463)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4121,7 +4158,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_461(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_464(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4133,7 +4170,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_462(_swig_i_1), C.swig_type_463(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_465(_swig_i_1), C.swig_type_466(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4145,7 +4182,7 @@ func Kvc_storage_pack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_464)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_465)(unsafe.Pointer(&_swig_i_2)), C.swig_type_466(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_467)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_468)(unsafe.Pointer(&_swig_i_2)), C.swig_type_469(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4163,7 +4200,7 @@ func Kvc_storage_unpack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_467)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_468)(unsafe.Pointer(&_swig_i_2)), C.swig_type_469(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_470)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_471)(unsafe.Pointer(&_swig_i_2)), C.swig_type_472(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4209,7 +4246,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_470(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_473(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4223,7 +4260,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_471(_swig_i_1), C.swig_type_472(_swig_i_2), C.swig_type_473(_swig_i_3), C.int(_swig_i_4), C.swig_type_474(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_474(_swig_i_1), C.swig_type_475(_swig_i_2), C.swig_type_476(_swig_i_3), C.int(_swig_i_4), C.swig_type_477(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4234,7 +4271,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_475(_swig_i_1), C.swig_type_476(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1), C.swig_type_479(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4248,7 +4285,7 @@ func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_477)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_478)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_480)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_481)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4264,7 +4301,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_479)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_482)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4277,7 +4314,7 @@ func Kvc_scheduler_abort(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_480(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4287,7 +4324,7 @@ func Kvc_scheduler_set_ready(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_484(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4298,7 +4335,7 @@ func Kvc_scheduler_set_priority(arg1 uintptr, arg2 uint64, arg3 int32) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_485(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4320,7 +4357,7 @@ func Kvc_scheduler_plan(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4331,7 +4368,7 @@ func Kvc_scheduler_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_484(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4360,7 +4397,7 @@ func Kvc_storage_move_tokens(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_485)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), *(*C.swig_type_488)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4376,7 +4413,7 @@ func Kvc_draft_lookup(arg1 []int32, arg2 uint32, arg3 uint32, arg4 []int32, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_2b4f2ed8647fabe6(*(*C.swig_type_486)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_487)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_2b4f2ed8647fabe6(*(*C.swig_type_489)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_490)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4403,7 +4440,7 @@ func Kvc_draft_truncate(arg1 uintptr, arg2 int32, arg3 uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_488(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_2b4f2ed8647fabe6(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_491(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1

@@ -5231,6 +5231,52 @@ char *_wrap_kvc_page_file_read_info_native_2b4f2ed8647fabe6(_gostring_ _swig_go_
 }
 
 
+char *_wrap_kvc_page_file_read_part_native_2b4f2ed8647fabe6(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+  char *arg1 = (char *) 0 ;
+  uint32_t arg2 ;
+  int32_t arg3 ;
+  kvc_page_file_info *arg4 = (kvc_page_file_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (int32_t)_swig_go_2;
+  arg4 = (kvc_page_file_info *)_swig_go_3;
+  
+  result = (kvc_status)kvc_page_file_read_part((char const *)arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_purge_native_2b4f2ed8647fabe6(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  uint8_t *arg2 = (uint8_t *) 0 ;
+  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint8_t *)_swig_go_1.array;
+  arg3 = (kvc_page_file_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_page_file_purge((char const *)arg1,(unsigned char const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
 char *_wrap_kvc_offload_poll_native_2b4f2ed8647fabe6(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;

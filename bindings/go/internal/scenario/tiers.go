@@ -31,7 +31,7 @@ func (r *runner) openTier(a []int) (err error) {
 		r.tiers.tier.Close()
 	}
 	r.tiers.page, r.tiers.now = a[1], 1
-	r.tiers.tier, err = kvcache.OpenTier(kvcache.TierConfig{URL: fmt.Sprintf("memory:?bytes=%d&threads=0", a[0]), PageBytes: uint64(a[1])})
+	r.tiers.tier, err = kvcache.OpenTier(kvcache.TierConfig{URL: fmt.Sprintf("memory:?bytes=%d&threads=0", a[0]), PageBytes: uint64(a[1]), Fingerprint: [32]byte{1}})
 	return err
 }
 

@@ -97,10 +97,30 @@ def content_digest(w):
 @call("page_file_info")
 def page_file_info(w):
     path = f"{w.folder}/slab"
-    with kvcache.Tier(f"slab:{path}?bytes=64KiB", 256) as tier:
+    with kvcache.Tier(f"slab:{path}?bytes=64KiB", 256, b"1" * 32) as tier:
         tier.put([bytes(32)], np.ones((1, 256), np.uint8))
     need(kvcache.page_file_info(path, True).num_pages == 1, "a page")
     kvcache.page_file_info(w.rng.choice((path, pathlib.Path(path), __file__, "", None, 3, b"x", "a\0b", "/dev/null", w.folder)), w.rng.choice((0, 1, None)))
+
+
+@call("page_file_parts")
+def page_file_parts(w):
+    path = f"{w.folder}/parts"
+    for number in range(2):
+        with kvcache.Tier(f"slab:{path}?bytes=64KiB", 256, bytes([number + 1]) * 32) as tier:
+            tier.put([bytes(32)], np.ones((1, 256), np.uint8))
+    parts = kvcache.page_file_parts(path, True)
+    need([p.fingerprint[0] for p in parts] == [1, 2] and all(p.num_pages == 1 for p in parts), "two parts")
+    kvcache.page_file_parts(w.rng.choice((path, __file__, "", None, 3, "/dev/null", w.folder)), w.rng.choice((0, 1, None)))
+
+
+@call("purge_page_file")
+def purge_page_file(w):
+    path = f"{w.folder}/purged"
+    with kvcache.Tier(f"slab:{path}?bytes=64KiB", 256, bytes(31) + b"1") as tier:
+        tier.put([bytes(32)], np.ones((1, 256), np.uint8))
+    need(kvcache.purge_page_file(path, bytes(31) + b"1").num_pages == 1 and kvcache.page_file_info(path).num_pages == 0, "it is gone")
+    kvcache.purge_page_file(w.rng.choice((path, __file__, "", None, 3, "/dev/null", w.folder)), w.rng.choice((bytes(32), b"", None, 3)))
 
 
 def offload_of(w):

@@ -64,7 +64,7 @@ def full(w):
 def tier(w):
     """With work on the way."""
     url = w.rng.choice(("memory:?bytes=16KiB", "memory:?bytes=16KiB&threads=0", f"dir:{w.folder}/{w.rng.randrange(4)}?bytes=64KiB", "memory:", "x", "?", "", 3, None, b"memory:", "dir:\0"))
-    made = kvcache.Tier(url, w.number(TIER_PAGE), w.rng.choice((bytes(32), bytes(32), w.array(np.zeros(32, np.uint8)), b"x")), max_store_bytes=w.number(0))
+    made = kvcache.Tier(url, w.number(TIER_PAGE), w.rng.choice((b"1" * 32, b"1" * 32, w.array(np.ones(32, np.uint8)), bytes(32), b"x")), max_store_bytes=w.number(0))
     with contextlib.suppress(kvcache.LimitError):  # max_store_bytes
         made.submit_put(KEYS, np.full((COUNT, TIER_PAGE), 170, np.uint8))
     made.submit_get(KEYS, np.zeros((COUNT, TIER_PAGE), np.uint8))
@@ -143,7 +143,7 @@ def cancel(w):
 @call("Tier.drain")
 @call("Tier.run_one")
 def run_one(w):
-    with kvcache.Tier("memory:?bytes=16KiB&threads=0", TIER_PAGE) as own:
+    with kvcache.Tier("memory:?bytes=16KiB&threads=0", TIER_PAGE, b"1" * 32) as own:
         own.submit_exists(keys_of(w)[1])
         need(own.run_one() and not own.run_one(), "one call")
         own.submit_exists(KEYS)

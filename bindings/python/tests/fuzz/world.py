@@ -50,7 +50,7 @@ class World:
         self.stream, self.event = kvcache.Stream(), kvcache.StreamEvent()
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = self.temporary.name
-        self.tier = kvcache.Tier("memory:?bytes=16KiB&jobs=64", TIER_PAGE)
+        self.tier = kvcache.Tier("memory:?bytes=16KiB&jobs=64", TIER_PAGE, b"1" * 32)
         for _ in range(4):
             self.requests.append(self.m.allocate(self.ids(rng.randrange(1, 24))))
 

@@ -49,7 +49,8 @@ public final class Tier implements AutoCloseable {
   /** State of a tier, and counters since it was opened: kvc_tier_stats. */
   public record Stats(long pages, long capacityPages, long bytes, long capacityBytes, long maxJobs, long waitingJobs, long runningJobs, long doneJobs,
       long waitingStoreBytes, long refusedLoads, long refusedPrefetches, long refusedStores, long refusedBytes, long evictions, long recovered,
-      long badHeaders, long badPayloads, long failures, long lastErrno, long fallbacks, long outages, boolean available, boolean usesUring) {}
+      long badHeaders, long badPayloads, long failures, long lastErrno, long fallbacks, long outages, boolean available, boolean usesUring,
+      long diskEvictions, long expired, long removed, long mismatches) {}
 
   /** What the jobs of one kind came to: kvc_tier_counts. */
   public record Counts(long jobs, long items, long bytes, long ok, long misses, long pending, long expired, long noSpace, long failed, long timeouts,
@@ -60,7 +61,7 @@ public final class Tier implements AutoCloseable {
   private final boolean hasThreads;
   private final String url;
 
-  /** Opens a tier for pages of up to pageBytes. fingerprint: 32 bytes, {@link Storage.PageInfo#fingerprint}; a file with another one is refused. */
+  /** Opens a tier for pages of up to pageBytes. fingerprint: 32 bytes, {@link Storage.PageInfo#fingerprint}; pages of another one are misses. */
   public Tier(String url, long pageBytes, byte[] fingerprint) throws KvCacheException {
     this(url, pageBytes, fingerprint, 0);
   }
@@ -234,7 +235,7 @@ public final class Tier implements AutoCloseable {
       return new Stats(s.getPages(), s.getCapacity_pages(), s.getBytes(), s.getCapacity_bytes(), s.getMax_jobs(), s.getWaiting_jobs(), s.getRunning_jobs(),
           s.getDone_jobs(), s.getWaiting_store_bytes(), s.getRefused_loads(), s.getRefused_prefetches(), s.getRefused_stores(), s.getRefused_bytes(),
           s.getEvictions(), s.getRecovered(), s.getBad_headers(), s.getBad_payloads(), s.getFailures(), s.getLast_errno(), s.getFallbacks(),
-          s.getOutages(), s.getAvailable() != 0, s.getUses_uring() != 0);
+          s.getOutages(), s.getAvailable() != 0, s.getUses_uring() != 0, s.getDisk_evictions(), s.getExpired(), s.getRemoved(), s.getMismatches());
     } finally {
       s.delete();
     }

@@ -38,7 +38,7 @@ class CyclesTest {
           s.zeroBlocks(ManagerTest.direct(1), stream);
           event.record(stream);
         }
-        try (Tier tier = new Tier("memory:?bytes=4096&jobs=4", 256, new byte[32])) {
+        try (Tier tier = new Tier("memory:?bytes=4096&jobs=4", 256, TierTest.FINGERPRINT)) {
           tier.submitExists(Buffers.bytes(64), null);
           tier.exists(Buffers.bytes(32), null);
         }

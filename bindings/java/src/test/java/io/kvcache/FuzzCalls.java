@@ -130,7 +130,7 @@ final class FuzzCalls {
     storage = new Storage(latent ? shape.flags(StorageConfig.LATENT) : shape.dtype(h.rarely(2) ? DType.FLOAT32 : DType.INT8));
     stream = new Stream();
     event = new StreamEvent();
-    tier = new Tier("memory:?bytes=64KiB", 64, new byte[32]);
+    tier = new Tier("memory:?bytes=64KiB", 64, TierTest.FINGERPRINT);
     Storage.PageInfo info = storage.pageInfo(PAGES);
     offloadTier = new Tier("memory:?bytes=64KiB", info.pageBytes(), info.fingerprint());
     try {
@@ -236,7 +236,7 @@ final class FuzzCalls {
     table.put("Tier.fileInfo", () -> {
       Path slab = folder.resolveSibling("slab");
       if (!Files.exists(slab)) {
-        new Tier("slab:" + slab + "?bytes=64KiB", 64, new byte[32]).close();
+        new Tier("slab:" + slab + "?bytes=64KiB", 64, TierTest.FINGERPRINT).close();
       }
       Tier.fileInfo(h.rarely(2) ? slab : folder(), h.rarely(2));
     });
@@ -1181,7 +1181,7 @@ final class FuzzCalls {
   private void addTiers() {
     table.put("Tier.new", () -> {
       String url = new String[] {"memory:?bytes=64KiB", "memory:?bytes=64KiB&threads=0", "memory:", "", "x", "dir:", null}[h.random.nextInt(7)];
-      byte[] print = new byte[h.rarely(9) ? 31 : 32];
+      byte[] print = h.rarely(9) ? new byte[31 + h.random.nextInt(2)] : TierTest.FINGERPRINT;
       try (Tier made = h.rarely(2) ? new Tier(url, h.oneOf(64, h.number()), print) : new Tier(url, 64, print, h.number())) {
         made.submitExists(pageKeys(), null);
       }
@@ -1224,7 +1224,7 @@ final class FuzzCalls {
     });
     table.put("Tier.drain", () -> t().drain());
     table.put("Tier.runOne", () -> {
-      try (Tier alone = new Tier("memory:?bytes=64KiB&threads=0", 64, new byte[32])) {
+      try (Tier alone = new Tier("memory:?bytes=64KiB&threads=0", 64, TierTest.FINGERPRINT)) {
         alone.submitExists(pageKeys(), null);
         (h.rarely(4) ? t() : alone).runOne();
       }

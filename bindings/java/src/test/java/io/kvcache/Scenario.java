@@ -135,7 +135,7 @@ final class Scenario {
   private String openTier(int[] a) throws KvCacheException {
     tierPage = a[1];
     tierNow = 1;
-    tier = new Tier("memory:?bytes=" + a[0] + "&threads=0", tierPage, new byte[32]);
+    tier = new Tier("memory:?bytes=" + a[0] + "&threads=0", tierPage, TierTest.FINGERPRINT);
     return "";
   }
 

@@ -126,7 +126,7 @@ class SchedulerTest {
     PageConfig names = new PageConfig(new byte[] {1}, new byte[] {2});
     OffloadOptions sizes = new OffloadOptions().pageSizes(64);
     try (Manager m = new Manager(new Config().numBlocks(16).blockSize(4).eventCapacity(256)); Manager other = small(16);
-        Tier tier = new Tier("memory:?bytes=1MiB&threads=0", 64, new byte[32])) {
+        Tier tier = new Tier("memory:?bytes=1MiB&threads=0", 64, TierTest.FINGERPRINT)) {
       Offload offload = new Offload(m, null, List.of(tier), names, sizes);
       Scheduler.Config config = new Scheduler.Config().limits(4, 16, 0);
       assertTrue(assertThrows(KvCacheException.class, () -> new Scheduler(other, config, offload)).getMessage().contains("another manager"));

@@ -23,6 +23,8 @@ import org.junit.jupiter.api.io.TempDir;
 
 class TierTest {
   private static final int PAGE = 4096;
+  /** Of pages of no model: those of tests. */
+  static final byte[] FINGERPRINT = java.util.Arrays.copyOf("the pages of a test".getBytes(java.nio.charset.StandardCharsets.US_ASCII), 32);
 
   private static ByteBuffer random(long seed, int bytes) {
     byte[] values = new byte[bytes];
@@ -31,13 +33,13 @@ class TierTest {
   }
 
   private static Tier open(String more) throws Exception {
-    return new Tier("memory:?bytes=1MiB" + more, PAGE, new byte[32]);
+    return new Tier("memory:?bytes=1MiB" + more, PAGE, FINGERPRINT);
   }
 
   @Test
   void whatWasPutComesBack(@TempDir Path folder) throws Exception {
     for (String url : List.of("memory:?bytes=1MiB", "memory:?bytes=1MiB&threads=0", "dir:" + folder + "/d?bytes=8MiB", "slab:" + folder + "/s?bytes=8MiB")) {
-      try (Tier tier = new Tier(url, PAGE, new byte[32])) {
+      try (Tier tier = new Tier(url, PAGE, FINGERPRINT)) {
         ByteBuffer keys = random(1, 20 * 32), pages = random(2, 20 * PAGE), back = Buffers.bytes(20 * PAGE);
         assertEquals(PageResult.MISS, tier.get(keys, back, null).result(19));
         assertEquals(20, tier.put(keys, pages, null).numOk());

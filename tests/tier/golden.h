@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What version 1 wrote: never changed. KVC_PRINT_GOLDEN=1 prints what this version writes.
+// What released or earlier versions wrote: never changed. KVC_PRINT_GOLDEN=1 prints what this version writes.
 #pragma once
 
 namespace kvc::test {
@@ -17,14 +17,21 @@ inline constexpr char kGoldenPage[] = {
     74,   -35, -100, -26, -66,  90,   21,   -117, 97,   -13,  7,    18,  -95,  -30,  -9,  -81, -83, -125,
     -52,  -90, 110,  7,   40,   -58,  -43,  127,  21,   -52,  -47,  60,  77,   127,  -34, 125, -76, -7,
     117,  -22, -53,  -56, -121, -21,  -115, 105,  117,  -95,  39,   -21};
-// A slab of two such pages, and the record in its second slot, of generation 2.
-inline constexpr char kGoldenSlab[] = {
+// Slabs of two such pages, of version 1 of slabs, which had one fingerprint, and of version 2.
+inline constexpr char kGoldenSlabV1[] = {
     75,   86,   67,   83,  76,  65,  66,  10, 1,   0,  0, 0,   -128, 0,  0,   0,  -87, 118, 92, 72, 5,    101,
     -118, -106, -114, 90,  -67, -52, -44, 55, -30, 89, 7, 104, 26,   28, -1,  99, 117, -29, 99, 35, -100, 83,
     -79,  37,   -4,   -44, 0,   64,  0,   0,  0,   0,  0, 0,   64,   0,  0,   0,  0,   0,   0,  0,  2,    0,
     0,    0,    0,    0,   0,   0,   0,   16, 0,   0,  0, 0,   0,    0,  0,   32, 0,   0,   0,  0,  0,    0,
     0,    16,   0,    0,   0,   0,   0,   0,  0,   0,  0, 0,   0,    0,  0,   0,  0,   0,   0,  0,  0,    0,
     0,    0,    0,    0,   0,   0,   0,   0,  0,   0,  0, 0,   0,    0,  121, -2, 47,  -55};
+inline constexpr char kGoldenSlab[] = {
+    75, 86, 67, 83, 76, 65, 66, 10, 2, 0, 0, 0, -128, 0, 0, 0,  0, 64, 0, 0, 0,  0, 0,    0,  64, 0,
+    0,  0,  0,  0,  0,  0,  2,  0,  0, 0, 0, 0, 0,    0, 0, 16, 0, 0,  0, 0, 0,  0, 0,    32, 0,  0,
+    0,  0,  0,  0,  0,  16, 0,  0,  0, 0, 0, 0, 0,    0, 0, 0,  0, 0,  0, 0, 0,  0, 0,    0,  0,  0,
+    0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0, 0,    0, 0, 0,  0, 0,  0, 0, 0,  0, 0,    0,  0,  0,
+    0,  0,  0,  0,  0,  0,  0,  0,  0, 0, 0, 0, 0,    0, 0, 0,  0, 0,  0, 0, 95, 7, -117, 107};
+// The record of such a page in the second slot of a slab, of generation 2.
 inline constexpr char kGoldenSlabRecord[] = {
     75,  86, 67,   80,   65,   71,   69,   10,   1,   0,   0,   0,    -128, 0,   0,  0,   0,    0,    0,
     0,   1,  5,    -63,  94,   -86,  -24,  -97,  -64, -16, 62,  41,   89,   -82, 77, 112, 26,   -128, -52,
