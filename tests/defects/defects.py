@@ -87,7 +87,7 @@ DEFECTS = [
     ("a flush drops what a queue refuses", "src/offload/store.cc",
      "  if (is_on && !is_taken && flushing_ && health_[tier].jobs != 0) return;\n", ""),
     ("an index in memory hides a disk that cannot be read", "src/offload/offload.cc",
-     "if (result != KVC_PAGE_CANCELLED && !is_exists)", "if (result != KVC_PAGE_CANCELLED)"),
+     "answer_of(items, count, (completion.tag & kOfExists) != 0)", "answer_of(items, count, false)"),
     ("a tier that fails is asked all the same", "src/offload/load.cc",
      "  while (lookup.tier < num_tiers_ && !takes(lookup.tier)) ++lookup.tier;\n", ""),
     ("pages behind a hole are not asked for where the table was wrong", "src/offload/load.cc",

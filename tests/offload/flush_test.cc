@@ -21,13 +21,13 @@ void publish(Scene& scene, const std::vector<int32_t>& tokens) {
   ASSERT_EQ(kvc_manager_free_request(scene.manager, id), KVC_OK);
 }
 
-// The queue has room for two stores, and the offload for twelve.
+// The queue has room for one job, and the offload makes three at a time.
 TEST(OffloadFlush, LosesNothingToAFullQueue) {
   for (const uint32_t threads : {0, 1, 2}) {
     SceneConfig config;
     config.threads = threads;
-    config.tier_jobs = 4;
-    config.num_pages = 16;
+    config.tier_jobs = 2;
+    config.num_pages = 64;
     config.num_blocks = 128;
     config.num_tiers = 2;
     Scene scene(config);
