@@ -91,6 +91,7 @@ TEST(OffloadFlush, EndsWhereAPageIsLargerThanAllThatMayWait) {
   small.struct_size = sizeof small;
   small.url = "memory:?bytes=1MiB";
   small.page_bytes = scene.page_bytes;
+  small.fingerprint[0] = 1;
   small.max_store_bytes = scene.page_bytes - 1;
   kvc_tier* own = scene.tiers[0];
   ASSERT_EQ(kvc_tier_create(&small, &scene.tiers[0]), KVC_OK) << kvc_last_error();
