@@ -565,10 +565,10 @@ static kvc_status content_digest(kvc_manager *m, uint8_t *fingerprint) { return 
 static kvc_status offload_create(kvc_manager *m, KVC_STORAGES, const uint64_t *page_sizes, size_t num_page_sizes, kvc_tier *const *tiers,
                                  size_t num_tiers, KVC_PAGES, uint32_t policy, uint32_t flags, uint32_t num_pages, uint32_t max_lookups,
                                  uint32_t max_lookup_blocks, uint32_t clean_blocks, uint64_t timeout_ns, uint64_t hold_ns,
-                                 double compute_ns_per_token, kvc_offload **offload) {
+                                 double compute_ns_per_token, uint64_t min_load_tokens, uint64_t retry_ns, kvc_offload **offload) {
   const kvc_offload_config config = {sizeof config, m, num_storages ? storages : NULL, num_page_sizes ? page_sizes : NULL, tiers, num_tiers,
                                      KVC_THE_PAGES, policy, flags, num_pages, max_lookups, max_lookup_blocks, clean_blocks, timeout_ns, hold_ns,
-                                     compute_ns_per_token, NULL};
+                                     compute_ns_per_token, NULL, min_load_tokens, retry_ns};
   return kvc_offload_create(&config, offload);
 }
 static kvc_status offload_store_request(kvc_offload *o, uint64_t request, uint64_t *num_stored) {

@@ -215,6 +215,7 @@ KVC_OUT(uint64_t, UINT64, ids, capacity)
 KVC_OUT_RECORDS(kvc_request_pair, request_pairs, request_capacity)
 KVC_IN(uint64_t, UINT64, page_sizes, num_page_sizes)
 KVC_RESULT(uint64_t, num_stored)
+KVC_RESULT(uint64_t, num_left)
 KVC_RESULT(uint64_t, num_batches)
 KVC_RESULT(uint64_t, found)
 

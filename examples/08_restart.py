@@ -32,10 +32,9 @@ def compute(tokens: np.ndarray, begin: int) -> np.ndarray:
     return (mixed >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
 
 
-def serve(manager: kvcache.Manager, storage: kvcache.Storage, offload: kvcache.Offload, tokens: np.ndarray) -> List[int]:
-    """Serves a prompt. Returns its cached tokens, those of them that were loaded, and the bytes that are wrong."""
-    with manager.create(tokens) as request:
-        loaded = offload.admit(request, timeout=10).num_loaded
+def serve(manager: kvcache.Manager, storage: kvcache.Storage, tokens: np.ndarray) -> List[int]:
+    """Serves a prompt. Returns its cached tokens, those that were loaded included, and the bytes that are wrong."""
+    with manager.allocate(tokens) as request:
         cached, slots = request.num_cached, request.slots(0, len(tokens))
         rows = compute(tokens, cached)
         storage.store(rows, -rows, slots[cached:])
@@ -43,17 +42,17 @@ def serve(manager: kvcache.Manager, storage: kvcache.Storage, offload: kvcache.O
         right = compute(tokens, 0)  # without any cache
         keys, values = storage.gather(slots)
         wrong = sum(np.count_nonzero(a.view(np.uint8) != b.view(np.uint8)) for a, b in ((keys, right), (values, -right)))
-        return [cached, loaded, wrong]
+        return [cached, wrong]
 
 
 def live(file: str) -> int:
-    manager = kvcache.Manager(BLOCKS, BLOCK, event_capacity=1024)
     storage = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
-    with kvcache.Offload(manager, storage, f"slab:{file}?bytes=16MiB", MODEL, WEIGHTS, policy=kvcache.OffloadPolicy.WRITE_THROUGH) as offload:
-        cached, loaded, wrong = np.sum([serve(manager, storage, offload, tokens) for tokens in PROMPTS], axis=0)
-        offload.flush()
+    with kvcache.Manager(BLOCKS, BLOCK, offload=f"slab:{file}?bytes=16MiB", storages=storage, model=MODEL, weights=WEIGHTS) as manager:
+        cached, wrong = np.sum([serve(manager, storage, tokens) for tokens in PROMPTS], axis=0)
+        manager.offload.flush()  # the engine is about to be killed
+        loaded = manager.offload.stats().loaded_tokens
         print(f"{sum(map(len, PROMPTS))} tokens in {len(PROMPTS)} prompts: {loaded} loaded from {file}, {cached - loaded} shared with other prompts, "
-              f"{wrong} wrong bytes, {offload.tier_stats().stored_pages} pages stored", flush=True)
+              f"{wrong} wrong bytes, {manager.offload.tier_stats().stored_pages} pages stored", flush=True)
         if loaded == 0:
             print(f"waiting for kill -9 {os.getpid()}", flush=True)
             while True:

@@ -388,6 +388,7 @@ class Step {
 }  // namespace kvc
 
 #include <kvcache/metrics.hpp>
+#include <kvcache/offload.hpp>
 #include <kvcache/publisher.hpp>
 #include <kvcache/scheduler.hpp>
 #include <kvcache/speculation.hpp>

@@ -73,7 +73,8 @@ func (f *fuzzer) offloadCalls(t *testing.T) map[string]func() error {
 			defer tier.Close()
 			config := OffloadConfig{Storages: f.storages(f.m, f.s), Tiers: []*Tier{tier}, Pages: fuzzPages, Policy: OffloadPolicy(f.oneOf(0, 7, f.number())),
 				NumPages: uint32(f.oneOf(0, 4, 8, f.number()&0xffff)), CleanBlocks: f.uint32(), Timeout: time.Duration(f.oneOf(0, f.number())),
-				Hold: time.Duration(f.oneOf(0, f.number())), ComputeNsPerToken: []float64{0, 1e9, math.NaN(), -1}[f.Intn(4)], NoPromote: f.Intn(2) == 0}
+				Hold: time.Duration(f.oneOf(0, f.number())), ComputeNsPerToken: []float64{0, 1e9, math.NaN(), -1}[f.Intn(4)], NoPromote: f.Intn(2) == 0,
+				MinLoadTokens: f.oneOf(0, f.number()), Retry: time.Duration(f.oneOf(0, f.number()))}
 			switch f.Intn(6) {
 			case 0:
 				config.Storages = slice(f, f.Intn(4), func() *Storage { return []*Storage{f.s, f.closedS, nil}[f.Intn(3)] })

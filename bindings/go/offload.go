@@ -67,6 +67,8 @@ type OffloadConfig struct {
 	Hold            time.Duration // How long loaded blocks wait for the admission; 0 = 1 s.
 	// Time that the engine takes to compute a token of a prompt. A load that is expected to take longer is not begun. 0 = everything is loaded.
 	ComputeNsPerToken float64
+	MinLoadTokens     uint64        // A load of fewer tokens is not begun; 0 = each is.
+	Retry             time.Duration // How long a tier that fails is left alone; 0 = 1 s.
 }
 
 // OffloadInfo is how far the lookup of a request is: kvc_offload_info.
@@ -97,6 +99,7 @@ type OffloadTierStats struct {
 	FailedStores                          uint64 // The tier had no space, failed, or did not come to it in time.
 	Waits                                 uint64 // Loads that the queue refused at first.
 	LoadNsPerByte                         float64
+	Outages, Available                    uint64 // Times that it was given up; 0 = it is left alone now.
 }
 
 // offload is the object of the library. What it uses knows it, and it refers to nothing, so that a finalizer may run.
@@ -207,7 +210,8 @@ func (o *Offload) create() error {
 			}
 			return native.Kvc_offload_create(c, storages, config.PageSizes, tiers, p.Model, p.Weights, p.Numerics, p.NumLayers, p.NumHeads, p.FirstLayer,
 				p.FirstHead, uint32(config.Policy), flags, config.NumPages, config.MaxLookups, config.MaxLookupBlocks, config.CleanBlocks,
-				uint64(config.Timeout), uint64(config.Hold), config.ComputeNsPerToken, &o.inner.c)
+				uint64(config.Timeout), uint64(config.Hold), config.ComputeNsPerToken, config.MinLoadTokens, uint64(config.Retry),
+				&o.inner.c)
 		})
 	})
 }
@@ -224,8 +228,8 @@ func (config *OffloadConfig) check(groups uint64) error {
 			return invalid("Tiers[%d] is nil", i)
 		}
 	}
-	if config.Timeout < 0 || config.Hold < 0 {
-		return invalid("Timeout is %v, Hold %v; neither may be negative", config.Timeout, config.Hold)
+	if config.Timeout < 0 || config.Hold < 0 || config.Retry < 0 {
+		return invalid("Timeout is %v, Hold %v, Retry %v; none may be negative", config.Timeout, config.Hold, config.Retry)
 	}
 	if len(config.Storages) != 0 {
 		return check(of("Storages", config.Storages, groups))

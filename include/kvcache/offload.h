@@ -15,7 +15,8 @@
  *      kvc_offload_query(o, request, &info);
  *      if (info.state == KVC_OFFLOAD_READY || info.state == KVC_OFFLOAD_NONE) admit(request);
  *
- *  No call waits. Calls on one offload must not overlap. Time is yours: now_ns, in ns, never goes back.
+ *  No call waits but kvc_offload_flush and kvc_offload_destroy. Calls on one offload must not overlap.
+ *  Time is yours: now_ns, in ns, never goes back.
  *
  *  A poll reads blocks. Before it, execute the copies and moves that the manager has asked for
  *  (kvc_step.copies, kvc_manager_take_pending, kvc_manager_compact, kvc_manager_resize), on the poll's stream
@@ -23,6 +24,8 @@
  *
  *  A page that fails, is missing or does not check shortens the prefix that is loaded; the rest is computed
  *  as ever. Blocks become cached only when all their bytes are there.
+ *
+ *  A tier that fails three times in a row is left alone for retry_ns; then one job tries it again.
  *
  *  The manager needs events (kvc_manager_config.event_capacity), whatever the policy.
  *
@@ -60,8 +63,9 @@ enum {
 
 /** kvc_offload_info.reason, of READY. */
 enum {
-  KVC_OFFLOAD_NOTHING = 1,  /**< The tiers have nothing that the manager lacks. */
-  KVC_OFFLOAD_SLOWER = 2,   /**< Computing is expected to be faster (compute_ns_per_token). */
+  KVC_OFFLOAD_NOTHING = 1, /**< The tiers have nothing that the manager lacks. */
+  /** Computing is expected to be faster (compute_ns_per_token), or too little was found (min_load_tokens). */
+  KVC_OFFLOAD_SLOWER = 2,
   KVC_OFFLOAD_NO_ROOM = 3,  /**< The pools had no blocks. */
   KVC_OFFLOAD_FAILED = 4,   /**< A page failed: less was loaded than was found. */
   KVC_OFFLOAD_LOADED = 5,   /**< All that was found is loaded. */
@@ -84,14 +88,18 @@ typedef struct kvc_offload_config {
   uint32_t flags;               /**< KVC_OFFLOAD_NO_PROMOTE, ... */
   uint32_t num_pages;           /**< Staging pages in host memory; 0 = 64. Loads keep a quarter of them. */
   uint32_t max_lookups;         /**< Requests at one time; 0 = 16. */
-  uint32_t max_lookup_blocks;   /**< Blocks of a prompt beyond its hit that are looked up; 0 = 1024. */
-  uint32_t clean_blocks;        /**< BEFORE_EVICTION: blocks of each pool at each poll; 0 = 64. */
-  uint64_t timeout_ns;          /**< Of each job of a tier; 0 = 10 s. */
-  uint64_t hold_ns;             /**< How long loaded blocks wait for the admission; 0 = 1 s. */
+  /** Blocks of a prompt beyond its hit that are looked up; 0 = 1024. Of one request,
+   *  kvc_request_config.max_cached_tokens is a bound, too. */
+  uint32_t max_lookup_blocks;
+  uint32_t clean_blocks; /**< BEFORE_EVICTION: blocks of each pool at each poll; 0 = 64. */
+  uint64_t timeout_ns;   /**< Of each job of a tier; 0 = 10 s. */
+  uint64_t hold_ns;      /**< How long loaded blocks wait for the admission; 0 = 1 s. */
   /** Time that the engine takes to compute a token of a prompt. A load that is expected to take longer is not
    *  begun. 0 = everything is loaded. */
   double compute_ns_per_token;
   const kvc_allocator* allocator; /**< NULL = aligned heap memory. */
+  uint64_t min_load_tokens;       /**< A load of fewer tokens is not begun; 0 = each is. */
+  uint64_t retry_ns;              /**< How long a tier that fails is left alone; 0 = 1 s. */
 } kvc_offload_config;
 
 /** How far the lookup of a request is. */
@@ -106,20 +114,20 @@ typedef struct kvc_offload_info {
 
 /** State of an offload, and counters since it was created. */
 typedef struct kvc_offload_stats {
-  size_t struct_size;           /**< sizeof(kvc_offload_stats) */
-  uint64_t waiting_blocks;      /**< Gauge: to be stored. */
-  uint64_t busy_pages;          /**< Gauge: staging pages in use. */
-  uint64_t busy_lookups;        /**< Gauge. */
-  uint64_t published_blocks;    /**< Seen by WRITE_THROUGH. */
-  uint64_t dropped_events;      /**< Of them lost, because the manager's events were read too late. */
-  uint64_t dropped_blocks;      /**< Not stored, because too many waited. */
-  uint64_t gone_blocks;         /**< Not stored, because they were evicted before. */
-  uint64_t lookups;             /**< Begun. */
-  uint64_t slower_loads;        /**< Loads that were expected to be slower than computing. */
-  uint64_t refused_loads;       /**< Loads for which the pools had no room. */
-  uint64_t loads;               /**< Begun. */
-  uint64_t short_loads;         /**< Of them ended with less than was found. */
-  uint64_t loaded_tokens;       /**< Made cached. */
+  size_t struct_size;        /**< sizeof(kvc_offload_stats) */
+  uint64_t waiting_blocks;   /**< Gauge: to be stored. */
+  uint64_t busy_pages;       /**< Gauge: staging pages in use. */
+  uint64_t busy_lookups;     /**< Gauge. */
+  uint64_t published_blocks; /**< Seen by WRITE_THROUGH. */
+  uint64_t dropped_events;   /**< Of them lost, because the manager's events were read too late. */
+  uint64_t dropped_blocks;   /**< Not stored, because too many waited. */
+  uint64_t gone_blocks;      /**< Not stored, because they were evicted before. */
+  uint64_t lookups;          /**< Begun. */
+  uint64_t slower_loads;     /**< Not begun: computing is expected to be faster, or too little was found. */
+  uint64_t refused_loads;    /**< Loads for which the pools had no room. */
+  uint64_t loads;            /**< Begun. */
+  uint64_t short_loads;      /**< Of them ended with less than was found. */
+  uint64_t loaded_tokens;    /**< Made cached. */
   uint64_t failed_publications; /**< Loads that the manager did not take. */
 } kvc_offload_stats;
 
@@ -130,10 +138,12 @@ typedef struct kvc_offload_tier_stats {
   uint64_t loaded_pages, loaded_bytes; /**< Read. */
   uint64_t failed_loads;               /**< Pages that were found and could not be read, or did not check. */
   uint64_t stored_pages, stored_bytes; /**< Written, or there already. */
-  uint64_t refused_stores;             /**< Dropped: the tier's queue was full. */
+  uint64_t refused_stores;             /**< Dropped: the tier's queue was full, or it is left alone. */
   uint64_t failed_stores;              /**< The tier had no space, failed, or did not come to it in time. */
   uint64_t waits;                      /**< Loads that the queue refused at first. */
   double load_ns_per_byte;             /**< Gauge: what loads took lately; 0 = not measured. */
+  uint64_t outages;                    /**< Times that it was given up, after failures in a row. */
+  uint64_t available;                  /**< Gauge: 0 = it is left alone now. */
 } kvc_offload_tier_stats;
 
 /** Makes an offload. @param[out] offload Free it with kvc_offload_destroy, before manager, storages and
@@ -143,8 +153,7 @@ typedef struct kvc_offload_tier_stats {
 KVC_API kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** offload);
 
 /** Ends all work: waits for jobs that tiers have begun, and gives back all blocks. Blocks that wait to be
- *  stored are not; call kvc_offload_poll until waiting_blocks and busy_pages are 0 before, if they should.
- *  NULL is ignored. Since 0.3. */
+ *  stored are not; call kvc_offload_flush before, if they should. NULL is ignored. Since 0.3. */
 KVC_API void kvc_offload_destroy(kvc_offload* o);
 
 /** A descriptor that is readable when a tier has done something: then poll. It is the offload's.
@@ -156,6 +165,17 @@ KVC_API kvc_status kvc_offload_event_fd(kvc_offload* o, int32_t* fd);
  *  enqueued there. NULL = your work on the storages is done when you return from it; copies are made at once.
  *  @return KVC_OK; INVALID_ARGUMENT (a stream of another device). Since 0.3. */
 KVC_API kvc_status kvc_offload_poll(kvc_offload* o, uint64_t now_ns, kvc_stream* stream);
+
+/** Polls until all blocks that wait to be stored are in the tiers, or were dropped: the counters of the tiers
+ *  tell of these. What a tier's queue refuses meanwhile is offered again. Blocks that others publish
+ *  meanwhile make it longer.
+ *  @param[in] timeout_ns How long it may wait, by the system's clock; 0 = one poll, UINT64_MAX = no limit.
+ *  @param[in] stream As for kvc_offload_poll.
+ *  @param[out] num_left Blocks that are not stored yet; 0 = nothing is left. Without a timeout: those whose
+ *  content is still to come, such as of a step in flight.
+ *  @return KVC_OK, whatever is left; INVALID_ARGUMENT. Since 0.3. */
+KVC_API kvc_status kvc_offload_flush(kvc_offload* o, uint64_t now_ns, uint64_t timeout_ns, kvc_stream* stream,
+                                     uint64_t* num_left);
 
 /** Begins to look for the tokens of a waiting request beyond its hit, and to load them. Does nothing if that
  *  is under way. Ends by itself when the request is admitted or freed.

@@ -14,6 +14,12 @@ kvc_status on_offload(kvc_offload* o, Function&& function) noexcept {
   return guarded([&] { return function(*o->impl); });
 }
 
+kvc_status check_stream(const kvc_offload& o, const kvc_stream* stream) {
+  if (stream == nullptr || (stream->backend == o.backend && stream->device == o.device)) return KVC_OK;
+  return invalid("a stream of %s:%u with an offload of %s:%u", stream->backend->name, stream->device,
+                 o.backend == nullptr ? "sizes alone" : o.backend->name, o.device);
+}
+
 kvc_status check_manager(const Shape& shape, uint32_t policy) {
   if (shape.cross_groups != 0 || shape.state_groups != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has %s groups, which have no pages",
@@ -91,6 +97,8 @@ kvc_status read_options(const kvc_offload_config& config, OffloadOptions* out) {
           config.timeout_ns == 0 ? 10000000000 : config.timeout_ns,
           config.hold_ns == 0 ? 1000000000 : config.hold_ns,
           config.compute_ns_per_token,
+          config.min_load_tokens,
+          config.retry_ns == 0 ? 1000000000 : std::min(config.retry_ns, uint64_t{1} << 62),
           nullptr};
   if (config.flags > KVC_OFFLOAD_NO_PROMOTE)
     return invalid("flags is %u; only KVC_OFFLOAD_NO_PROMOTE (1) has a meaning", config.flags);
@@ -181,10 +189,17 @@ kvc_status kvc_offload_event_fd(kvc_offload* o, int32_t* fd) {
 kvc_status kvc_offload_poll(kvc_offload* o, uint64_t now_ns, kvc_stream* stream) {
   const Timed timed(latency_of(o, KVC_LATENCY_POLL));
   return on_offload(o, [&](Offload& offload) -> kvc_status {
-    if (stream != nullptr && (stream->backend != o->backend || stream->device != o->device))
-      return invalid("a stream of %s:%u with an offload of %s:%u", stream->backend->name, stream->device,
-                     o->backend == nullptr ? "sizes alone" : o->backend->name, o->device);
+    KVC_TRY(check_stream(*o, stream));
     return offload.poll(now_ns, impl_of(stream));
+  });
+}
+
+kvc_status kvc_offload_flush(kvc_offload* o, uint64_t now_ns, uint64_t timeout_ns, kvc_stream* stream,
+                             uint64_t* num_left) {
+  return on_offload(o, [&](Offload& offload) -> kvc_status {
+    KVC_REQUIRE_POINTER(num_left);
+    KVC_TRY(check_stream(*o, stream));
+    return offload.flush(now_ns, timeout_ns, impl_of(stream), num_left);
   });
 }
 
@@ -246,6 +261,8 @@ kvc_status kvc_offload_read_tier_stats(kvc_offload* o, uint32_t tier, kvc_offloa
       out->failed_stores = own.failed_stores;
       out->waits = own.refused_loads;
       out->load_ns_per_byte = own.ns_per_byte;
+      out->outages = offload.breaker(tier).outages();
+      out->available = offload.breaker(tier).available();
       return KVC_OK;
     });
   });

@@ -144,7 +144,10 @@ Replay::Replay(const Trace& trace, const ReplayOptions& options) : trace_(trace)
   }
   has_states_ = std::ranges::any_of(
       options.groups, [](const kvc_group_config& group) { return group.kind == KVC_GROUP_STATE; });
-  config.event_capacity = options.tiers.urls.empty() ? options.event_capacity : ReplayTiers::kEvents;
+  config.event_capacity = options.event_capacity;
+  if (!options.tiers.urls.empty())
+    config.event_capacity =
+        ReplayTiers::num_events(blocks_of(longest) * std::max<size_t>(options.groups.size(), 1));
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
   if (!options.tiers.urls.empty()) tiers_.emplace(manager_.get(), num_groups(), options.tiers);
   if (options.curve != 0) open_curve(manager_.get(), options.curve);

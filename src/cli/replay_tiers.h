@@ -6,6 +6,7 @@
 #include <kvcache/tier.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,11 @@ void add_tier_options(CLI::App& command, TierOptions& options);
 
 class ReplayTiers {
  public:
-  static constexpr uint64_t kEvents = 1 << 18;  // Of the manager: between two polls.
+  /// Events of the manager between two polls, in which a request at most is admitted: its blocks come, others
+  /// leave. Not more than needed, because what is written is in the caches then.
+  static uint64_t num_events(uint64_t blocks_of_a_request) {
+    return std::max<uint64_t>(1 << 14, 4 * blocks_of_a_request);
+  }
 
   ReplayTiers(kvc_manager* manager, size_t num_groups, const TierOptions& options);
   /// Brings back what a waiting request lacks.

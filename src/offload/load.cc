@@ -170,6 +170,8 @@ bool Offload::follow_other(Lookup& lookup) {
 }
 
 void Offload::ask(Lookup& lookup) {
+  while (lookup.tier < num_tiers_ && !takes(lookup.tier)) ++lookup.tier;
+  if (lookup.tier == num_tiers_) return conclude(lookup);
   kvc_tier_item* const items = items_of(lookup);
   size_t count = 0;
   for (size_t i = lookup.asked * num_groups(); i < lookup.count * num_groups(); ++i) {
@@ -206,7 +208,13 @@ void Offload::end_ask(Lookup& lookup) {
         lookup.doubtful = true;
     }
   }
-  if (missing != 0 && ++lookup.tier < num_tiers_) return ask(lookup);
+  if (missing == 0) return conclude(lookup);
+  ++lookup.tier;
+  ask(lookup);
+}
+
+// All tiers were asked for the piece.
+void Offload::conclude(Lookup& lookup) {
   const size_t end = lookup.first + lookup.count;
   // Where the table of known pages was wrong, it has to learn of those behind the hole, too, or they would
   // not be stored again.
@@ -260,6 +268,7 @@ size_t Offload::longest(const Lookup& lookup, size_t end, PageState state) {
 }
 
 bool Offload::passes_gate(const Lookup& lookup) {
+  if (lookup.found_tokens < options_.min_load_tokens) return ++counters_.gate_refusals, false;
   if (options_.compute_ns_per_token == 0) return true;
   double load_ns = 0;
   for (size_t i = 0; i < (lookup.end - lookup.first) * num_groups(); ++i) {
@@ -270,7 +279,8 @@ bool Offload::passes_gate(const Lookup& lookup) {
         static_cast<double>(groups_[g].page_bytes) * of_tier_[static_cast<size_t>(page.tier)].ns_per_byte;
   }
   if (load_ns <= options_.compute_ns_per_token * static_cast<double>(lookup.found_tokens)) return true;
-  return ++counters_.gate_refusals % kMeasureAgain == 0;  // a tier may have become faster
+  if (++slow_loads_ % kMeasureAgain == 0) return true;  // a tier may have become faster
+  return ++counters_.gate_refusals, false;
 }
 
 // The hit must stay: the loaded blocks are of no use without it.
@@ -326,6 +336,14 @@ bool Offload::get_pages(Lookup& lookup) {
   for (; lookup.next < end && !lookup.failed; ++lookup.next) {
     LookupPage& page = pages_of(lookup)[lookup.next];
     if (page.block < 0) continue;
+    const auto tier = static_cast<size_t>(page.tier);
+    if (!takes(tier)) {
+      if (health_[tier].probing) return true;
+      page.state = PageState::kFailed;
+      lookup.failed = true;
+      ++of_tier_[tier].failed_loads;
+      return false;
+    }
     const uint32_t index = stages_.take();
     if (index == Stages::kNone) return true;
     Stage& stage = stages_[index];
@@ -333,7 +351,6 @@ bool Offload::get_pages(Lookup& lookup) {
     stage.lookup = static_cast<uint32_t>(index_of(lookup));
     stage.page = static_cast<uint32_t>(lookup.next);
     stage.begun_ns = now_ns_;
-    const auto tier = static_cast<size_t>(page.tier);
     kvc_tier_item& item = stages_.item(index, tier);
     item = {};
     set_key(&item, keys_of(lookup)[lookup.next]);

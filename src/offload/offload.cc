@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "offload/offload.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -12,8 +13,23 @@
 namespace kvc {
 namespace {
 
-constexpr uint64_t kOfExists = uint64_t{1} << 63;  // a tag: the kind of job, a number of stages, and an index
+// A tag: the kind of job, whether it is a probe, a number of items, and an index.
+constexpr uint64_t kOfExists = uint64_t{1} << 63, kIsProbe = uint64_t{1} << 62;
 constexpr int kNumberAt = 32;
+constexpr uint64_t kNsPerMs = 1000000;
+
+// What the results of a job say of its tier. An index in memory says nothing of the disk, and a job that was
+// cancelled nothing at all.
+Breaker::Answer answer_of(const kvc_tier_item* items, size_t count, bool is_exists) {
+  Breaker::Answer answer = Breaker::Answer::kNone;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t result = items[i].result;
+    if (result == KVC_PAGE_FAILED || result == KVC_PAGE_TIMEOUT || result == KVC_PAGE_UNAVAILABLE)
+      return Breaker::Answer::kBad;
+    if (result != KVC_PAGE_CANCELLED && !is_exists) answer = Breaker::Answer::kGood;
+  }
+  return answer;
+}
 
 }  // namespace
 
@@ -69,6 +85,7 @@ kvc_status Offload::build(const OffloadGroup* groups, Tier* const* tiers, size_t
     if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, tiers[t]->event_fd(), &event) != 0)
       return fail(KVC_ERROR_LIMIT, "tier %zu: epoll_ctl: %s", t, std::strerror(errno));
     tiers_[t] = tiers[t];
+    health_[t].breaker = Breaker(options_.retry_ns);
     runs_tiers_ = runs_tiers_ || tiers[t]->options().num_threads == 0;
   }
   num_tiers_ = num_tiers;
@@ -78,19 +95,41 @@ kvc_status Offload::build(const OffloadGroup* groups, Tier* const* tiers, size_t
 
 kvc_status Offload::submit(size_t tier, TierJobKind kind, TierPriority priority, kvc_tier_item* items,
                            size_t count, uint64_t tag, uint64_t* id) {
+  Health& health = health_[tier];
+  const bool is_exists = kind == TierJobKind::kExists;
+  Breaker after = health.breaker;  // a question says too little to be a probe
+  const Breaker::Turn turn = is_exists ? Breaker::Turn::kCall : after.begin(now_ns_);
+  const bool is_probe = turn == Breaker::Turn::kProbe;
   uint64_t lease;
   if (__builtin_mul_overflow(options_.timeout_ns, 2u, &lease)) lease = UINT64_MAX;
-  return tiers_[tier]->submit(
-      {kind, priority, items, count, now_ns_, kind == TierJobKind::kExists ? lease : 0, options_.timeout_ns,
-       tag | uint64_t{count} << kNumberAt | (kind == TierJobKind::kExists ? kOfExists : 0)},
-      id);
+  KVC_TRY(tiers_[tier]->submit(
+      {kind, priority, items, count, now_ns_, is_exists ? lease : 0, options_.timeout_ns,
+       tag | uint64_t{count} << kNumberAt | (is_exists ? kOfExists : 0) | (is_probe ? kIsProbe : 0)},
+      id));
+  health.breaker = after;
+  health.probing = health.probing || is_probe;
+  ++health.jobs;
+  return KVC_OK;
+}
+
+// A job has ended.
+void Offload::judge(size_t tier, const TierCompletion& completion, const kvc_tier_item* items, size_t count) {
+  Health& health = health_[tier];
+  const bool is_probe = (completion.tag & kIsProbe) != 0;
+  const Breaker::Answer answer = answer_of(items, count, (completion.tag & kOfExists) != 0);
+  health.breaker.end(is_probe ? Breaker::Turn::kProbe : Breaker::Turn::kCall, answer, now_ns_);
+  health.probing = health.probing && !is_probe;
+  --health.jobs;
 }
 
 void Offload::end_job(size_t tier, const TierCompletion& completion) {
   const auto index = static_cast<uint32_t>(completion.tag);
-  if ((completion.tag & kOfExists) != 0) return end_ask(lookups_[index]);
+  const auto count = static_cast<uint32_t>((completion.tag & ~(kOfExists | kIsProbe)) >> kNumberAt);
+  const bool is_exists = (completion.tag & kOfExists) != 0;
+  judge(tier, completion, is_exists ? items_of(lookups_[index]) : &stages_.item(index, tier), count);
+  if (is_exists) return end_ask(lookups_[index]);
   if (stages_[index].state == Stage::State::kGetting) return end_get(index, tier);
-  const auto end = index + static_cast<uint32_t>(completion.tag >> kNumberAt);
+  const uint32_t end = index + count;
   for (uint32_t i = index; i < end; ++i) end_put(i, tier);
 }
 
@@ -112,8 +151,47 @@ bool Offload::end_jobs() {
 
 kvc_status Offload::poll(uint64_t now_ns, void* stream) {
   now_ns_ = std::max(now_ns_, now_ns);
-  follow_events();
   if ((options_.policy & KVC_OFFLOAD_BEFORE_EVICTION) != 0) clean();
+  move(stream);
+  return KVC_OK;
+}
+
+size_t Offload::num_busy_stores() {
+  size_t busy = 0;
+  for (uint32_t i = 0; i < stages_.size(); ++i) {
+    const Stage::State state = stages_[i].state;
+    busy += state == Stage::State::kCopyingOut || state == Stage::State::kPacked ||
+            state == Stage::State::kPutting;
+  }
+  return busy;
+}
+
+kvc_status Offload::flush(uint64_t now_ns, uint64_t timeout_ns, void* stream, uint64_t* left) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  const uint64_t begun = monotonic_ns();
+  flushing_ = true;
+  for (;;) {
+    const bool stored = move(stream);
+    const bool all_seen = (options_.policy & KVC_OFFLOAD_WRITE_THROUGH) == 0 || cursor_ == view_.next_event();
+    *left = num_candidates_ + num_busy_stores();
+    const bool is_full = num_candidates_ == candidates_.size();
+    const bool can_go_on = stored || stages_.num_busy() != 0 || !(all_seen || is_full);
+    if (!can_go_on || (all_seen && *left == 0)) break;
+    const uint64_t waited = monotonic_ns() - begun;
+    if (waited >= timeout_ns) break;
+    // Copies of a device make nothing readable, and who waits for a tier polls at deadlines.
+    const uint64_t ms = std::min<uint64_t>((timeout_ns - waited) / kNsPerMs + 1, stream != nullptr ? 1 : 10);
+    pollfd readable = {epoll_fd_, POLLIN, 0};
+    if (!stored && all_seen) static_cast<void>(::poll(&readable, 1, static_cast<int>(ms)));
+  }
+  flushing_ = false;
+  return KVC_OK;
+}
+
+// True: blocks were copied.
+bool Offload::move(void* stream) {
+  bool any = false;
+  follow_events();
   if (stream == nullptr && stages_.backend() != nullptr &&
       num_candidates_ != 0) {  // what the engine has enqueued comes first
     for (size_t g = 0; g < num_groups(); ++g) groups_[g].backend->storage_wait(groups_[g].storage);
@@ -137,9 +215,10 @@ kvc_status Offload::poll(uint64_t now_ns, void* stream) {
     }
     const bool stored = store_candidates(stream);
     begin_puts();
+    any = any || stored;
     again = (again || stored) && runs_tiers_;
   }
-  return KVC_OK;
+  return any;
 }
 
 }  // namespace kvc

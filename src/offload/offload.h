@@ -7,6 +7,10 @@
 // right if the block was at its position, which one serial names for ever, before and after, and has not come
 // there in between. With a stream, the copy is ordered before all that the engine enqueues later.
 //
+// A tier that fails three times in a row is left alone for a while, by the caller's clock: nothing is asked
+// of it or stored there, and pages that it was found to have are given up. Then one get or put tries it
+// again.
+//
 // A load: the pages beyond a prompt's hit are asked for, tier by tier; the hit is held, blocks are taken,
 // pages are read and checked by the tier and copied in; then the blocks are published, as an engine with its
 // own tables does it (kvcache/external.h). Whatever fails shortens the prefix that is published. So a load
@@ -43,7 +47,8 @@ struct OffloadOptions {
   size_t num_stages, max_lookups, max_lookup_blocks, clean_blocks;
   uint64_t timeout_ns, hold_ns;
   double compute_ns_per_token;  // 0: everything found is loaded
-  const Latencies* latencies;   // KVC_LATENCY_LOAD; null: not measured
+  uint64_t min_load_tokens, retry_ns;
+  const Latencies* latencies;  // KVC_LATENCY_LOAD; null: not measured
 };
 
 struct TierCounters {
@@ -74,6 +79,8 @@ class Offload {
 
   int event_fd() const { return epoll_fd_; }
   kvc_status poll(uint64_t now_ns, void* stream);
+  // Polls until nothing more can be stored, at most so long. *left: blocks that are not.
+  kvc_status flush(uint64_t now_ns, uint64_t timeout_ns, void* stream, uint64_t* left);
 
   kvc_status lookup(uint64_t request, uint64_t now_ns);
   // NOT_FOUND: it is not looked up.
@@ -84,6 +91,7 @@ class Offload {
 
   const OffloadCounters& counters() const { return counters_; }
   const TierCounters& tier_counters(size_t tier) const { return of_tier_[tier]; }
+  const Breaker& breaker(size_t tier) const { return health_[tier].breaker; }
   size_t num_tiers() const { return num_tiers_; }
   size_t num_candidates() const { return num_candidates_; }
   size_t num_busy_stages() const { return stages_.num_busy(); }
@@ -126,9 +134,24 @@ class Offload {
   kvc_status build(const OffloadGroup* groups, Tier* const* tiers, size_t num_tiers);
   kvc_status build_lookups();
 
+  // A tier that fails in a row is left alone, by the caller's clock.
+  struct Health {
+    Breaker breaker{0};
+    uint32_t jobs;  // that have not ended
+    bool probing;   // one of them tries a tier that has failed
+  };
+  // Whether a job would be sent to a tier now.
+  bool takes(size_t tier) const {
+    Breaker copy = health_[tier].breaker;
+    return copy.begin(now_ns_) != Breaker::Turn::kNot;
+  }
+
   // offload.cc
+  bool move(void* stream);
+  size_t num_busy_stores();
   bool end_jobs();
   void end_job(size_t tier, const TierCompletion& completion);
+  void judge(size_t tier, const TierCompletion& completion, const kvc_tier_item* items, size_t count);
   kvc_status submit(size_t tier, TierJobKind kind, TierPriority priority, kvc_tier_item* items, size_t count,
                     uint64_t tag, uint64_t* id);
 
@@ -160,6 +183,7 @@ class Offload {
   bool follow_other(Lookup& lookup);
   void ask(Lookup& lookup);
   void end_ask(Lookup& lookup);
+  void conclude(Lookup& lookup);
   size_t first_hole(const Lookup& lookup, size_t end, PageState state);
   size_t longest(const Lookup& lookup, size_t end, PageState state);
   bool passes_gate(const Lookup& lookup);
@@ -184,7 +208,9 @@ class Offload {
   static constexpr size_t kMaxTiers = kMaxOffloadTiers;
   Tier* tiers_[kMaxTiers] = {};
   size_t num_tiers_ = 0;
+  Health health_[kMaxTiers] = {};
   bool runs_tiers_ = false;  // one has no threads
+  bool flushing_ = false;    // what a queue refuses is offered again
   int epoll_fd_ = -1;
   uint64_t now_ns_ = 0;
   Stages stages_;
@@ -203,6 +229,7 @@ class Offload {
   Array<kvc_tier_item> items_;
   Array<int32_t> blocks_, tokens_;
   Array<kvc_extra_key> extra_keys_;
+  uint64_t slow_loads_ = 0;  // expected to be slower than computing
   OffloadCounters counters_ = {};
   TierCounters of_tier_[kMaxTiers] = {};
 };

@@ -31,7 +31,7 @@ struct Stage {
   State state;
   uint32_t group;
   uint32_t jobs;    // of tiers
-  uint32_t known;   // kPacked: tiers that have the page, a bit each
+  uint32_t known;   // kPacked: tiers that are done with the page or work on it, a bit each
   uint32_t lookup;  // kGetting: whose page it is
   uint32_t page;
   uint64_t begun_ns, job;

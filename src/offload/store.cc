@@ -55,6 +55,8 @@ kvc_status Offload::store_request(uint64_t request, uint64_t* num_blocks) {
 bool Offload::store_candidates(void* stream) {
   constexpr size_t kPiece = 32;
   const uint32_t all = (1u << num_tiers_) - 1;
+  uint32_t off = 0;  // tiers that take nothing now
+  for (size_t t = 0; t < num_tiers_; ++t) off |= takes(t) ? 0 : 1u << t;
   const size_t reserve = stages_.size() / 4;
   bool any = false;
   size_t waiting = 0;  // that are filling, and go to the end
@@ -86,7 +88,13 @@ bool Offload::store_candidates(void* stream) {
         continue;
       }
       const Digest256 key = page_key(keys[i], groups_[some[i].group].salt);
-      if (known_.tiers(key) == all) continue;
+      const uint32_t known = known_.tiers(key);
+      if (known == all) continue;
+      if ((known | off) == all) {
+        for (size_t t = 0; t < num_tiers_; ++t) of_tier_[t].refused_stores += (off & ~known) >> t & 1;
+        forget(some[i]);
+        continue;
+      }
       keys[unknown] = key;
       some[unknown++] = some[i];
     }
@@ -125,6 +133,7 @@ bool Offload::store_candidates(void* stream) {
 void Offload::begin_puts() {
   constexpr uint32_t kMostItems = 16;  // a stage is busy until the whole job has ended
   const uint32_t size = stages_.num_busy() == 0 ? 0 : static_cast<uint32_t>(stages_.size());
+  const uint32_t all = (1u << num_tiers_) - 1;
   const auto is_packed = [&](uint32_t i) { return stages_[i].state == Stage::State::kPacked; };
   for (size_t t = 0; t < num_tiers_; ++t) {
     for (uint32_t i = 0, first; i < size; ++i) {
@@ -144,6 +153,7 @@ void Offload::begin_puts() {
   }
   for (uint32_t i = 0; i < size; ++i) {
     if (!is_packed(i)) continue;
+    if (stages_[i].known != all) continue;  // it is offered again
     stages_[i].state = Stage::State::kPutting;
     if (stages_[i].jobs == 0) stages_.give_back(i);
   }
@@ -151,15 +161,25 @@ void Offload::begin_puts() {
 
 void Offload::put(uint32_t first, uint32_t count, size_t tier) {
   uint64_t id = 0;
-  if (submit(tier, TierJobKind::kPut, TierPriority::kStore, &stages_.item(first, tier), count, first, &id) ==
-      KVC_OK) {
-    for (uint32_t i = first; i < first + count; ++i) ++stages_[i].jobs;
-  } else if (count > 1) {  // there may be room for some
+  const bool is_on = takes(tier);
+  const bool is_taken = is_on && submit(tier, TierJobKind::kPut, TierPriority::kStore,
+                                        &stages_.item(first, tier), count, first, &id) == KVC_OK;
+  if (is_on && !is_taken && count > 1) {  // there may be room for some
     put(first, count / 2, tier);
     put(first + count / 2, count - count / 2, tier);
-  } else {
-    ++of_tier_[tier].refused_stores;
-    forget(stages_[first].block);
+    return;
+  }
+  // A queue without jobs would refuse it for ever.
+  if (is_on && !is_taken && flushing_ && health_[tier].jobs != 0) return;
+  for (uint32_t i = first; i < first + count; ++i) {
+    Stage& stage = stages_[i];
+    stage.known |= 1u << tier;
+    if (is_taken) {
+      ++stage.jobs;
+    } else {
+      ++of_tier_[tier].refused_stores;
+      forget(stage.block);
+    }
   }
 }
 
@@ -174,7 +194,7 @@ void Offload::end_put(uint32_t index, size_t tier) {
     ++of_tier_[tier].failed_stores;
     forget(stage.block);
   }
-  if (--stage.jobs == 0) stages_.give_back(index);
+  if (--stage.jobs == 0 && stage.state == Stage::State::kPutting) stages_.give_back(index);
 }
 
 }  // namespace kvc

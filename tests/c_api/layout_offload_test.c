@@ -5,7 +5,7 @@
 
 #include "layout.h"
 
-SIZE(kvc_offload_config, 112);
+SIZE(kvc_offload_config, 128);
 AT(kvc_offload_config, struct_size, 0);
 AT(kvc_offload_config, manager, 8);
 AT(kvc_offload_config, storages, 16);
@@ -23,6 +23,8 @@ AT(kvc_offload_config, timeout_ns, 80);
 AT(kvc_offload_config, hold_ns, 88);
 AT(kvc_offload_config, compute_ns_per_token, 96);
 AT(kvc_offload_config, allocator, 104);
+AT(kvc_offload_config, min_load_tokens, 112);
+AT(kvc_offload_config, retry_ns, 120);
 
 SIZE(kvc_offload_info, 40);
 AT(kvc_offload_info, struct_size, 0);
@@ -49,7 +51,7 @@ AT(kvc_offload_stats, short_loads, 96);
 AT(kvc_offload_stats, loaded_tokens, 104);
 AT(kvc_offload_stats, failed_publications, 112);
 
-SIZE(kvc_offload_tier_stats, 96);
+SIZE(kvc_offload_tier_stats, 112);
 AT(kvc_offload_tier_stats, struct_size, 0);
 AT(kvc_offload_tier_stats, hits, 8);
 AT(kvc_offload_tier_stats, misses, 16);
@@ -62,6 +64,8 @@ AT(kvc_offload_tier_stats, refused_stores, 64);
 AT(kvc_offload_tier_stats, failed_stores, 72);
 AT(kvc_offload_tier_stats, waits, 80);
 AT(kvc_offload_tier_stats, load_ns_per_byte, 88);
+AT(kvc_offload_tier_stats, outages, 96);
+AT(kvc_offload_tier_stats, available, 104);
 
 int main(void) {
   puts("the layout is as frozen");

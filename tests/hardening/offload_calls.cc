@@ -26,6 +26,8 @@ void add_offload_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_offload_destroy, std::exchange(s.offload.offload, nullptr)).after(busy));
   calls.push_back(KVC_CALL(kvc_offload_event_fd, s.offload.offload, &s.offload.fd).after(opened));
   calls.push_back(KVC_CALL(kvc_offload_poll, s.offload.offload, 1u, nullptr).after(busy));
+  calls.push_back(
+      KVC_CALL(kvc_offload_flush, s.offload.offload, 1u, 0u, nullptr, &s.offload.num_left).after(busy));
   calls.push_back(KVC_CALL(kvc_offload_lookup, s.offload.offload, s.request, 1u).after(waiting));
   calls.push_back(KVC_CALL(kvc_offload_query, s.offload.offload, s.child, &s.offload.info).after(busy));
   calls.push_back(KVC_CALL(kvc_offload_cancel, s.offload.offload, s.child).after(busy));

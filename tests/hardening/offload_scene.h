@@ -17,7 +17,7 @@ struct OffloadScene {
   kvc_offload_info info = {};
   kvc_offload_stats stats = {};
   kvc_offload_tier_stats tier_stats = {};
-  uint64_t num_blocks = 0;
+  uint64_t num_blocks = 0, num_left = 0;
   int32_t fd = -1;
 
   OffloadScene() = default;

@@ -26,7 +26,7 @@ inline constexpr uint32_t kBlock = 4;
 
 // A store whose answers go wrong as the test says.
 struct Weather {
-  std::atomic<uint32_t> fail_percent{0}, full{0}, down{0};
+  std::atomic<uint32_t> fail_percent{0}, full{0}, down{0}, broken_puts{0};
   std::atomic<int32_t> gets_before_failure{-1};  // of one get; -1 = none fails so
   std::atomic<uint64_t> random{1};
   // Called before a call of the store, without threads: what the engine does meanwhile.
@@ -65,7 +65,9 @@ class UnreliableStore final : public PageStore {
   void put(const StoreCall& call, kvc_tier_item* items, size_t count) override {
     weather_.begin(TierJobKind::kPut);
     for (size_t i = 0; i < count; ++i) {
-      if (weather_.full || weather_.down || weather_.bad())
+      if (weather_.broken_puts)
+        items[i].result = KVC_PAGE_FAILED;
+      else if (weather_.full || weather_.down || weather_.bad())
         items[i].result = KVC_PAGE_NO_SPACE;
       else
         inner_->put(call, items + i, 1);
@@ -91,7 +93,14 @@ struct SceneConfig {
   uint32_t threads = 0, num_tiers = 1, num_pages = 8;
   uint64_t tier_pages = 1024, max_request_blocks = 64, hold_ns = 100000;
   double compute_ns = 0;
+  uint64_t min_load_tokens = 0, retry_ns = 1000;
+  uint32_t tier_jobs = 1024;
+  std::string url;  // of the tier, without weather; "" = memory, with weather, or
+  std::function<kvc_status(uint64_t page_bytes, PageStorePtr*)> open_store;
   int32_t layout = 0;
+  int32_t dtype = KVC_FLOAT16;
+  uint32_t scale_group = 0;
+  const char* weights = "w";  // one byte
   uint32_t manager_policy = 0, manager_flags = 0;
   bool sizes_alone = false;
   const char* device = nullptr;
@@ -148,7 +157,8 @@ class Scene {
     s.num_heads = 2;
     s.head_dim = 8;
     s.block_size = kBlock;
-    s.dtype = KVC_FLOAT16;
+    s.dtype = config.dtype;
+    s.scale_group = config.scale_group;
     s.layout = static_cast<uint32_t>(config.layout);
     s.device = config.device;
     for (size_t p = 0; p < std::max<size_t>(pools.size(), 1); ++p) {
@@ -158,7 +168,7 @@ class Scene {
     storage = storages[0];
     names.struct_size = sizeof names;
     names.model = "m", names.model_size = 1;
-    names.weights = "w", names.weights_size = 1;
+    names.weights = config.weights, names.weights_size = 1;
     kvc_page_info info = {};
     info.struct_size = sizeof info;
     EXPECT_EQ(kvc_storage_page_info(storage, &names, &info), KVC_OK) << kvc_last_error();
@@ -171,12 +181,18 @@ class Scene {
                             page_bytes, &bounce),
         KVC_OK)
         << kvc_last_error();
-    for (uint32_t t = 0; t < config.num_tiers; ++t) {
+    if (!config.url.empty()) open_url(config.url, info);
+    for (uint32_t t = 0; t < config.num_tiers && config.url.empty(); ++t) {
       PageStorePtr inner;
-      EXPECT_EQ(make_memory_store(default_env(), config.tier_pages * page_bytes, page_bytes, &inner), KVC_OK);
+      const kvc_status status =
+          config.open_store
+              ? config.open_store(page_bytes, &inner)
+              : make_memory_store(default_env(), config.tier_pages * page_bytes, page_bytes, &inner);
+      EXPECT_EQ(status, KVC_OK) << kvc_last_error();
       auto tier = std::make_unique<kvc_tier>();
       TierOptions options;
       options.num_threads = config.threads;
+      options.max_jobs = config.tier_jobs;
       EXPECT_EQ(Tier::create(default_env(), std::make_unique<UnreliableStore>(std::move(inner), &weather[t]),
                              options, &tier->impl),
                 KVC_OK);
@@ -213,7 +229,24 @@ class Scene {
     o.max_lookups = 4;
     o.hold_ns = config_.hold_ns;
     o.compute_ns_per_token = config_.compute_ns;
+    o.min_load_tokens = config_.min_load_tokens;
+    o.retry_ns = config_.retry_ns;
     EXPECT_EQ(kvc_offload_create(&o, &offload), KVC_OK) << kvc_last_error();
+  }
+  void open_url(const std::string& url, const kvc_page_info& info) {
+    kvc_tier_config config = {};
+    config.struct_size = sizeof config;
+    config.url = url.c_str();
+    config.page_bytes = info.page_bytes;
+    std::memcpy(config.fingerprint, info.fingerprint, sizeof config.fingerprint);
+    kvc_tier* made = nullptr;
+    EXPECT_EQ(kvc_tier_create(&config, &made), KVC_OK) << kvc_last_error();
+    if (made != nullptr) tiers.push_back(made);
+  }
+  uint64_t flush(uint64_t timeout_ns = UINT64_MAX) {
+    uint64_t left = UINT64_MAX;
+    EXPECT_EQ(kvc_offload_flush(offload, now += tick, timeout_ns, stream, &left), KVC_OK) << kvc_last_error();
+    return left;
   }
   void close() {
     kvc_offload_destroy(offload);

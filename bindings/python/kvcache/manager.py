@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ._arrays import Sizes
     from .constants import RequestFlags
     from .request import Tokens
+    from .storage import Storage
+    from .tiers import Tier
 
 
 @described
@@ -84,6 +86,7 @@ class Rebuilt(NamedTuple):
 
 
 _POLICIES = {"lru": _native.KVC_POLICY_LRU, "frequency": _native.KVC_POLICY_FREQUENCY, "fragmentation": _native.KVC_POLICY_FRAGMENTATION}
+_OFFLOAD_EVENTS = 1 << 14  # published blocks between two polls
 _ZERO = {"never": 0, "cross_namespace": _native.KVC_MANAGER_ZERO_CROSS_NAMESPACE, "always": _native.KVC_MANAGER_ZERO_ALWAYS}
 
 
@@ -117,7 +120,13 @@ class Manager:
     partial_reuse: hits may end inside a block; the cached block that shares most of the tokens after the hit is copied: Step.copies, take_pending().
     record_bytes: room for a log of the calls, at least 4096; 0 = no log: take_log().
 
-    close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone."""
+    offload: URLs of tiers, or Tier objects, fastest first, in which what requests compute outlives eviction and the process, such as
+    "slab:/var/cache/kv?bytes=64GiB"; empty = none. allocate() then waits for what it finds there, and a later allocate(), or close(), stores what was
+    committed since. storages: the Storage of each group. model, weights, numerics: what computes the blocks: see Storage.page_info(). The attribute
+    `offload` is the Offload, or None: its flush() stores what is not stored yet. An engine that must not wait makes an Offload itself instead.
+
+    close() frees the manager as soon as the last call in another thread, the last Step and its arrays are gone. With `offload` it first stores what
+    waits, for 10 seconds at most."""
 
     def __init__(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
                  groups: Sequence[Group] = (), null_block: bool = False,
@@ -125,7 +134,9 @@ class Manager:
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
                  policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
                  max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False, record_bytes: int = 0,
-                 partial_reuse: bool = False):
+                 partial_reuse: bool = False, offload: Tier | str | Sequence[Tier | str] = (), storages: Storage | Sequence[Storage] = (),
+                 model: bytes = b"", weights: bytes = b"", numerics: bytes = b""):
+        self.offload: Any = None
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -143,7 +154,8 @@ class Manager:
             if not isinstance(memory, Memory):
                 raise TypeError(f"memory is {memory!r:.100}; it must be a kvcache.Memory: pass model.memory(budget_bytes=...)")
             config.set_memory(memory._model._model, memory._query)
-        config.event_capacity, config.watermark_blocks, config.vocab_size, config.seed = event_capacity, watermark_blocks, vocab_size, seed
+        config.watermark_blocks, config.vocab_size, config.seed = watermark_blocks, vocab_size, seed
+        config.event_capacity = event_capacity or (_OFFLOAD_EVENTS if offload else 0)
         config.max_quotas, config.record_bytes = max_quotas, record_bytes
         pools, group_array = None, None
         if isinstance(groups, Group) or not hasattr(groups, "__iter__"):
@@ -187,8 +199,11 @@ class Manager:
             if group_array:
                 _native.delete_kvc_group_configs(group_array)
         self._dropped: collections.deque[Any] = collections.deque()
+        if offload:
+            self.offload = self._write_through(self, storages, offload, model, weights, numerics)
 
     _create = staticmethod(_native.kvc_manager_create)
+    _write_through: Callable[..., Any]  # makes an Offload; offload.py, which stands above this module, sets it
 
     def rebuild(self, num_blocks: int | Sequence[int] = 0, block_size: int = 0, *, memory: Optional[Memory] = None,
                 groups: Sequence[Group] = (), null_block: bool = False,
@@ -228,6 +243,8 @@ class Manager:
 
     def close(self) -> None:
         """Closes the manager. Later calls raise ValueError; closing again does nothing."""
+        if self.offload is not None:
+            self.offload._finish()
         self._m = None
 
     def __enter__(self) -> Manager:
@@ -274,7 +291,19 @@ class Manager:
         bytes): requests with equal ones share its blocks (Request.info.num_cross_cached), and what the decoder computed with them; empty =
         private, which shares nothing. Needs a Group with cross=True.
 
+        With Manager(offload=...) it waits for what the tiers have of the prompt.
+
         Raises NoSpaceError, AgainError, FillingError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
+        if self.offload is not None:
+            request = self.create(tokens, keys, namespace, lookahead=lookahead, slots=slots, external_tokens=external_tokens,
+                                  max_cached_tokens=max_cached_tokens, drop_tail_blocks=drop_tail_blocks, user_data=user_data, flags=flags,
+                                  wait_until_ns=wait_until_ns, reserve=reserve, cross_tokens=cross_tokens, cross_digest=cross_digest)
+            try:
+                self.offload.admit(request)
+            except BaseException:
+                request.free()
+                raise
+            return request
         self._free_dropped()
         config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
                                 cross_tokens, cross_digest)

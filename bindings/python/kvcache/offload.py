@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     _Storages = Union[Storage, Sequence[Storage], None]
 
+_PIECE_SECONDS = 0.05  # of a flush, in which no other call runs
+_LAST_SECONDS = 10.0  # of the last flush of a Manager
+
 __all__ = ["Offload", "OffloadInfo", "OffloadPolicy", "OffloadReason", "OffloadState", "OffloadStats", "OffloadTierStats"]
 
 
@@ -50,19 +53,19 @@ class Offload:
     staging pages in host memory; 0 = 64; loads keep a quarter of them. max_lookups: requests at one time; 0 = 16. max_lookup_blocks: blocks of a
     prompt beyond its hit that are looked up; 0 = 1024. clean_blocks: with BEFORE_EVICTION, blocks of each pool at each poll; 0 = 64. timeout_ns: of
     each job of a tier; 0 = 10 s. hold_ns: how long loaded blocks wait for the admission; 0 = 1 s. compute_ns_per_token: time that the engine takes
-    to compute a token of a prompt: a load that is expected to take longer is not begun; 0 = everything is loaded.
+    to compute a token of a prompt: a load that is expected to take longer is not begun; 0 = everything is loaded. min_load_tokens: a load of fewer
+    tokens is not begun. retry_ns: how long a tier that fails three times in a row is left alone (tier_stats() has `outages` and `available`); 0 = 1 s.
 
     now_ns: time of the caller, which never goes back; None = time.monotonic_ns().
 
     An Offload keeps manager, storages and tiers alive, whichever of them is closed first. close() waits for jobs that tiers have begun, and gives back
-    all blocks; blocks that wait to be stored are not: call poll() until stats() has no waiting_blocks and busy_pages before. Raises
-    InvalidArgumentError, UnsupportedError (groups, no events, storages of two devices), BusyError (a tier has jobs, or an Offload has it),
+    all blocks; blocks that wait to be stored are not: call flush() before. Raises InvalidArgumentError, UnsupportedError (groups, no events, storages of two devices), BusyError (a tier has jobs, or an Offload has it),
     LimitError, OutOfMemoryError, DeviceError."""
 
     def __init__(self, manager: Manager, storages: _Storages, tiers: Tier | str | Sequence[Tier | str], model: bytes, weights: bytes, numerics: bytes = b"", *,
                  policy: OffloadPolicy | int = 0, promote: bool = True, page_bytes: int | Sequence[int] = (), num_pages: int = 0,
                  max_lookups: int = 0, max_lookup_blocks: int = 0, clean_blocks: int = 0, timeout_ns: int = 0, hold_ns: int = 0,
-                 compute_ns_per_token: float = 0.0):
+                 compute_ns_per_token: float = 0.0, min_load_tokens: int = 0, retry_ns: int = 0):
         self._pid, self._lock = os.getpid(), threading.RLock()
         m = take_manager(manager)
         num_groups = manager.properties.num_groups
@@ -93,7 +96,7 @@ class Offload:
             self._kept: Any = (m, native, [storage._memory for storage in taken if storage is not None], tuple(given))
             self._o: Any = _native.kvc_offload_create(
                 m, native, sizes, tuple(given), model, weights, numerics, 0, 0, 0, 0, policy, 0 if promote else _native.KVC_OFFLOAD_NO_PROMOTE,
-                num_pages, max_lookups, max_lookup_blocks, clean_blocks, timeout_ns, hold_ns, compute_ns_per_token)
+                num_pages, max_lookups, max_lookup_blocks, clean_blocks, timeout_ns, hold_ns, compute_ns_per_token, min_load_tokens, retry_ns)
             self._fd = _native.kvc_offload_event_fd(self._o)
         except BaseException:
             self._end()
@@ -241,16 +244,25 @@ class Offload:
         return info
 
     def flush(self, timeout: Optional[float] = None) -> bool:
-        """Polls until all blocks that wait to be stored are in the tiers, or were dropped: stats() counts them. timeout: seconds; None = no limit.
-        Returns False if the timeout ends first."""
+        """Polls until all blocks that wait to be stored are in the tiers, or were dropped: tier_stats() counts these. timeout: seconds; None = no
+        limit. Returns False if something is left: the timeout ended first, or the content of blocks is still to come."""
         end = _end_of(timeout)
         while True:
-            self.poll()
-            stats = self.stats()
-            if not stats.waiting_blocks and not stats.busy_pages:
+            self._check()
+            begun = time.monotonic_ns()
+            most = int(min(max(end - begun / 1e9, 0), _PIECE_SECONDS) * 1e9)  # signals, and other threads, get their turn
+            with self._lock:
+                left = _native.kvc_offload_flush(self._open(), begun, most, None)
+            if left == 0:
                 return True
-            if not self._wait(end):
+            if time.monotonic_ns() - begun < most or time.monotonic() >= end:
                 return False
+
+    def _finish(self) -> None:
+        """Of a Manager that made it: stores what waits, and ends."""
+        if getattr(self, "_o", None) is not None and not self._closing and self._pid == os.getpid():
+            self.flush(_LAST_SECONDS)
+        self.close()
 
     def _wait(self, end: float) -> bool:
         """Until a tier has done something, but a moment only: copies of a device make nothing readable. False: it is late."""
@@ -281,6 +293,13 @@ class Offload:
         with self._lock:
             _native.kvc_offload_read_tier_stats(self._open(), tier, filled)
         return OffloadTierStats.read(filled)
+
+
+def _write_through(manager: Manager, storages: _Storages, tiers: Tier | str | Sequence[Tier | str], model: bytes, weights: bytes, numerics: bytes) -> Offload:
+    return Offload(manager, storages, tiers, model, weights, numerics, policy=OffloadPolicy.WRITE_THROUGH)
+
+
+Manager._write_through = staticmethod(_write_through)
 
 
 def _end_of(timeout: Optional[float]) -> float:

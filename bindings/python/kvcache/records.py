@@ -891,7 +891,7 @@ class OffloadStats(NamedTuple):
     dropped_blocks: Not stored, because too many waited.
     gone_blocks: Not stored, because they were evicted before.
     lookups: Begun.
-    slower_loads: Loads that were expected to be slower than computing.
+    slower_loads: Not begun: computing is expected to be faster, or too little was found.
     refused_loads: Loads for which the pools had no room.
     loads: Begun.
     short_loads: Of them ended with less than was found.
@@ -931,10 +931,12 @@ class OffloadTierStats(NamedTuple):
     loaded_pages, loaded_bytes: Read.
     failed_loads: Pages that were found and could not be read, or did not check.
     stored_pages, stored_bytes: Written, or there already.
-    refused_stores: Dropped: the tier's queue was full.
+    refused_stores: Dropped: the tier's queue was full, or it is left alone.
     failed_stores: The tier had no space, failed, or did not come to it in time.
     waits: Loads that the queue refused at first.
     load_ns_per_byte: Gauge: what loads took lately; 0 = not measured.
+    outages: Times that it was given up, after failures in a row.
+    available: Gauge: 0 = it is left alone now.
     """
 
     hits: int
@@ -948,13 +950,15 @@ class OffloadTierStats(NamedTuple):
     failed_stores: int
     waits: int
     load_ns_per_byte: float
+    outages: int
+    available: int
 
     @classmethod
     def read(cls, filled: _native.kvc_offload_tier_stats) -> OffloadTierStats:
         """Reads the struct of the native layer."""
         return cls(filled.hits, filled.misses, filled.loaded_pages, filled.loaded_bytes, filled.failed_loads,
                    filled.stored_pages, filled.stored_bytes, filled.refused_stores, filled.failed_stores, filled.waits,
-                   filled.load_ns_per_byte)
+                   filled.load_ns_per_byte, filled.outages, filled.available)
 
 
 @described

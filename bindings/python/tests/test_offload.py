@@ -86,6 +86,80 @@ def test_a_url_is_opened_for_the_pages_and_closed_with_the_offload(tmp_path):
         assert offload.admit(request, timeout=60).num_loaded == 0, "the pages of other weights"
 
 
+def storage_of():
+    return kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+
+
+def test_a_manager_has_an_offload_of_its_own(tmp_path):
+    url, rows = f"slab:{tmp_path}/kv?bytes=1MiB", None
+    for life in range(3):
+        s = storage_of()
+        with kvcache.Manager(BLOCKS, BLOCK, offload=url, storages=s, model=NAMES[0], weights=NAMES[1]) as m:
+            with m.allocate(PROMPT) as request:
+                assert request.num_cached == m.offload.stats().loaded_tokens == (20 if life else 0)
+                slots = request.slots(0, len(PROMPT))
+                if life == 0:
+                    rows = np.random.default_rng(7).standard_normal((LAYERS, len(PROMPT), HEADS, DIM), dtype=np.float32)
+                    s.store(rows, rows, slots)
+                assert np.array_equal(s.gather(slots[:20])[0], rows[:, :20])
+                request.commit(len(PROMPT))
+        assert repr(m.offload) == "<kvcache.Offload, closed>"  # it has stored what waited, and given the file back
+        m.close()
+
+
+def test_a_manager_frees_what_it_cannot_admit_and_ends_in_any_order():
+    gc.collect()
+    before = _native.kvc_live_objects()
+    s = storage_of()
+    m = kvcache.Manager(BLOCKS, BLOCK, offload=["memory:?bytes=64KiB", "memory:?bytes=1MiB"], storages=[s], model=NAMES[0], weights=NAMES[1])
+    with pytest.raises(kvcache.NoSpaceError):
+        m.allocate(np.arange(BLOCKS * BLOCK + 1, dtype=np.int32))
+    assert m.requests() == []
+    m.offload.close()
+    with pytest.raises(ValueError, match="the offload is closed"):
+        m.allocate(PROMPT)
+    assert m.requests() == []
+    m.close()
+    assert kvcache.Manager(BLOCKS, BLOCK).offload is None
+    assert kvcache.Manager(BLOCKS, BLOCK, offload="", storages=s, model=NAMES[0], weights=NAMES[1]).offload is None
+    with pytest.raises(ValueError, match="storages has 0 storages; it must have one for each of the 1 groups"):
+        kvcache.Manager(BLOCKS, BLOCK, offload="memory:?bytes=1MiB", model=NAMES[0], weights=NAMES[1])
+    with pytest.raises(kvcache.NotFoundError):
+        kvcache.Manager(BLOCKS, BLOCK, offload="nowhere:", storages=s, model=NAMES[0], weights=NAMES[1])
+    dropped = kvcache.Manager(BLOCKS, BLOCK, offload="memory:?bytes=1MiB", storages=s, model=NAMES[0], weights=NAMES[1])
+    assert dropped.offload is not None
+    del m, s, dropped
+    gc.collect()
+    assert _native.kvc_live_objects() == before
+
+
+def test_short_prefixes_are_not_loaded_and_failing_tiers_are_told():
+    life = Life("memory:?bytes=1MiB", min_load_tokens=21, retry_ns=1)
+    life.compute()
+    life.m.reset()
+    request, info = life.admitted()
+    assert info.reason is OffloadReason.SLOWER and (info.num_found, info.num_loaded) == (20, 0)
+    assert life.offload.stats().slower_loads == 1
+    assert (life.offload.tier_stats().outages, life.offload.tier_stats().available) == (0, 1)
+    request.close()
+    life.close()
+
+
+def test_a_flush_ends_where_the_content_is_still_to_come():
+    m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=64, fills=True)
+    s = storage_of()
+    with kvcache.Offload(m, s, "memory:?bytes=1MiB", *NAMES, policy=OffloadPolicy.WRITE_THROUGH) as offload:
+        step = kvcache.Step(m, 1, 1, 8, max_admissions=1)
+        step.use(admit_offsets=False)
+        request = m.create(PROMPT, flags=kvcache.RequestFlags.PUBLISH_ENQUEUED)
+        step.admit_requests[0] = request.id
+        step.num_admissions = 1
+        step.run()
+        assert not offload.flush() and offload.stats().waiting_blocks == 5
+        m.retire_step(step.step_id)
+        assert offload.flush() and offload.tier_stats().stored_pages == 5
+
+
 def test_waits_end_in_time_and_refusals_admit():
     m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
     s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")

@@ -138,7 +138,8 @@ def offload(w):
     page = s.page_info(b"m", b"w")
     tier = kvcache.Tier("memory:?bytes=64KiB", page.page_bytes, page.fingerprint)
     one = kvcache.Offload(w.rng.choice((m, m, m, m, None, w.m)), storages(w, s), w.rng.choice((tier, [tier], (tier,), [tier], [tier, tier], [], [3], 3, None, "memory:?bytes=64KiB", ["memory:?bytes=64KiB", tier], "nowhere:")), **names(w),
-                          **options(w, "policy", "promote", "num_pages", "max_lookups", "max_lookup_blocks", "clean_blocks", "timeout_ns", "hold_ns", "compute_ns_per_token"))
+                          **options(w, "policy", "promote", "num_pages", "max_lookups", "max_lookup_blocks", "clean_blocks", "timeout_ns", "hold_ns", "compute_ns_per_token",
+                                    "min_load_tokens", "retry_ns"))
     with m.allocate(PROMPT + 20) as request:
         request.commit(len(PROMPT))
     one.poll()
@@ -148,6 +149,17 @@ def offload(w):
         it.close()
     del m, s, tier, one, things, request
     w.later()
+
+
+@call("Manager")
+def manager_with_offload(w):
+    m, s = made()
+    m.close()
+    place = w.rng.choice(("memory:?bytes=64KiB", ["memory:?bytes=64KiB"] * 2, "nowhere:", [], "", 3, [3], None))
+    with kvcache.Manager(8, 4, offload=place, storages=w.rng.choice((s, [s], [], None, 3, [3], w.number(0))), **names(w)) as own:
+        with own.allocate(PROMPT) as request:
+            request.commit(len(PROMPT))
+        need(own.offload is None or own.offload.flush(), "a flush without a limit")
 
 
 @call("Offload.poll")

@@ -46,7 +46,7 @@ public final class Offload implements AutoCloseable {
 
   /** Counters of one tier: kvc_offload_tier_stats. */
   public record TierStats(long hits, long misses, long loadedPages, long loadedBytes, long failedLoads, long storedPages, long storedBytes,
-      long refusedStores, long failedStores, long waits, double loadNsPerByte) {}
+      long refusedStores, long failedStores, long waits, double loadNsPerByte, long outages, long available) {}
 
   final Handle handle;
   final Object one = new Object(); // held by every call but await: they must not overlap
@@ -78,7 +78,8 @@ public final class Offload implements AutoCloseable {
         ends.add(jobs::giveBack);
       }
       Native.kvc_offload_create(m, s, o.pageSizes, t, pages.model, pages.weights, pages.numerics, pages.numLayers, pages.numHeads, pages.firstLayer,
-          pages.firstHead, o.policy, o.flags, o.numPages, o.maxLookups, o.maxLookupBlocks, o.cleanBlocks, o.timeoutNs, o.holdNs, o.computeNsPerToken, out);
+          pages.firstHead, o.policy, o.flags, o.numPages, o.maxLookups, o.maxLookupBlocks, o.cleanBlocks, o.timeoutNs, o.holdNs, o.computeNsPerToken,
+          o.minLoadTokens, o.retryNs, out);
     } catch (KvCacheException | RuntimeException error) {
       ends.forEach(Runnable::run);
       throw error;
@@ -215,7 +216,8 @@ public final class Offload implements AutoCloseable {
     try {
       call(o -> Native.kvc_offload_read_tier_stats(o, Sizes.count("tier", tier), s));
       return new TierStats(s.getHits(), s.getMisses(), s.getLoaded_pages(), s.getLoaded_bytes(), s.getFailed_loads(), s.getStored_pages(),
-          s.getStored_bytes(), s.getRefused_stores(), s.getFailed_stores(), s.getWaits(), s.getLoad_ns_per_byte());
+          s.getStored_bytes(), s.getRefused_stores(), s.getFailed_stores(), s.getWaits(), s.getLoad_ns_per_byte(),
+          s.getOutages(), s.getAvailable());
     } finally {
       s.delete();
     }

@@ -11,7 +11,7 @@ public final class OffloadOptions {
       BEFORE_EVICTION = Native.KVC_OFFLOAD_BEFORE_EVICTION;
 
   int policy, flags, numPages, maxLookups, maxLookupBlocks, cleanBlocks;
-  long timeoutNs, holdNs;
+  long timeoutNs, holdNs, minLoadTokens, retryNs;
   double computeNsPerToken;
   LongBuffer pageSizes;
 
@@ -70,6 +70,18 @@ public final class OffloadOptions {
   /** Time that the engine takes to compute a token of a prompt: a load that is expected to take longer is not begun. 0 = everything is loaded. */
   public OffloadOptions computeNsPerToken(double value) {
     computeNsPerToken = value;
+    return this;
+  }
+
+  /** A load of fewer tokens is not begun; 0, the default, = each is. */
+  public OffloadOptions minLoadTokens(long tokens) {
+    minLoadTokens = Sizes.count("tokens", tokens);
+    return this;
+  }
+
+  /** How long a tier that fails is left alone, 1 s by default. */
+  public OffloadOptions retryNs(long value) {
+    retryNs = Sizes.count("retryNs", value);
     return this;
   }
 }

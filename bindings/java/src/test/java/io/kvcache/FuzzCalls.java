@@ -153,12 +153,14 @@ final class FuzzCalls {
   private OffloadOptions offloadOptions() {
     OffloadOptions options = new OffloadOptions().policy((int) h.oneOf(0, 7, h.number())).numPages((int) h.oneOf(0, 4, 8, h.number() & 0xffff));
     options.cleanBlocks((int) h.oneOf(0, 3, h.number())).timeoutNs(h.oneOf(0, h.number())).holdNs(h.oneOf(0, h.number())).promote(h.rarely(2));
+    options.minLoadTokens(h.oneOf(0, h.number())).retryNs(h.oneOf(0, h.number()));
     options.lookups((int) h.oneOf(0, 3), (int) h.oneOf(0, 3)).computeNsPerToken(h.rarely(9) ? Double.NaN : h.small(3));
     return h.rarely(4) ? options.pageSizes(h.number(), 64) : options;
   }
 
   private void addOffload() {
-    for (String name : List.of("new", "policy", "promote", "pageSizes", "numPages", "lookups", "cleanBlocks", "timeoutNs", "holdNs", "computeNsPerToken")) {
+    for (String name : List.of("new", "policy", "promote", "pageSizes", "numPages", "lookups", "cleanBlocks", "timeoutNs", "holdNs", "computeNsPerToken", "minLoadTokens",
+        "retryNs")) {
       table.put("OffloadOptions." + name, this::offloadOptions);
     }
     table.put("Offload.new", () -> {
