@@ -22,7 +22,7 @@ DEFECTS = [
     ("the encoder takes everything at once", "src/scheduler/plan.cc",
      "if (input.num_tokens > encoder_left_ && !alone) {", "if (input.num_tokens > encoder_left_ && alone) {"),
     ("requests are admitted while others lack blocks", "src/scheduler/admit.cc",
-     "!set_->lacks_blocks && ", ""),
+     "  if (closed_ != KVC_WAIT_TURN) return;\n", "  if (closed_ == KVC_WAIT_PRESSURE) return;\n"),
     ("an aged request is passed", "src/scheduler/waiting.cc",
      "  if (one.aged != other.aged) return one.aged;\n", ""),
     ("the adapters of requests that have ended count", "src/scheduler/scheduler.cc",
