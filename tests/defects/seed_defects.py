@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the tests notice? Builds a copy of the sources with one defect at a time (defects.py) and runs the conformance cases, the tests of
 layers, and the comparison with the reference model on it. Prints who noticed; fails if nobody did. First comes the test that noticed the
-last time (noticed.json beside this file, written anew when all defects were tried): one file to compile, one program to link.
+last time (noticed.json beside this file, which a run without WORDS renews), then the tests of the file's folder: mostly one file to compile and
+one program to link.
 
     seed_defects.py FOLDER [WORDS]     FOLDER: for the copy and its build, kept for the next run
                                        WORDS: only defects whose name has them
     seed_defects.py --texts            checks alone that the text of each defect stands in its file once
 """
 import filecmp
+import glob
 import json
 import os
 import re
@@ -21,7 +23,7 @@ from defects import DEFECTS
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NOTICED = os.path.join(HERE, "noticed.json")
-TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_cross", "test_partial", "test_resize", "test_tier", "test_speculation", "test_scheduler", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
+TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_cross", "test_partial", "test_resize", "test_tier", "test_speculation", "test_scheduler", "test_offload", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
            "test_property_reader_threads", "test_property_property"]
 MODEL = TARGETS[-1]
 
@@ -63,7 +65,7 @@ def notices(tree, target, case=None):
     options = ["--shrink", "0"] if target == MODEL else [f"--gtest_filter={case}"] if case else []
     try:
         done = subprocess.run([os.path.join(tree, "tests", target), *options], capture_output=True, text=True, timeout=60, check=False,
-                              errors="replace")
+                              errors="replace", env={**os.environ, "KVC_PLUGIN_PATH": f"{tree}/plugins:{tree}/lib", "KVC_BACKEND_PATH": f"{tree}/backends"})
     except subprocess.TimeoutExpired:
         return f"{target}: no end"
     if done.returncode == 0:
@@ -75,23 +77,31 @@ def notices(tree, target, case=None):
     return f"{target}: {said.group(1) if said else f'ended with {done.returncode}'}"
 
 
-def who_notices(tree):
-    """The first program that fails and what of it, or None."""
-    return next(filter(None, (notices(tree, target) for target in TARGETS)), None)
+def in_turn(file, last):
+    """The programs to try for a defect of a file: the one that noticed the last time, the tests of its folder, then all others."""
+    folder = file.split("/")[1]
+    own = [f"test_{folder}"] if glob.glob(os.path.join(ROOT, "tests", folder, "*_test.cc")) and folder != "api" else []
+    return list(dict.fromkeys(([last.partition(": ")[0]] if last else []) + own + TARGETS))
 
 
-def try_defect(tree, last):
-    """(who notices or None, what the compiler said or None). `last`: who noticed the last time, or None."""
-    if last:
-        target, _, what = last.partition(": ")
+def try_defect(tree, file, last):
+    """(who notices or None, what the compiler said or None). `last`: who noticed the last time, or None. Each program is built when it
+    is its turn: mostly the first one is enough."""
+    what = last.partition(": ")[2] if last else ""
+    if re.fullmatch(r"\w+(/\w+)?\.\w+(/\w+)?", what):
+        target = last.partition(": ")[0]
         said = build(tree, [target])
         if said is not None:
             return None, said
-        found = notices(tree, target, what if re.fullmatch(r"\w+(/\w+)?\.\w+(/\w+)?", what) else None)
-        if found:
+        if found := notices(tree, target, what):
             return found, None
-    said = build(tree, TARGETS)
-    return (None, said) if said is not None else (who_notices(tree), None)
+    for target in in_turn(file, last):
+        said = build(tree, [target])
+        if said is not None:
+            return None, said
+        if found := notices(tree, target):
+            return found, None
+    return None, None
 
 
 def read(path):
@@ -124,9 +134,10 @@ def main():
     copy_sources(copy)
     subprocess.run(["cmake", "-S", copy, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
                     "-DKVC_GPU=none", "-DKVC_EXAMPLES=OFF"], check=True, stdout=subprocess.DEVNULL)
-    if (said := build(tree, TARGETS)) is not None:
+    targets = list(dict.fromkeys(target for _, file, _, _ in DEFECTS for target in in_turn(file, None)))
+    if (said := build(tree, targets)) is not None:
         sys.exit(said)
-    if (found := who_notices(tree)) is not None:
+    if found := next(filter(None, (notices(tree, target) for target in targets)), None):
         sys.exit(f"without a defect {found} fails")
 
     noticed = json.loads(read(NOTICED)) if os.path.exists(NOTICED) else {}
@@ -136,17 +147,17 @@ def main():
         path = os.path.join(copy, file)
         text = read(path)
         write(path, text.replace(right, wrong))
-        found, said = try_defect(tree, noticed.get(name))
+        found, said = try_defect(tree, file, noticed.get(name))
         write(path, text)
         print(f"{name:56} {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
         if found:
             now[name] = found
         else:
             unnoticed.append(name)
-    if unnoticed:
-        sys.exit(f"{len(unnoticed)} of {len(chosen)} defects were not noticed: {'; '.join(unnoticed)}")
     if not words:
         write(NOTICED, json.dumps(now, indent=1, sort_keys=True) + "\n")
+    if unnoticed:
+        sys.exit(f"{len(unnoticed)} of {len(chosen)} defects were not noticed: {'; '.join(unnoticed)}")
     print(f"{len(chosen)} defects, all noticed")
     return None
 
