@@ -243,9 +243,11 @@ class Manager:
 
     def close(self) -> None:
         """Closes the manager. Later calls raise ValueError; closing again does nothing."""
-        if self.offload is not None:
-            self.offload._finish()
-        self._m = None
+        try:
+            if self.offload is not None:
+                self.offload._finish()
+        finally:
+            self._m = None
 
     def __enter__(self) -> Manager:
         return self

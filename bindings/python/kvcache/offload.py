@@ -260,9 +260,11 @@ class Offload:
 
     def _finish(self) -> None:
         """Of a Manager that made it: stores what waits, and ends."""
-        if getattr(self, "_o", None) is not None and not self._closing and self._pid == os.getpid():
-            self.flush(_LAST_SECONDS)
-        self.close()
+        try:
+            if getattr(self, "_o", None) is not None and not self._closing and self._pid == os.getpid():
+                self.flush(_LAST_SECONDS)
+        finally:  # an interrupt ends the wait
+            self.close()
 
     def _wait(self, end: float) -> bool:
         """Until a tier has done something, but a moment only: copies of a device make nothing readable. False: it is late."""
