@@ -383,7 +383,7 @@ DEFECTS = [
     ("only the victim leaves a position", "src/manager/publish.cc",
      "(evictable(pool_[id].pool) & cls) != 0", "(evictable(pool_[id].pool) & cls) == 0"),
     ("windows near an end leave before the rest of the hit", "src/manager/shrink.cc",
-     "  if (is_node(node)) blocks_.renew(node, group);\n", ""),
+     "if (is_node(node)) blocks_.renew(", "if (is_node(node) && group == kMaxGroups) blocks_.renew("),
     ("a renewed window leaves first all the same", "src/manager/blocks.cc",
      "    pool_.remove(id);\n    pool_.push_lru(id);\n", "    pool_.remove(id);\n    pool_.push_lru_first(id);\n"),
     ("a cut transfer keeps the window before it", "src/manager/shrink.cc",
