@@ -235,6 +235,12 @@ class Requests {
     bool has(size_t position) const { return position >= prompt || (position >= hit && position < hit_end); }
   };
   NearEnds near_ends(const Request& request, uint32_t group) const;
+  static uint64_t own_hit(const Request& request) { return uint64_t{request.num_cached} + request.lost; }
+  // First position of a window that a hit needs which ends near `end` or behind it.
+  size_t first_near(uint32_t group, uint64_t end) const {
+    return shape_.groups[group].window_start(end < shape_.near_tokens ? 0 : end - shape_.near_tokens,
+                                             shape_.block_size);
+  }
   uint64_t shortened_prompt(const Request& request) const;
   uint32_t slots_left(const Request& request, uint32_t tokens) const;
   uint32_t states_inside(const Request& request) const;

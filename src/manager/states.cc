@@ -58,16 +58,15 @@ Keep Requests::keep_of(const Request& request, uint32_t group, size_t position) 
   if (!serves_later(request, group, position)) return Keep::kNot;
   if ((shape_.state_groups >> group & 1) != 0 || position < shape_.groups[group].sinks)
     return Keep::kPublished;
-  return near_ends(request, group).has(position) ? Keep::kPublished : Keep::kFirstOut;
+  if (position >= first_near(group, request.prompt_len)) return Keep::kPublished;
+  const uint64_t hit = own_hit(request);
+  const bool near = position < hit / shape_.block_size && position >= first_near(group, hit);
+  return near ? Keep::kPublished : Keep::kFirstOut;
 }
 
 Requests::NearEnds Requests::near_ends(const Request& request, uint32_t group) const {
-  const auto first = [&](uint64_t end) -> size_t {
-    return shape_.groups[group].window_start(end < shape_.near_tokens ? 0 : end - shape_.near_tokens,
-                                             shape_.block_size);
-  };
-  const uint64_t hit = uint64_t{request.num_cached} + request.lost;
-  return {first(request.prompt_len), first(hit), hit / shape_.block_size};
+  const uint64_t hit = own_hit(request);
+  return {first_near(group, request.prompt_len), first_near(group, hit), hit / shape_.block_size};
 }
 
 uint64_t Requests::next_checkpoint(const Request& request) const {

@@ -99,11 +99,10 @@ class Manager:
     take_pending() lists to clear: "never", "cross_namespace" (blocks that move from one namespace to another) or "always".
 
     max_requests: requests at one time, waiting ones included; 0 = 1024. max_request_tokens: tokens of one request; 0 = 2**24. max_nodes: prefix
-    blocks to remember; 0 = enough for all blocks and, without full attention, for two requests of memory's tokens or of max_request_tokens, if one
-    is given. event_capacity: events to keep for events(); 0 = none. watermark_blocks: blocks of each pool
-    that an admission leaves available while other requests run. vocab_size: token ids must be below it; 0 = any that are not negative. seed:
-    secret of the hash; 0 = random; it never changes a result. touch_memory: take all memory of the manager from the system now, not when it is
-    first used.
+    blocks to remember; 0 = enough for all blocks and, without full attention, 8 for each and two requests of memory's tokens or of
+    max_request_tokens, if one is given. event_capacity: events to keep for events(); 0 = none. watermark_blocks: blocks of each pool that an
+    admission leaves available while other requests run. vocab_size: token ids must be below it; 0 = any that are not negative. seed: secret of
+    the hash; 0 = random; it never changes a result. touch_memory: take all memory of the manager from the system now, not when it is first used.
 
     policy: which cached block is evicted first. "lru": the least recently released one. "frequency": the one with the least last use + A *
     log2(uses), for prompts that come back after others; A is policy_weight (0 .. 1000, 0 = 1) times the blocks of the pool, and uses of
