@@ -106,7 +106,7 @@ class Offload:
 
     def _open_tier(self, url: str, storages: Sequence[Any], sizes: tuple[int, ...], model: bytes, weights: bytes, numerics: bytes) -> Tier:
         infos = [storage.page_info(model, weights, numerics) for storage in storages]
-        fingerprints = b"".join(info.fingerprint for info in infos) or bytes(32)
+        fingerprints = b"".join(info.fingerprint for info in infos) or hashlib.sha256(b"sizes alone").digest()
         fingerprint = fingerprints if len(fingerprints) == 32 else hashlib.sha256(fingerprints).digest()
         tier = Tier(url, max([info.page_bytes for info in infos] or sizes), fingerprint)
         self._own += (tier,)
