@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A round is: raw puts, puts, raw gets, gets, exists, and a remove of all. Figures are the best of the
-// rounds, since other work on the machine only makes them worse. Every page that a get gave is compared. The
-// JSON keys are an interface: add keys, do not rename them.
+// A round is: raw puts, puts, raw gets, gets, exists of all and, beside gets, of one, and a remove of all.
+// Figures are medians of the rounds, in which the tier and the raw side take turns, so that other work on the
+// machine hits both. Every page that a get gave is compared. The JSON keys are an interface: add keys, do not
+// rename them.
 #include "cli/bench_tier.h"
 
 #include <kvcache/tier.h>
@@ -28,6 +29,7 @@ using Tier = kvc::Owner<kvc_tier, kvc_tier_destroy>;
 
 constexpr uint64_t kDefaultBytes = uint64_t{1} << 30;
 constexpr int kLeastRounds = 3;
+constexpr uint64_t kLoads = 64;  // that run while exists is asked for one page
 
 /// Of all pages, aligned as direct I/O needs it.
 class Pages {
@@ -46,11 +48,9 @@ class Pages {
   char* data_;
 };
 
-struct Best {
-  double put = 0, get = 0, raw_put = 0, raw_get = 0, exists = 0;  // seconds; 0: not measured
-  static void keep(double* best, double seconds) {
-    if (*best == 0 || seconds < *best) *best = seconds;
-  }
+/// Seconds of each round; empty: not measured.
+struct Rounds {
+  std::vector<double> put, get, raw_put, raw_get, exists;
 };
 
 class TierBench {
@@ -103,9 +103,9 @@ class TierBench {
     return tier;
   }
 
-  /// Seconds of one job of all pages.
-  double job(uint32_t kind) {
-    for (uint64_t i = 0; i < pages_; ++i) {
+  /// Items of pages 0 to count - 1 of this round.
+  void fill(uint32_t kind, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
       items_[i] = {};
       const uint64_t number = static_cast<uint64_t>(rounds_) * pages_ + i + 1;
       const uint64_t words[4] = {number * 0x9E3779B97F4A7C15u, number, ~number, number << 32 | number >> 32};
@@ -113,14 +113,23 @@ class TierBench {
       items_[i].data = (kind == KVC_TIER_PUT ? from_ : to_).data() + i * page_bytes_;
       items_[i].bytes = page_bytes_;
     }
+  }
+  uint64_t submit(uint32_t kind, kvc_tier_item* items, uint64_t count) {
     auto own = make<kvc_tier_job>();
-    own.items = items_.data();
-    own.num_items = pages_;
+    own.items = items;
+    own.num_items = count;
     own.kind = kind;
-    Stopwatch watch;
-    watch.start();
     uint64_t id = 0;
     check(kvc_tier_submit(tier_.get(), &own, &id));
+    return id;
+  }
+
+  /// Seconds of one job of all pages.
+  double job(uint32_t kind) {
+    fill(kind, pages_);
+    Stopwatch watch;
+    watch.start();
+    submit(kind, items_.data(), pages_);
     pollfd ready = {ask<int32_t>(kvc_tier_event_fd, tier_.get()), POLLIN, 0};
     kvc_tier_completion done;
     for (size_t count = 0; count == 0;) {
@@ -130,6 +139,33 @@ class TierBench {
     watch.stop();
     not_done_ += pages_ - done.num_ok;
     return watch.seconds();
+  }
+
+  /// Asks for one page again and again while some are loaded, and keeps the seconds of each answer.
+  void exists_beside_loads() {
+    const uint64_t count = std::min(pages_, kLoads);
+    fill(KVC_TIER_GET, count);
+    kvc_tier_item one = items_[0];
+    const uint64_t loads = submit(KVC_TIER_GET, items_.data(), count);
+    bool loading = true, waiting = false;
+    kvc_tier_completion done;
+    for (Stopwatch watch; loading || waiting;) {
+      if (loading && !waiting) {
+        watch.start();
+        submit(KVC_TIER_EXISTS, &one, 1);
+        waiting = true;
+      }
+      size_t got = 0;
+      check(kvc_tier_poll(tier_.get(), &done, 1, &got));
+      if (got == 0) continue;
+      if (done.job == loads) {
+        loading = false;
+        not_done_ += count - done.num_ok;
+        continue;
+      }
+      exists_seconds_.push_back(watch.stop());
+      waiting = false;
+    }
   }
 
   /// Seconds of the same by the raw store, with as many threads.
@@ -154,15 +190,16 @@ class TierBench {
   }
 
   void round() {
-    if (raw_ != nullptr) Best::keep(&best_.raw_put, raw(true));
-    Best::keep(&best_.put, job(KVC_TIER_PUT));
-    if (raw_ != nullptr) Best::keep(&best_.raw_get, raw(false));
+    if (raw_ != nullptr) rounds_of_.raw_put.push_back(raw(true));
+    rounds_of_.put.push_back(job(KVC_TIER_PUT));
+    if (raw_ != nullptr) rounds_of_.raw_get.push_back(raw(false));
     std::memset(to_.data(), 0, page_bytes_ * pages_);
-    Best::keep(&best_.get, job(KVC_TIER_GET));
+    rounds_of_.get.push_back(job(KVC_TIER_GET));
     for (uint64_t i = 0; i < pages_; ++i)
       wrong_ += items_[i].result == KVC_PAGE_OK &&
                 std::memcmp(from_.data() + i * page_bytes_, to_.data() + i * page_bytes_, page_bytes_) != 0;
-    Best::keep(&best_.exists, job(KVC_TIER_EXISTS));
+    rounds_of_.exists.push_back(job(KVC_TIER_EXISTS));
+    exists_beside_loads();
     job(KVC_TIER_REMOVE);  // the next round writes where something was, as the raw side does
   }
 
@@ -175,17 +212,19 @@ class TierBench {
   uint32_t threads_ = 1, depth_ = 1;
   int rounds_ = 0;
   uint64_t wrong_ = 0, not_done_ = 0;
-  Best best_;
+  Rounds rounds_of_;
+  std::vector<double> exists_seconds_;  // of one page each, beside loads
   kvc_tier_stats stats_ = {};
 };
 
 nlohmann::ordered_json TierBench::json() const {
   const double gigabytes = static_cast<double>(page_bytes_ * pages_) / 1e9;
-  const auto rate = [&](double seconds) -> nlohmann::ordered_json {
-    return seconds == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(gigabytes / seconds);
+  const auto rate = [&](const std::vector<double>& seconds) -> nlohmann::ordered_json {
+    return seconds.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(gigabytes / median(seconds));
   };
-  const auto ratio = [](double raw, double own) -> nlohmann::ordered_json {
-    return raw == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(raw / own);
+  const auto ratio = [](const std::vector<double>& raw,
+                        const std::vector<double>& own) -> nlohmann::ordered_json {
+    return raw.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(median(raw) / median(own));
   };
   nlohmann::ordered_json json;
   json["bench"] = "tier";
@@ -197,13 +236,17 @@ nlohmann::ordered_json TierBench::json() const {
   json["depth"] = depth_;
   json["rounds"] = rounds_;
   json["raw"] = raw_ == nullptr ? nlohmann::ordered_json() : nlohmann::ordered_json(raw_->name());
-  json["put_gb_per_s"] = rate(best_.put);
-  json["raw_put_gb_per_s"] = rate(best_.raw_put);
-  json["put_ratio"] = ratio(best_.raw_put, best_.put);
-  json["get_gb_per_s"] = rate(best_.get);
-  json["raw_get_gb_per_s"] = rate(best_.raw_get);
-  json["get_ratio"] = ratio(best_.raw_get, best_.get);
-  json["exists_per_s"] = static_cast<double>(pages_) / best_.exists;
+  json["put_gb_per_s"] = rate(rounds_of_.put);
+  json["raw_put_gb_per_s"] = rate(rounds_of_.raw_put);
+  json["put_ratio"] = ratio(rounds_of_.raw_put, rounds_of_.put);
+  json["get_gb_per_s"] = rate(rounds_of_.get);
+  json["raw_get_gb_per_s"] = rate(rounds_of_.raw_get);
+  json["get_ratio"] = ratio(rounds_of_.raw_get, rounds_of_.get);
+  json["exists_per_s"] = static_cast<double>(pages_) / median(rounds_of_.exists);
+  std::vector<double> sorted = exists_seconds_;
+  std::sort(sorted.begin(), sorted.end());
+  json["exists_us_beside_loads"] = 1e6 * sorted[sorted.size() / 2];
+  json["exists_us_beside_loads_p99"] = 1e6 * sorted[sorted.size() * 99 / 100];
   json["wrong_pages"] = wrong_;
   json["not_done"] = not_done_;
   json["uses_uring"] = stats_.uses_uring != 0;
@@ -234,7 +277,8 @@ bool print_tier_bench(const TierBenchOptions& options, bool as_json, std::ostrea
       << "; raw side: " << (json["raw"].is_null() ? "none is known" : std::string(json["raw"])) << '\n';
   line("put ", "put_gb_per_s", "raw_put_gb_per_s", "put_ratio");
   line("get ", "get_gb_per_s", "raw_get_gb_per_s", "get_ratio");
-  out << "  " << grouped(static_cast<uint64_t>(double{json["exists_per_s"]})) << " keys/s of exists\n  "
+  out << "  " << grouped(static_cast<uint64_t>(double{json["exists_per_s"]})) << " keys/s of exists, "
+      << fixed(json["exists_us_beside_loads"], 1) << " us for one beside " << kLoads << " loads\n  "
       << counted(json["wrong_pages"], "wrong page") << ", " << counted(json["not_done"], "item")
       << " not done\n";
   return bench.right();

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "cli/errors.h"
@@ -23,8 +24,11 @@ class RawMemory final : public RawStore {
       : page_bytes_(options.page_bytes), slots_(options.page_bytes * options.pages) {}
   std::string name() const override { return "memcpy"; }
   bool move(uint32_t, bool write, uint64_t first, uint64_t count, char* data) override {
-    char* const slot = slots_.data() + first * page_bytes_;
-    std::memcpy(write ? slot : data, write ? data : slot, count * page_bytes_);
+    for (uint64_t i = first; i < first + count;
+         ++i, data += page_bytes_) {  // a page at a time, as a tier does
+      char* const slot = slots_.data() + i * page_bytes_;
+      std::memcpy(write ? slot : data, write ? data : slot, page_bytes_);
+    }
     return true;
   }
 
@@ -142,6 +146,42 @@ class PageFile final : public RawStore {
   std::vector<std::vector<kvc_io>> operations_;
 };
 
+/// A new file for each page, as a program writes that has no tier; removed at the end.
+class PageFiles final : public RawStore {
+ public:
+  explicit PageFiles(const RawOptions& options) : page_bytes_(options.page_bytes) {
+    const std::string& url = options.url;
+    folder_ = url.substr(url.find(':') + 1, url.find('?') - url.find(':') - 1) + ".raw";
+    if (!std::filesystem::create_directory(folder_))
+      throw InputError(folder_ + " is there; it is made beside the tier");
+    name_ = "a file a page, " + counted(options.threads, "thread");
+  }
+  ~PageFiles() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  PageFiles(const PageFiles&) = delete;
+  PageFiles& operator=(const PageFiles&) = delete;
+
+  std::string name() const override { return name_; }
+  bool move(uint32_t, bool write, uint64_t first, uint64_t count, char* data) override {
+    bool done = true;
+    for (uint64_t i = first; i < first + count; ++i, data += page_bytes_) {
+      const std::string path = folder_ + "/" + std::to_string(i);
+      if (write) unlink(path.c_str());
+      const int file =
+          open(path.c_str(), write ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0600);
+      const ssize_t got = write ? pwrite(file, data, page_bytes_, 0) : pread(file, data, page_bytes_, 0);
+      done &= file >= 0 && close(file) == 0 && got == static_cast<ssize_t>(page_bytes_);
+    }
+    return done;
+  }
+
+ private:
+  const uint64_t page_bytes_;
+  std::string folder_, name_;
+};
+
 }  // namespace
 
 std::string parameter_of(const std::string& url, const std::string& name, const std::string& otherwise) {
@@ -158,7 +198,8 @@ std::string parameter_of(const std::string& url, const std::string& name, const 
 std::unique_ptr<RawStore> make_raw_store(const RawOptions& options) {
   const std::string scheme = options.url.substr(0, options.url.find(':'));
   if (scheme == "memory") return std::make_unique<RawMemory>(options);
-  if (scheme == "slab" || scheme == "dir") return std::make_unique<PageFile>(options);
+  if (scheme == "slab") return std::make_unique<PageFile>(options);
+  if (scheme == "dir") return std::make_unique<PageFiles>(options);
   if (scheme == "redis") return make_raw_redis(options);
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tier/memory_store.h"
 
+#include <algorithm>
 #include <new>
 
 #include "base/crc32c.h"
@@ -12,8 +13,10 @@ namespace {
 
 class MemoryStore final : public SlotStore {
  public:
-  MemoryStore(const Env& env, uint64_t page_bytes)
-      : SlotStore(env, page_bytes), stride_(stride_of(page_bytes)) {}
+  MemoryStore(const Env& env, uint64_t page_bytes, bool batches)
+      : SlotStore(env, page_bytes), stride_(stride_of(page_bytes)) {
+    if (batches) batch_ = std::clamp<uint64_t>(kBytesAtOnce / stride_, 1, kMostBatch);
+  }
   ~MemoryStore() override { memory_.release(pages_, stride_ * index_.size(), kLine); }
 
   static uint64_t stride_of(uint64_t page_bytes) { return (page_bytes + kLine - 1) / kLine * kLine; }
@@ -28,6 +31,7 @@ class MemoryStore final : public SlotStore {
 
  private:
   static constexpr size_t kLine = 64;
+  static constexpr uint64_t kBytesAtOnce = 1 << 20;  // small pages would wait for locks more than move
 
   char* page_at(int32_t slot) { return pages_ + stride_ * static_cast<size_t>(slot); }
 
@@ -60,7 +64,7 @@ class MemoryStore final : public SlotStore {
 }  // namespace
 
 kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
-                             SlotPolicy policy, uint64_t ttl_ns) {
+                             SlotPolicy policy, uint64_t ttl_ns, bool batches) {
   if (page_bytes == 0 || page_bytes > PTRDIFF_MAX || MemoryStore::stride_of(page_bytes) > bytes)
     return invalid(
         "a memory tier of %llu bytes has no room for a page of %llu, which takes a multiple of 64 bytes; "
@@ -68,7 +72,8 @@ kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes
         "it more, or smaller pages",
         static_cast<ull>(bytes), static_cast<ull>(page_bytes));
   const uint64_t num_slots = bytes / MemoryStore::stride_of(page_bytes);
-  auto* store = num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) MemoryStore(env, page_bytes);
+  auto* store =
+      num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) MemoryStore(env, page_bytes, batches);
   PageStorePtr owner(store);
   if (store == nullptr || !store->create(num_slots, policy, ttl_ns))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %llu pages of %llu bytes",

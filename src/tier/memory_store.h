@@ -6,8 +6,9 @@
 
 namespace kvc {
 
-// `bytes` of pages of up to `page_bytes` each, which take multiples of 64 bytes.
+// `bytes` of pages of up to `page_bytes` each, which take multiples of 64 bytes. `batches`: threads take
+// several small pages at once, so that they wait less for locks.
 kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
-                             SlotPolicy policy = SlotPolicy::kLru, uint64_t ttl_ns = 0);
+                             SlotPolicy policy = SlotPolicy::kLru, uint64_t ttl_ns = 0, bool batches = false);
 
 }  // namespace kvc

@@ -285,8 +285,8 @@ kvc_status open_tier(const Env& env, Files& files, const char* url, const TierPa
   options.max_jobs = static_cast<uint32_t>(parts.jobs);
   PageStorePtr store;
   if (parts.scheme == "memory") {
-    KVC_TRY(
-        make_memory_store(env, parts.bytes, pages.page_bytes, &store, parts.policy, parts.ttl_s * kSecond));
+    KVC_TRY(make_memory_store(env, parts.bytes, pages.page_bytes, &store, parts.policy, parts.ttl_s * kSecond,
+                              parts.threads != 0));
   } else if (parts.scheme == "sizes") {
     KVC_TRY(make_sizes_store(env, parts.bytes, pages.page_bytes, &store, parts.ttl_s * kSecond));
   } else if (parts.scheme == "slab") {

@@ -7,7 +7,7 @@ import tempfile
 import command
 
 KEYS = ("bench", "hardware", "url", "page_bytes", "pages", "threads", "depth", "rounds", "raw", "put_gb_per_s", "raw_put_gb_per_s",
-        "put_ratio", "get_gb_per_s", "raw_get_gb_per_s", "get_ratio", "exists_per_s", "wrong_pages", "not_done", "uses_uring", "fallbacks")
+        "put_ratio", "get_gb_per_s", "raw_get_gb_per_s", "get_ratio", "exists_per_s", "exists_us_beside_loads", "exists_us_beside_loads_p99", "wrong_pages", "not_done", "uses_uring", "fallbacks")
 
 
 class TierBenchTest(command.CommandTest):
@@ -27,6 +27,7 @@ class TierBenchTest(command.CommandTest):
             self.assertGreater(found[f"{way}_gb_per_s"], 0)
             self.assertAlmostEqual(found[f"{way}_ratio"], found[f"{way}_gb_per_s"] / found[f"raw_{way}_gb_per_s"], places=6)
         self.assertGreater(found["exists_per_s"], 0)
+        self.assertGreaterEqual(found["exists_us_beside_loads_p99"], found["exists_us_beside_loads"])
         return found
 
     def path(self, name):
@@ -42,7 +43,7 @@ class TierBenchTest(command.CommandTest):
             with self.subTest(kind + parameters):
                 path = self.path(kind)
                 found = self.measure(f"{kind}:{path}?bytes=8MiB{parameters}", "--page-bytes", "16KiB", "--pages", 60)
-                self.assertIn("one file", found["raw"])
+                self.assertIn("a file a page" if kind == "dir" else "one file", found["raw"])
                 self.assertEqual("io_uring" in found["raw"], found["uses_uring"])
                 self.assertEqual(found["threads"], 2 if "threads=2" in parameters else 4)
                 self.assertFalse(os.path.exists(path + ".raw"))
@@ -57,7 +58,7 @@ class TierBenchTest(command.CommandTest):
         code, out, err = command.run("bench", "tier", "memory:?bytes=4MiB", "--page-bytes", "64KiB", "--pages", 20, "--seconds", 1)
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"tier memory:\?bytes=4MiB, 20 pages of 65,536 bytes\n  .*\n  no io_uring; raw side: memcpy\n"
-                              r"  put [\d.]+ GB/s; the raw side [\d.]+: [\d.]+ of it\n  get .*\n  [\d,]+ keys/s of exists\n"
+                              r"  put [\d.]+ GB/s; the raw side [\d.]+: [\d.]+ of it\n  get .*\n  [\d,]+ keys/s of exists, [\d.]+ us for one beside 64 loads\n"
                               r"  0 wrong pages, 0 items not done\n")
 
     def test_wrong_options(self):

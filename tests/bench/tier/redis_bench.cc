@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "tier_config.h"
+#include "../../tier_config.h"
 
 namespace {
 
