@@ -132,7 +132,7 @@ Digest256 Offload::hash(const Lookup& lookup, size_t begin, size_t end, Digest25
     for (uint32_t g = 0; g < num_groups(); ++g) {
       const size_t page = (p - lookup.first) * num_groups() + g;
       keys_of(lookup)[page] = page_key(at, groups_[g].salt);
-      pages_of(lookup)[page] = {0, -1, -1, PageState::kUnknown, 0};
+      pages_of(lookup)[page] = {0, -1, LookupPage::kNoTier, PageState::kUnknown, 0};
     }
   }
   return at;
@@ -175,7 +175,7 @@ void Offload::ask(Lookup& lookup) {
   kvc_tier_item* const items = items_of(lookup);
   size_t count = 0;
   for (size_t i = lookup.asked * num_groups(); i < lookup.count * num_groups(); ++i) {
-    if (pages_of(lookup)[i].tier >= 0) continue;
+    if (pages_of(lookup)[i].is_found()) continue;
     items[count] = {};
     set_key(&items[count], keys_of(lookup)[i]);
     items[count++].bytes = groups_[i % num_groups()].page_bytes;
@@ -193,10 +193,10 @@ void Offload::end_ask(Lookup& lookup) {
   size_t missing = 0;
   for (size_t i = lookup.asked * num_groups(), count = 0; i < lookup.count * num_groups(); ++i) {
     LookupPage& page = pages_of(lookup)[i];
-    if (page.tier >= 0) continue;
+    if (page.is_found()) continue;
     const kvc_tier_item& item = items_of(lookup)[count++];  // as ask() wrote them
     if (item.result == KVC_PAGE_OK) {
-      page.tier = static_cast<int8_t>(lookup.tier);
+      page.tier = static_cast<uint8_t>(lookup.tier);
       page.generation = item.generation;
       page.state = PageState::kFound;
       ++of_tier_[lookup.tier].hits;
@@ -274,9 +274,8 @@ bool Offload::passes_gate(const Lookup& lookup) {
   for (size_t i = 0; i < (lookup.end - lookup.first) * num_groups(); ++i) {
     const LookupPage& page = pages_of(lookup)[i];
     const size_t g = i % num_groups();
-    if (page.tier < 0 || !needed(g, lookup.first + i / num_groups(), lookup.end)) continue;
-    load_ns +=
-        static_cast<double>(groups_[g].page_bytes) * of_tier_[static_cast<size_t>(page.tier)].ns_per_byte;
+    if (!page.is_found() || !needed(g, lookup.first + i / num_groups(), lookup.end)) continue;
+    load_ns += static_cast<double>(groups_[g].page_bytes) * of_tier_[page.tier].ns_per_byte;
   }
   if (load_ns <= options_.compute_ns_per_token * static_cast<double>(lookup.found_tokens)) return true;
   if (++slow_loads_ % kMeasureAgain == 0) return true;  // a tier may have become faster
@@ -336,7 +335,7 @@ bool Offload::get_pages(Lookup& lookup) {
   for (; lookup.next < end && !lookup.failed; ++lookup.next) {
     LookupPage& page = pages_of(lookup)[lookup.next];
     if (page.block < 0) continue;
-    const auto tier = static_cast<size_t>(page.tier);
+    const size_t tier = page.tier;
     if (!takes(tier)) {
       if (health_[tier].probing) return true;
       page.state = PageState::kFailed;
@@ -417,7 +416,7 @@ void Offload::finish_load(Lookup& lookup) {
   for (size_t i = 0; i < lookup.next; ++i) {
     if (pages_of(lookup)[i].state != PageState::kLoaded) continue;
     bytes += groups_[i % num_groups()].page_bytes;
-    slowest = std::max(slowest, static_cast<size_t>(pages_of(lookup)[i].tier));
+    slowest = std::max(slowest, size_t{pages_of(lookup)[i].tier});
   }
   if (bytes != 0) {
     double& rate = of_tier_[slowest].ns_per_byte;
@@ -470,7 +469,7 @@ void Offload::settle(Lookup& lookup, uint32_t reason) {
     Stage& stage = stages_[i];
     if (stage.state != Stage::State::kGetting || stage.jobs == 0 || stage.lookup != index_of(lookup))
       continue;
-    tiers_[static_cast<size_t>(pages_of(lookup)[stage.page].tier)]->cancel(stage.job);
+    tiers_[pages_of(lookup)[stage.page].tier]->cancel(stage.job);
   }
   lookup.state = LookupState::kEnding;
 }

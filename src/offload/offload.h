@@ -104,9 +104,12 @@ class Offload {
   struct LookupPage {
     uint64_t generation;
     int32_t block;
-    int8_t tier;  // -1 = none has it
+    uint8_t tier;  // kNoTier = none has it
     PageState state;
     uint16_t reserved;
+
+    static constexpr uint8_t kNoTier = UINT8_MAX;
+    bool is_found() const { return tier != kNoTier; }
   };
   // A lookup and the load that follows it. Pages of position p and group g are at (p - first) * groups + g.
   struct Lookup {
