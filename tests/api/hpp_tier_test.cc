@@ -68,7 +68,7 @@ TEST(HppTier, CarriesABlockFromOneStorageToAnother) {
 
 TEST(HppTier, ThrowsErrorsAndAnswersAFullQueue) {
   auto info = kvc::make<kvc_page_info>();
-  info.page_bytes = 64;
+  info.page_bytes = 64, info.fingerprint[0] = 1;
   try {
     kvc::Tier tier("memory:?bytes=x", info);
     FAIL() << "no error";

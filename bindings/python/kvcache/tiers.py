@@ -82,7 +82,8 @@ def page_file_info(path: str | os.PathLike[str], validate: bool = False) -> Page
 
 def page_file_parts(path: str | os.PathLike[str], validate: bool = False) -> list[PageFileInfo]:
     """Returns the same for each fingerprint that the pages of the file have, in ascending order of its bytes. bad_headers is 0: they are of none."""
-    where, info, out = take_path("path", path), _native.kvc_page_file_info(), []
+    where, info = take_path("path", path), _native.kvc_page_file_info()
+    out: list[PageFileInfo] = []
     while True:
         try:
             _native.kvc_page_file_read_part(where, len(out), bool(validate), info)
