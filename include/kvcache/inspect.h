@@ -44,7 +44,7 @@ typedef struct kvc_page_file_info {
 KVC_API kvc_status kvc_page_file_read_info(const char* path, int32_t validate, kvc_page_file_info* info);
 
 /** The same of the pages of one fingerprint of a file. @param[in] number Of the fingerprint, from 0, in
- *  ascending order of their bytes. @param[out] info bad_headers is 0: they are of none. @return As
+ *  ascending order of their bytes. @param[out] info bad_headers is 0: bad ones have none. @return As
  *  kvc_page_file_read_info; NOT_FOUND also if the file has fewer fingerprints. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_page_file_read_part(const char* path, uint32_t number, int32_t validate,
                                            kvc_page_file_info* info);

@@ -15,7 +15,7 @@
  *      kvc_offload_query(o, request, &info);
  *      if (info.state == KVC_OFFLOAD_READY || info.state == KVC_OFFLOAD_NONE) admit(request);
  *
- *  No call waits but kvc_offload_flush and kvc_offload_destroy. Calls on one offload must not overlap.
+ *  Only kvc_offload_flush and kvc_offload_destroy wait. Calls on one offload must not overlap.
  *  Time is yours: now_ns, in ns, never goes back.
  *
  *  A poll reads blocks. Before it, execute the copies and moves that the manager has asked for
@@ -171,7 +171,7 @@ KVC_API kvc_status kvc_offload_poll(kvc_offload* o, uint64_t now_ns, kvc_stream*
  *  meanwhile make it longer.
  *  @param[in] timeout_ns How long it may wait, by the system's clock; 0 = one poll, UINT64_MAX = no limit.
  *  @param[in] stream As for kvc_offload_poll.
- *  @param[out] num_left Blocks that are not stored yet; 0 = nothing is left. Without a timeout: those whose
+ *  @param[out] num_left Blocks that are not stored yet; 0 = nothing is left. With UINT64_MAX: those whose
  *  content is still to come, such as of a step in flight.
  *  @return KVC_OK, whatever is left; INVALID_ARGUMENT. Since 0.3. */
 KVC_API kvc_status kvc_offload_flush(kvc_offload* o, uint64_t now_ns, uint64_t timeout_ns, kvc_stream* stream,

@@ -75,7 +75,7 @@ typedef struct kvc_tier_config {
   size_t struct_size;       /**< sizeof(kvc_tier_config) */
   const char* url;          /**< See above. */
   uint8_t fingerprint[32];  /**< Of all pages: kvc_page_info.fingerprint. Pages of another one in the same
-                               slab or folder are misses, and give way as all do. Not 0, but of sizes:. */
+                               slab or folder are misses, and give way as all do. Not 0, except for sizes:. */
   uint64_t page_bytes;      /**< Of the largest page, at most 2^40. */
   uint64_t max_store_bytes; /**< Bytes of puts that wait; 0 = 1 GiB. Puts beyond are refused. */
   const kvc_allocator* allocator; /**< NULL = aligned heap memory. */

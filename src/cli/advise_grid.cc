@@ -109,8 +109,8 @@ class Budget {
       uint64_t left = budget_;  // for the first pool
       for (size_t p = 1; p < pools.size(); ++p) {
         const double wanted = std::round(static_cast<double>(pools[p].num_blocks) * split);
-        const double most = static_cast<double>(left / model.pool_block_bytes[p]);
-        pools[p].num_blocks = static_cast<uint64_t>(std::clamp(wanted, 1.0, most + 1));  // or too many
+        const uint64_t most = left / model.pool_block_bytes[p] + 1;  // or too many
+        pools[p].num_blocks = static_cast<uint64_t>(std::clamp(wanted, 1.0, static_cast<double>(most)));
         left -= std::min(left, pools[p].num_blocks * model.pool_block_bytes[p]);
       }
       pools[0].num_blocks = left / model.pool_block_bytes[0];

@@ -64,7 +64,8 @@ std::vector<double> needs_of(const Trace& trace, uint64_t interval_seconds, uint
     }
     if (interval >= needs.size()) needs.resize(interval + 1);
     const uint64_t tokens = uint64_t{request.input_length} + request.num_outputs();
-    needs[interval] += static_cast<double>((tokens + block_size - 1) / block_size);
+    const uint64_t blocks = (tokens + block_size - 1) / block_size;
+    needs[interval] += static_cast<double>(blocks);
   }
   return needs;
 }
@@ -79,6 +80,7 @@ std::vector<kvc_sizing_decision> decide_sizes(const std::vector<double>& needs, 
   config.hysteresis = 0.1;
   kvc::Sizer sizer(config);
   std::vector<kvc_sizing_decision> log;
+  log.reserve(needs.size());
   for (const double needed : needs) log.push_back(sizer.decide((log.size() + 1) * interval, needed));
   return log;
 }

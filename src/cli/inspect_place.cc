@@ -160,6 +160,7 @@ Json purge_slab(const fs::path& path, const PurgeOptions& options) {
     throw InputError(path.string() + " is no slab; pages are purged by their folder");
   std::vector<std::string> names;
   const std::vector<kvc_page_file_info> parts = slab_parts(path, false);
+  names.reserve(parts.size());
   for (const kvc_page_file_info& part : parts)
     names.push_back(hex(part.fingerprint, sizeof part.fingerprint));
   const std::string name = chosen(path, names, *options.fingerprint);

@@ -30,9 +30,10 @@ class RawRedis final : public RawStore {
     const size_t colon = rest.rfind(':');
     const std::string host = rest.substr(0, colon);
     const std::string port = colon == std::string::npos ? "6379" : rest.substr(colon + 1);
+    const std::string select = "*2\r\n$6\r\nSELECT\r\n" + bulk(database);
     for (uint32_t i = 0; i < options.threads; ++i) {
       sockets_.push_back(reach(host, port));
-      if (!database.empty() && !ask(sockets_.back(), "*2\r\n$6\r\nSELECT\r\n" + bulk(database)))
+      if (!database.empty() && !ask(sockets_.back(), select))
         throw InputError(url + ": the server has no database " + database);
     }
   }

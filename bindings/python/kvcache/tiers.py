@@ -81,7 +81,7 @@ def page_file_info(path: str | os.PathLike[str], validate: bool = False) -> Page
 
 
 def page_file_parts(path: str | os.PathLike[str], validate: bool = False) -> list[PageFileInfo]:
-    """Returns the same for each fingerprint that the pages of the file have, in ascending order of its bytes. bad_headers is 0: they are of none."""
+    """Returns the same for each fingerprint that the pages of the file have, in ascending order of its bytes. bad_headers is 0: bad headers have none."""
     where, info = take_path("path", path), _native.kvc_page_file_info()
     out: list[PageFileInfo] = []
     while True:
