@@ -30,16 +30,19 @@ class RawRedis final : public RawStore {
     const size_t colon = rest.rfind(':');
     const std::string host = rest.substr(0, colon);
     const std::string port = colon == std::string::npos ? "6379" : rest.substr(colon + 1);
+    const std::string missing = url + ": the server has no database " + database;
     const std::string select = "*2\r\n$6\r\nSELECT\r\n" + bulk(database);
     for (uint32_t i = 0; i < options.threads; ++i) {
       sockets_.push_back(reach(host, port));
-      if (!database.empty() && !ask(sockets_.back(), select))
-        throw InputError(url + ": the server has no database " + database);
+      if (!database.empty() && !ask(sockets_.back(), select)) throw InputError(missing);
     }
   }
   ~RawRedis() override {
-    for (uint64_t i = 0; i < pages_ && !sockets_.empty(); ++i)
-      ask(sockets_[0], "*2\r\n$3\r\nDEL\r\n" + bulk(key_of(i)));
+    for (uint64_t i = 0; i < pages_ && !sockets_.empty(); ++i) {
+      std::string removal = "*2\r\n$3\r\nDEL\r\n";
+      removal += bulk(key_of(i));
+      ask(sockets_[0], removal);
+    }
     for (const int socket : sockets_) close(socket);
   }
   RawRedis(const RawRedis&) = delete;

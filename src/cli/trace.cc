@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -109,7 +110,7 @@ std::optional<uint64_t> read_chat(const nlohmann::json& object, const LineReader
   const auto time = object.find("timestamp");
   if (time == object.end()) return std::nullopt;
   const double seconds = time->is_number() ? time->get<double>() : -1;
-  if (seconds >= 0 && seconds <= kMostSeconds) return static_cast<uint64_t>(seconds * 1000 + 0.5);
+  if (seconds >= 0 && seconds <= kMostSeconds) return static_cast<uint64_t>(std::llround(seconds * 1000));
   at.fail("timestamp is " + (time->is_structured() ? "no number" : time->dump().substr(0, 40)),
           "give seconds from 0 to 1000000000");
 }
