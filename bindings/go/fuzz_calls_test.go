@@ -294,6 +294,12 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Publisher.Read": func() error {
 			return f.publisher(func(p *Publisher) error {
+				if err := p.Resync(); err != nil {
+					return err
+				}
+				if _, err := p.Poll(); err != nil {
+					return err
+				}
 				_, _, err := p.Read(f.number())
 				return err
 			})
