@@ -26,14 +26,6 @@ using Json = nlohmann::ordered_json;
 constexpr uint32_t kHeadDim = 8;    // One layer and head: 64 bytes a token.
 constexpr uint64_t kEvents = 1024;  // So that positions can be listed.
 
-/// What computed the keys and values: this file.
-kvc_page_config page_config() {
-  auto pages = make<kvc_page_config>();
-  pages.model = "replay", pages.model_size = 6;
-  pages.weights = "1", pages.weights_size = 1;
-  return pages;
-}
-
 Storage storage_of(uint64_t num_blocks, uint32_t block_size) {
   auto config = make<kvc_storage_config>();
   config.num_blocks = num_blocks;
@@ -66,10 +58,9 @@ void for_each_position(kvc_manager* manager, uint32_t block_size,
   } while (cursor != 0);
 }
 
-kvc_checkpoint_config config_of(const CheckpointOptions& options, const kvc_page_config& pages) {
+kvc_checkpoint_config config_of(const CheckpointOptions& options) {
   auto config = make<kvc_checkpoint_config>();
   config.folder = options.folder.c_str();
-  config.pages = &pages;
   config.codec = options.codec.c_str();
   config.keep_last = options.keep_last;
   return config;
@@ -162,9 +153,9 @@ bool restore_and_check(const CheckpointOptions& options, bool as_json, std::ostr
   config.event_capacity = kEvents;
   const Manager manager(ask<kvc_manager*>(kvc_manager_create, &config));
   const Storage storage = storage_of(config.num_blocks, saved.block_size);
-  const kvc_page_config pages = page_config();
-  kvc_checkpoint_config wanted = config_of(options, pages);
-  wanted.id = saved.id, wanted.codec = nullptr, wanted.keep_last = 0;
+  const kvc_page_config pages = replayed_pages();
+  kvc_checkpoint_config wanted = config_of(options);
+  wanted.pages = &pages, wanted.id = saved.id, wanted.codec = nullptr, wanted.keep_last = 0;
   auto info = make<kvc_checkpoint_info>();
   kvc_storage* const group = storage.get();
   Stopwatch time;
@@ -225,7 +216,7 @@ void save_replayed(const Trace& trace, const ReplayOptions& replayed, const Chec
   with_events.at_end = [&](kvc_manager* manager) {
     const Storage storage = storage_of(replayed.num_blocks, replayed.block_size);
     kvc_storage* const group = storage.get();
-    const kvc_page_config pages = page_config();
+    const kvc_page_config pages = replayed_pages();
     const auto properties = ask<kvc_page_info>(kvc_storage_page_info, group, &pages);
     std::vector<uint64_t> page(properties.page_bytes / sizeof(uint64_t));
     for_each_position(manager, replayed.block_size, [&](const kvc_event& event, const int32_t*) {
@@ -233,7 +224,8 @@ void save_replayed(const Trace& trace, const ReplayOptions& replayed, const Chec
       make_page(event.digest, page);
       check(kvc_storage_unpack_pages(group, &event.block, 1, page.data(), properties.page_bytes, 0));
     });
-    kvc_checkpoint_config config = config_of(options, pages);
+    kvc_checkpoint_config config = config_of(options);
+    config.pages = &pages;
     if (options.full) config.flags |= KVC_CHECKPOINT_FULL;
     auto info = make<kvc_checkpoint_info>();
     Stopwatch time;
@@ -258,8 +250,7 @@ bool run_checkpoint(const CheckpointOptions& options, bool as_json, std::ostream
     print({{"id", options.id}}, as_json, options.folder + ": removed", out);
     return true;
   }
-  kvc_checkpoint_config config = config_of(options, page_config());
-  config.pages = nullptr;
+  kvc_checkpoint_config config = config_of(options);
   config.id = options.id;
   auto info = make<kvc_checkpoint_info>();
   check(kvc_checkpoint_compact(&config, &info));

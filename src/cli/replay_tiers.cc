@@ -38,6 +38,13 @@ std::string model_of(const std::string& url) {
 
 }  // namespace
 
+kvc_page_config replayed_pages() {
+  auto pages = make<kvc_page_config>();
+  pages.model = "replay", pages.model_size = 6;
+  pages.weights = "1", pages.weights_size = 1;
+  return pages;
+}
+
 void add_tier_options(CLI::App& command, TierOptions& options) {
   CLI::Option* const tiers = command.add_option(
       "--tiers", options.urls,
@@ -88,9 +95,7 @@ ReplayTiers::ReplayTiers(kvc_manager* manager, size_t num_groups, const TierOpti
     tiers.push_back(ask<kvc_tier*>(kvc_tier_create, &config));
     tiers_.emplace_back(tiers.back());
   }
-  auto pages = make<kvc_page_config>();
-  pages.model = "replay", pages.model_size = 6;
-  pages.weights = "1", pages.weights_size = 1;
+  const kvc_page_config pages = replayed_pages();
   auto config = make<kvc_offload_config>();
   config.manager = manager;
   config.page_bytes = page_bytes.data();

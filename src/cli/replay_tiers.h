@@ -3,6 +3,7 @@
 // told by a model: tokens that are not computed, less the time in which their pages are read.
 #pragma once
 #include <kvcache/offload.h>
+#include <kvcache/page.h>
 #include <kvcache/tier.h>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +25,9 @@ struct TierOptions {
   double compute_us_per_token = 100;     // Of a prompt.
   std::string gb_per_s = "20";           // Of each tier; the last one goes for those behind it.
 };
+
+/// What computes the pages of a replay.
+kvc_page_config replayed_pages();
 
 void add_tier_options(CLI::App& command, TierOptions& options);
 

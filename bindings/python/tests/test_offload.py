@@ -20,12 +20,27 @@ PROMPT = np.arange(100, 121, dtype=np.int32)
 NAMES = (b"a model", b"of May")
 
 
+def storage_of():
+    return kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+
+
+def compute(s, request, rows=None):
+    """Commits PROMPT: with rows of its own, or with those that another life has computed, which what is cached must equal. Returns the rows."""
+    slots = request.slots(0, len(PROMPT))
+    if rows is None:
+        rows = np.random.default_rng(7).standard_normal((LAYERS, len(PROMPT), HEADS, DIM), dtype=np.float32)
+        s.store(rows, rows, slots)
+    assert np.array_equal(s.gather(slots[:20])[0], rows[:, :20])
+    request.commit(len(PROMPT))
+    return rows
+
+
 class Life:
     """A manager, its storage, and an offload to a tier."""
 
     def __init__(self, url, policy=OffloadPolicy.WRITE_THROUGH, **options):
         self.m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
-        self.s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+        self.s = storage_of()
         info = self.s.page_info(*NAMES)
         self.tier = kvcache.Tier(url, info.page_bytes, info.fingerprint)
         self.offload = kvcache.Offload(self.m, self.s, self.tier, *NAMES, policy=policy, **options)
@@ -68,26 +83,17 @@ def test_a_url_is_opened_for_the_pages_and_closed_with_the_offload(tmp_path):
     url, rows = f"slab:{tmp_path}/kv?bytes=1MiB", None
     for life in range(3):
         m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
-        s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+        s = storage_of()
         with kvcache.Offload(m, s, url, *NAMES, policy=OffloadPolicy.WRITE_THROUGH) as offload, m.create(PROMPT) as request:
             with pytest.raises(kvcache.BusyError, match="another process uses it"):
                 kvcache.Tier(url, s.page_info(*NAMES).page_bytes, s.page_info(*NAMES).fingerprint)
             info = offload.admit(request, timeout=60)
             assert request.num_cached == info.num_loaded == (20 if life else 0)
-            slots = request.slots(0, len(PROMPT))
-            if life == 0:
-                rows = np.random.default_rng(7).standard_normal((LAYERS, len(PROMPT), HEADS, DIM), dtype=np.float32)
-                s.store(rows, rows, slots)
-            assert np.array_equal(s.gather(slots[:20])[0], rows[:, :20])
-            request.commit(len(PROMPT))
+            rows = compute(s, request, rows)
             assert offload.flush(60) and offload.tier_stats().stored_pages == (0 if life else 5)
     m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
     with kvcache.Offload(m, s, url, NAMES[0], b"of June") as offload, m.create(PROMPT) as request:
         assert offload.admit(request, timeout=60).num_loaded == 0, "the pages of other weights"
-
-
-def storage_of():
-    return kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
 
 
 def test_a_manager_has_an_offload_of_its_own(tmp_path):
@@ -97,12 +103,7 @@ def test_a_manager_has_an_offload_of_its_own(tmp_path):
         with kvcache.Manager(BLOCKS, BLOCK, offload=url, storages=s, model=NAMES[0], weights=NAMES[1]) as m:
             with m.allocate(PROMPT) as request:
                 assert request.num_cached == m.offload.stats().loaded_tokens == (20 if life else 0)
-                slots = request.slots(0, len(PROMPT))
-                if life == 0:
-                    rows = np.random.default_rng(7).standard_normal((LAYERS, len(PROMPT), HEADS, DIM), dtype=np.float32)
-                    s.store(rows, rows, slots)
-                assert np.array_equal(s.gather(slots[:20])[0], rows[:, :20])
-                request.commit(len(PROMPT))
+                rows = compute(s, request, rows)
         assert repr(m.offload) == "<kvcache.Offload, closed>"  # it has stored what waited, and given the file back
         m.close()
 
@@ -162,7 +163,7 @@ def test_a_flush_ends_where_the_content_is_still_to_come():
 
 def test_waits_end_in_time_and_refusals_admit():
     m = kvcache.Manager(BLOCKS, BLOCK, event_capacity=256)
-    s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+    s = storage_of()
     with kvcache.Offload(m, s, "memory:?bytes=1MiB", *NAMES, policy=OffloadPolicy.WRITE_THROUGH, max_lookups=1) as offload:
         for bad in (-1, float("nan")):
             with pytest.raises(ValueError, match="it must be 0 or more seconds"):
@@ -400,7 +401,7 @@ def test_a_fork_leaves_it_alone():
     (dict(manager=kvcache.Manager(BLOCKS, BLOCK, event_capacity=8, prefix_cache=False)), kvcache.KvCacheError, "prefix_cache=False"),
 ])
 def test_errors_name_the_argument_and_give_the_tier_back(change, error, text):
-    s = kvcache.Storage(BLOCKS, LAYERS, HEADS, DIM, block_size=BLOCK, dtype="float32")
+    s = storage_of()
     info = s.page_info(*NAMES)
     tier = kvcache.Tier("memory:?bytes=1MiB", info.page_bytes, info.fingerprint)
     arguments = {"manager": kvcache.Manager(BLOCKS, BLOCK, event_capacity=64), "storages": s, "tiers": tier, "model": NAMES[0], "weights": NAMES[1], **change}
