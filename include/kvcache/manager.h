@@ -133,10 +133,10 @@ typedef struct kvc_manager_config {
    *  block_size). L is kvc_memory_query.tokens with `memory`, at most max_request_tokens; else
    *  max_request_tokens, if it is set. With neither, set max_nodes to at least twice the positions of the
    *  longest request. A position takes 8 to 16 bytes at creation, and when it is first used 60 + 4 *
-   *  block_size + 4 * groups more. Without a full-attention group cached blocks are evicted while fewer than
-   *  an eighth are free, so that new content finds positions; with KVC_MANAGER_HINTS when all are in use. If
-   *  none is free all the same, requests stop publishing (kvc_stats.unpublished_blocks,
-   *  kvc_lost_reuse.node_tokens). */
+   *  block_size + 4 * groups more. Without a full-attention group a commit evicts cached blocks while fewer
+   *  than an eighth are free: give an eighth beyond the positions of all running requests. With
+   *  KVC_MANAGER_HINTS it evicts when all are in use. If none is free all the same, requests stop publishing
+   *  (kvc_stats.unpublished_blocks, kvc_lost_reuse.node_tokens). */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
   uint64_t max_requests;

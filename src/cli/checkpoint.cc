@@ -190,7 +190,7 @@ bool restore_and_check(const CheckpointOptions& options, bool as_json, std::ostr
   json["hits"] = hits;
   json["digest"] = digest_of(manager.get());
   print(json, as_json, options.folder + ": restored", out);
-  return wrong == 0 && hits == all;
+  return wrong == 0 && hits == all && (checked != 0 || saved.num_pages == 0);
 }
 
 }  // namespace
@@ -210,6 +210,8 @@ void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
 
 void save_replayed(const Trace& trace, const ReplayOptions& replayed, const CheckpointOptions& options,
                    bool as_json, std::ostream& out) {
+  if (options.id != 0)
+    throw InputError("checkpoint save: --id is of restore, remove and compact; leave it out");
   ReplayOptions with_events = replayed;
   with_events.event_capacity = kEvents;
   Json json;
@@ -242,6 +244,7 @@ void save_replayed(const Trace& trace, const ReplayOptions& replayed, const Chec
 }
 
 bool run_checkpoint(const CheckpointOptions& options, bool as_json, std::ostream& out) {
+  if (options.full) throw InputError("checkpoint " + options.what + ": --full is of save; leave it out");
   if (options.what == "restore") return restore_and_check(options, as_json, out);
   if (options.what == "remove") {
     if (options.id == 0)

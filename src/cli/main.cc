@@ -348,6 +348,9 @@ int run_advise(const Arguments& args) {
 }
 
 int run_checkpoint_command(const Arguments& args) {
+  if (args.checkpoint.what != "save" && (args.generate || !args.trace.empty()))
+    throw InputError("checkpoint " + args.checkpoint.what +
+                     ": --replay and --generate are of save; leave them out");
   if (args.checkpoint.what != "save")
     return run_checkpoint(args.checkpoint, args.json, std::cout) ? kExitOk : kExitFailure;
   if (args.trace.empty() && !args.generate)

@@ -50,7 +50,8 @@ bool Scheduler::drop_loads(const Job* of) {
 
 void Scheduler::admit_waiting() {
   if (num_loading_ != 0) poll_loads();
-  ++tries_;
+  if (failure_ != KVC_OK) return;
+  if (++tries_ == 0) tries_ = 1;
   closed_ = set_->lacks_blocks               ? KVC_WAIT_SPACE
             : pressure_ && num_running_ != 0 ? KVC_WAIT_PRESSURE
                                              : KVC_WAIT_TURN;
@@ -201,8 +202,9 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     case KVC_ERROR_FILLING:
       return refuse(job, KVC_WAIT_FILLING, stats_.refused_filling, Found::kPassed);  // it is computed for it
     case KVC_ERROR_OVER_QUOTA:
-      if (!others_hold_blocks(&job)) return end_waiting(index);
-      return pass_namespace(job);
+      if (others_hold_blocks(&job)) return pass_namespace(job);
+      refuse(job, KVC_WAIT_QUOTA, stats_.refused_quota, Found::kStop);
+      return end_waiting(index);
     case KVC_ERROR_AGAIN:
       return refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
     case KVC_ERROR_NO_SPACE:

@@ -50,10 +50,10 @@ struct alignas(64) Job {
   uint32_t cached;  // of the hit
   uint32_t drafts;  // for the plan that is made after this many calls:
   uint64_t drafts_at;
-  uint64_t refused_at;
   uint32_t preemptions, tenant;
   int32_t priority;
   uint32_t num_inputs, next_input;  // the first that is not encoded
+  uint32_t refused_at;
   kvc_encoder_input* inputs;
 
   uint32_t heap_place;                   // 1, 2, ...; 0 = not there

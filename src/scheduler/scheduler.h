@@ -218,7 +218,7 @@ class Scheduler {
   PrefixWalk walk_;
   uint64_t over_quota_[Quotas::kMaxQuotas];  // namespaces that a waiting job has found over their quota
   size_t num_over_quota_ = 0;
-  uint64_t tries_ = 1;               // calls of plan()
+  uint32_t tries_ = 1;               // calls of plan(), never 0
   uint32_t closed_ = KVC_WAIT_TURN;  // why the last one has not come to those that it has not tried
   struct Holding {
     uint64_t now, rest;  // tokens

@@ -30,7 +30,7 @@ DEFECTS = [
     ("a namespace over its quota stops none of its requests", "src/scheduler/admit.cc",
      "  over_quota_[num_over_quota_++] = job.namespace_id;\n", ""),
     ("a request that no quota has room for waits for ever", "src/scheduler/admit.cc",
-     "      if (!others_hold_blocks(&job)) return end_waiting(index);\n", ""),
+     "if (others_hold_blocks(&job)) return pass_namespace(job);", "return pass_namespace(job);"),
     ("the branch with the fewest requests comes first", "src/scheduler/prefix_walk.cc",
      "return one.weight < other.weight;", "return one.weight > other.weight;"),
     ("a branch that is left keeps the requests of its end", "src/scheduler/prefix_walk.cc",
