@@ -58,6 +58,20 @@ TEST(Cross, TheEncoderIsFoundOnceATokenComputedAfterItIsCommitted) {
   EXPECT_EQ(d.stats().blocks_cached, 3u + 2u) << "one copy of each stays";
 }
 
+// Without full attention positions outlive their blocks, and would run out.
+TEST(Cross, RoomIsMadeForThePositionsOfAnEncoder) {
+  constexpr uint64_t kLong = 40;
+  kvc_group_config window = full_group();
+  window.kind = KVC_GROUP_SLIDING_WINDOW, window.window_tokens = 8;
+  kvc_manager_config config = with_blocks(300);
+  config.max_nodes = 40;
+  Decoder d(config, 1, default_env(), window);
+  for (uint8_t input = 1; input <= 20; ++input) d.cache(hearing(input, kLong), tokens_from(100 * input, 9));
+  EXPECT_EQ(d.stats().unpublished_blocks, 0u);
+  EXPECT_GT(d.stats().evictions, 0u);
+  EXPECT_EQ(d.info(d.allocate(hearing(20, kLong), tokens_from(2000, 9))).num_cross_cached, kLong);
+}
+
 TEST(Cross, WhatATransferHasWrittenDoesNotPublishTheEncoder) {
   Decoder d;
   kvc_request_config config = hearing(1);

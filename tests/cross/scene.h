@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A manager of a decoder: full attention in group 0, then cross groups. Every call is followed by a check.
+// A manager of a decoder: full attention, unless the test says otherwise, in group 0, then cross groups.
+// Every call is followed by a check.
 #pragma once
 #include "base/sha256.h"
 #include "calls.h"
@@ -49,8 +50,9 @@ inline kvc_manager_config with_blocks(uint64_t count) {
 
 class Decoder {
  public:
-  explicit Decoder(kvc_manager_config config = {}, size_t cross_groups = 1, Env env = default_env()) {
-    std::vector<kvc_group_config> groups = {full_group()};
+  explicit Decoder(kvc_manager_config config = {}, size_t cross_groups = 1, Env env = default_env(),
+                   const kvc_group_config& first = full_group()) {
+    std::vector<kvc_group_config> groups = {first};
     groups.resize(1 + cross_groups, cross_group());
     if (config.num_blocks == 0) config.num_blocks = 64;
     if (config.max_requests == 0) config.max_requests = 16;

@@ -23,6 +23,8 @@ DEFECTS = [
      "if (input.num_tokens > encoder_left_ && !alone) {", "if (input.num_tokens > encoder_left_ && alone) {"),
     ("requests are admitted while others lack blocks", "src/scheduler/admit.cc",
      "  if (closed_ != KVC_WAIT_TURN) return;\n", "  if (closed_ == KVC_WAIT_PRESSURE) return;\n"),
+    ("no room is made for the positions of an encoder", "src/manager/cross.cc",
+     "  if (shape_.has_gaps()) blocks_.make_node_room(request.ns, positions);\n", ""),
     ("an aged request is passed", "src/scheduler/waiting.cc",
      "  if (one.aged != other.aged) return one.aged;\n", ""),
     ("the adapters of requests that have ended count", "src/scheduler/scheduler.cc",
