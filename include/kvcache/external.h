@@ -29,7 +29,8 @@ KVC_API kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* 
                                               int32_t* blocks, size_t capacity, size_t* count);
 
 /** Publishes externally held blocks as the KV of the first num_blocks * block_size tokens, which must be
- *  written. Publishing a block again under the same identity changes nothing. -1 skips a position.
+ *  written. Publishing a block again under the same identity changes nothing. -1 skips a position. Blocks
+ *  leave the list of those to clear (kvc_manager_take_pending).
  *  @return KVC_OK; INVALID_ARGUMENT (too few tokens, a block twice or of another pool), NOT_HELD (no
  *  external hold), BUSY (published under another identity, or also held by requests), LIMIT (all nodes in
  *  use), NOT_FOUND, OUT_OF_MEMORY. Since 0.1. */
@@ -44,7 +45,8 @@ KVC_API kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blo
 /** Makes blocks unfindable because their bytes are wrong, for example after a failed load. CACHED blocks
  *  become FREE. Held blocks become FREE on release, FENCED ones when their step is retired. Other copies
  *  of the same position and later positions stay published, and requests go on publishing after what they
- *  lost. -1 and blocks that are not published are skipped.
+ *  lost. -1 and blocks that are not published are skipped. What an offload has stored of them stays in its
+ *  tiers.
  *  @param[in]  blocks [num_blocks] @param[out] num_unpublished How many were published.
  *  @return KVC_OK; INVALID_ARGUMENT (no such block; nothing is changed). Since 0.2. */
 KVC_API kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,

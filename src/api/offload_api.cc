@@ -20,7 +20,7 @@ kvc_status check_stream(const kvc_offload& o, const kvc_stream* stream) {
                  o.backend == nullptr ? "sizes alone" : o.backend->name, o.device);
 }
 
-kvc_status check_manager(const Shape& shape, uint32_t policy) {
+kvc_status check_manager(const Shape& shape, bool clears_blocks, uint32_t policy) {
   if (shape.cross_groups != 0 || shape.state_groups != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has %s groups, which have no pages",
                 shape.cross_groups != 0 ? "cross" : "state");
@@ -30,6 +30,10 @@ kvc_status check_manager(const Shape& shape, uint32_t policy) {
     return invalid(
         "policy is %u; it is a sum of KVC_OFFLOAD_WRITE_THROUGH (1), SECOND_USE (2), BEFORE_EVICTION (4)",
         policy);
+  if (clears_blocks)  // what is loaded is in the list that the engine still clears
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "the manager has a KVC_MANAGER_ZERO_* flag: blocks would be cleared after they were loaded; "
+                "create it without");
   if (shape.event_capacity != 0) return KVC_OK;
   return fail(KVC_ERROR_UNSUPPORTED, "the manager keeps no events; create it with event_capacity > 0");
 }
@@ -118,10 +122,14 @@ kvc_status take_tiers(const kvc_offload_config& config, const OffloadGroup* grou
   KVC_REQUIRE_ARRAY(config.tiers, config.num_tiers);
   for (size_t t = 0; t < config.num_tiers; ++t) {
     if (config.tiers[t] == nullptr) return invalid("tiers[%zu] is NULL", t);
-    if (config.tiers[t]->is_offloaded.exchange(true))
-      return fail(KVC_ERROR_BUSY, "tiers[%zu] is given to an offload already", t);
+    if (!config.tiers[t]->lend()) return fail(KVC_ERROR_BUSY, "tiers[%zu] is given to an offload already", t);
     offload->tiers[t] = config.tiers[t];
     tiers[t] = config.tiers[t]->impl.get();
+    if (config.storages != nullptr && !tiers[t]->has_bytes())
+      return fail(KVC_ERROR_UNSUPPORTED,
+                  "tiers[%zu] keeps sizes alone, and storages would be filled with nothing: leave storages "
+                  "NULL, or take memory:, slab: or dir:",
+                  t);
     const TierStats stats = tiers[t]->stats();
     const uint64_t jobs = stats.waiting_jobs + stats.running_jobs + stats.done_jobs;
     if (jobs != 0)  // they would end as the offload's
@@ -156,7 +164,7 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
     KVC_TRY(read_allocator(own.allocator, &env));
     auto made = std::make_unique<kvc_offload>(env);
     const OffloadView view = own.manager->impl->offload_view();
-    KVC_TRY(check_manager(view.shape(), own.policy));
+    KVC_TRY(check_manager(view.shape(), view.clears_blocks(), own.policy));
     OffloadOptions options;
     KVC_TRY(read_options(own, &options));
     options.latencies = &made->latencies;
@@ -168,8 +176,12 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
     made->manager = own.manager;
     made->backend = groups[0].backend;
     made->device = groups[0].device;
-    const ManagerCalls calls = {own.manager, kvc_manager_acquire_prefix, kvc_manager_acquire_blocks,
-                                kvc_manager_publish_blocks, kvc_manager_release_blocks};
+    const ManagerCalls calls = {own.manager,
+                                kvc_manager_acquire_prefix,
+                                kvc_manager_acquire_blocks,
+                                kvc_manager_publish_blocks,
+                                kvc_manager_unpublish_blocks,
+                                kvc_manager_release_blocks};
     KVC_TRY(Offload::create(made->env, calls, view, groups, tiers, own.num_tiers, options, &made->impl));
     *offload = made.release();
     return KVC_OK;
@@ -261,8 +273,8 @@ kvc_status kvc_offload_read_tier_stats(kvc_offload* o, uint32_t tier, kvc_offloa
       out->failed_stores = own.failed_stores;
       out->waits = own.refused_loads;
       out->load_ns_per_byte = own.ns_per_byte;
-      out->outages = offload.breaker(tier).outages();
-      out->available = offload.breaker(tier).available();
+      out->outages = offload.outages(tier);
+      out->available = offload.available(tier);
       return KVC_OK;
     });
   });

@@ -127,7 +127,7 @@ void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_
     Block& block = pool_[id];
     if (block.node == node) continue;
     if (is_node(block.node)) detach(id);  // of an epoch that is over
-    if (zeroing_.on()) zeroing_.set_owner(id, namespaces_.id(prompt.ns));
+    if (zeroing_.on()) zeroing_.overwrite(id, namespaces_.id(prompt.ns));
     if (quotas_.on()) give(id, prompt.ns);
     block.group = static_cast<uint8_t>(group);
     pool_.mark_written(block);

@@ -65,6 +65,8 @@ class PageStore {
   virtual size_t batch() const { return 1; }
   // Whether exists() asks a table in memory: the tier then answers in the thread that asks.
   virtual bool knows_pages() const { return false; }
+  // Whether a get gives what was put; else it keeps sizes alone.
+  virtual bool has_bytes() const { return true; }
   // It may become unreachable: the tier leaves it alone after failures.
   virtual bool is_remote() const { return false; }
 };

@@ -530,7 +530,7 @@ class Model : public PartialRules {
     for (int id : ids)
       if (id >= 0 && !findable(id)) {
         detach(id), blocks_[id].written = true, blocks_[id].group = int(group);
-        blocks_[id].owner = blocks_[id].payer = int64_t(ns);
+        blocks_[id].owner = blocks_[id].payer = int64_t(ns), remove(zeros, id);
         if (quota(ns).cls) keep_to(int64_t(ns), blocks_[id].pool, quota(ns).most(blocks_[id].pool));
         stats.duplicates += attach(id, group, wanted[id]), changed();
         policies_.use(positions, wanted[id]);
