@@ -26,6 +26,10 @@ kvc_status check_manager(const Shape& shape, uint32_t policy) {
                 shape.cross_groups != 0 ? "cross" : "state");
   if (!shape.caches())
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has KVC_MANAGER_NO_PREFIX_CACHE: nothing is published");
+  if ((shape.flags & (KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS)) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "the manager has KVC_MANAGER_ZERO_CROSS_NAMESPACE or ZERO_ALWAYS: blocks that a load has "
+                "filled would be on the list of those to clear; create it without");
   if (policy > (KVC_OFFLOAD_WRITE_THROUGH | KVC_OFFLOAD_SECOND_USE | KVC_OFFLOAD_BEFORE_EVICTION))
     return invalid(
         "policy is %u; it is a sum of KVC_OFFLOAD_WRITE_THROUGH (1), SECOND_USE (2), BEFORE_EVICTION (4)",
@@ -127,6 +131,11 @@ kvc_status take_tiers(const kvc_offload_config& config, const OffloadGroup* grou
     if (jobs != 0)  // they would end as the offload's
       return fail(KVC_ERROR_BUSY, "tiers[%zu] has %llu jobs that were not polled; wait for them and poll it",
                   t, ull(jobs));
+    if (config.storages != nullptr && !tiers[t]->has_bytes())
+      return fail(KVC_ERROR_UNSUPPORTED,
+                  "tiers[%zu] keeps the sizes of pages and no bytes, for simulations; take memory:, slab: or "
+                  "dir:, or leave storages NULL",
+                  t);
     for (uint32_t g = 0; g < num_groups; ++g)
       if (const uint64_t most = config.tiers[t]->page_bytes; most != 0 && groups[g].page_bytes > most)
         return invalid(
@@ -168,8 +177,12 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
     made->manager = own.manager;
     made->backend = groups[0].backend;
     made->device = groups[0].device;
-    const ManagerCalls calls = {own.manager, kvc_manager_acquire_prefix, kvc_manager_acquire_blocks,
-                                kvc_manager_publish_blocks, kvc_manager_release_blocks};
+    const ManagerCalls calls = {own.manager,
+                                kvc_manager_acquire_prefix,
+                                kvc_manager_acquire_blocks,
+                                kvc_manager_publish_blocks,
+                                kvc_manager_release_blocks,
+                                kvc_manager_unpublish_blocks};
     KVC_TRY(Offload::create(made->env, calls, view, groups, tiers, own.num_tiers, options, &made->impl));
     *offload = made.release();
     return KVC_OK;

@@ -28,8 +28,8 @@ kvc_status Offload::build_lookups() {
       !checked_mul(max_positions_ * groups, lookups, &blocks) ||
       !checked_mul(pages_per_lookup_, lookups, &pages) || !lookups_.create(memory_, lookups) ||
       !pages_.create(memory_, pages) || !keys_.create(memory_, pages) || !items_.create(memory_, pages) ||
-      !blocks_.create(memory_, blocks) || !tokens_.create(memory_, tokens) ||
-      !extra_keys_.create(memory_, lookups * kMaxKeys))
+      !blocks_.create(memory_, blocks) || !published_.create(memory_, max_positions_) ||
+      !tokens_.create(memory_, tokens) || !extra_keys_.create(memory_, lookups * kMaxKeys))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu lookups of %zu blocks", lookups,
                 options_.max_lookup_blocks);
   return KVC_OK;
@@ -424,7 +424,6 @@ void Offload::finish_load(Lookup& lookup) {
     rate = rate == 0 ? now : rate + (now - rate) / 8;
   }
   bool published = end != lookup.first && view_.is_epoch(lookup.prompt.namespace_id, lookup.prompt.epoch);
-  const kvc_prompt prompt = prompt_of(lookup, end);
   for (uint32_t g = 0; g < num_groups() && published; ++g) {
     int32_t* const blocks = blocks_of(lookup, g);
     for (size_t p = lookup.first; p < end; ++p) {  // a shorter prefix needs other blocks of windows
@@ -434,7 +433,12 @@ void Offload::finish_load(Lookup& lookup) {
         blocks[p] = -1;
       }
     }
-    published = calls_.publish_blocks(calls_.manager, &prompt, g, blocks, end) == KVC_OK;
+    published = publish(lookup, g, end);
+  }
+  // An epoch that ended meanwhile made what was loaded before it stale.
+  if (published && !view_.is_epoch(lookup.prompt.namespace_id, lookup.prompt.epoch)) {
+    unpublish(lookup, end);
+    published = false;
   }
   if (published) {
     lookup.loaded_tokens = (end - lookup.first) * view_.shape().block_size;
@@ -445,6 +449,22 @@ void Offload::finish_load(Lookup& lookup) {
   counters_.short_loads += lookup.loaded_tokens != lookup.found_tokens;
   keep(lookup, published ? end : 0);
   settle(lookup, published && end == lookup.end ? KVC_OFFLOAD_LOADED : KVC_OFFLOAD_FAILED);
+}
+
+// What was loaded, and not the hit before it: of that the engine may have unpublished blocks meanwhile.
+bool Offload::publish(const Lookup& lookup, uint32_t group, size_t end) {
+  int32_t* const blocks = published_.data();
+  std::fill_n(blocks, lookup.first, -1);
+  std::copy(blocks_of(lookup, group) + lookup.first, blocks_of(lookup, group) + end, blocks + lookup.first);
+  const kvc_prompt prompt = prompt_of(lookup, end);
+  return calls_.publish_blocks(calls_.manager, &prompt, group, blocks, end) == KVC_OK;
+}
+
+void Offload::unpublish(const Lookup& lookup, size_t end) {
+  uint64_t ignored;
+  for (uint32_t g = 0; g < num_groups(); ++g)
+    static_cast<void>(calls_.unpublish_blocks(calls_.manager, blocks_of(lookup, g) + lookup.first,
+                                              end - lookup.first, &ignored));
 }
 
 // Ends the external holds of a lookup from a position on.

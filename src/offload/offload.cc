@@ -192,8 +192,9 @@ kvc_status Offload::flush(uint64_t now_ns, uint64_t timeout_ns, void* stream, ui
 bool Offload::move(void* stream) {
   bool any = false;
   follow_events();
+  // What the engine has enqueued comes first, and so do copies of polls that had a stream.
   if (stream == nullptr && stages_.backend() != nullptr &&
-      num_candidates_ != 0) {  // what the engine has enqueued comes first
+      (num_candidates_ != 0 || stages_.num_busy() != 0)) {
     for (size_t g = 0; g < num_groups(); ++g) groups_[g].backend->storage_wait(groups_[g].storage);
   }
   for (bool again = true; again;) {

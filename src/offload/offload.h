@@ -40,6 +40,7 @@ struct ManagerCalls {
   decltype(&kvc_manager_acquire_blocks) acquire_blocks;
   decltype(&kvc_manager_publish_blocks) publish_blocks;
   decltype(&kvc_manager_release_blocks) release_blocks;
+  decltype(&kvc_manager_unpublish_blocks) unpublish_blocks;
 };
 
 struct OffloadOptions {
@@ -197,6 +198,8 @@ class Offload {
   void end_get(uint32_t stage, size_t tier);
   void put_in(uint32_t stage, void* stream);
   void finish_load(Lookup& lookup);
+  bool publish(const Lookup& lookup, uint32_t group, size_t end);
+  void unpublish(const Lookup& lookup, size_t end);
   void keep(Lookup& lookup, size_t positions);
   void settle(Lookup& lookup, uint32_t reason);
   void free_lookup(Lookup& lookup);
@@ -231,6 +234,7 @@ class Offload {
   Array<Digest256> keys_;
   Array<kvc_tier_item> items_;
   Array<int32_t> blocks_, tokens_;
+  Array<int32_t> published_;  // of one call
   Array<kvc_extra_key> extra_keys_;
   uint64_t slow_loads_ = 0;  // expected to be slower than computing
   OffloadCounters counters_ = {};

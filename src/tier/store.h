@@ -65,6 +65,8 @@ class PageStore {
   virtual size_t batch() const { return 1; }
   // Whether exists() asks a table in memory: the tier then answers in the thread that asks.
   virtual bool knows_pages() const { return false; }
+  // A get gives bytes; else pages have keys and sizes alone.
+  virtual bool has_bytes() const { return true; }
   // It may become unreachable: the tier leaves it alone after failures.
   virtual bool is_remote() const { return false; }
 };

@@ -93,6 +93,7 @@ class Tier {
   void drain();
   TierStats stats();
   const TierOptions& options() const { return options_; }
+  bool has_bytes() const { return store_->has_bytes(); }
 
  private:
   static constexpr size_t kManyItems = 256;  // of exists and remove, at once
