@@ -45,8 +45,8 @@ KVC_API kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blo
 /** Makes blocks unfindable because their bytes are wrong, for example after a failed load. CACHED blocks
  *  become FREE. Held blocks become FREE on release, FENCED ones when their step is retired. Other copies
  *  of the same position and later positions stay published, and requests go on publishing after what they
- *  lost. -1 and blocks that are not published are skipped. What an offload has stored of them stays in its
- *  tiers.
+ *  lost. Pages that an offload has stored of them stay in its tiers. -1 and blocks that are not published are
+ *  skipped.
  *  @param[in]  blocks [num_blocks] @param[out] num_unpublished How many were published.
  *  @return KVC_OK; INVALID_ARGUMENT (no such block; nothing is changed). Since 0.2. */
 KVC_API kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, size_t num_blocks,

@@ -152,8 +152,9 @@ typedef struct kvc_offload_tier_stats {
 
 /** Makes an offload. @param[out] offload Free it with kvc_offload_destroy, before manager, storages and
  *  tiers.
- *  @return KVC_OK; INVALID_ARGUMENT; UNSUPPORTED (kinds of groups, no events, storages of two devices or with
- *  parts of pages); BUSY (a tier has an offload, or jobs); LIMIT, OUT_OF_MEMORY, DEVICE. Since 0.3. */
+ *  @return KVC_OK; INVALID_ARGUMENT; UNSUPPORTED (kinds of groups, no events, KVC_MANAGER_ZERO_*, storages
+ *  of two devices or with parts of pages, a tier sizes: with storages); BUSY (a tier has an offload, or
+ *  jobs); LIMIT, OUT_OF_MEMORY, DEVICE. Since 0.3. */
 KVC_API kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** offload);
 
 /** Ends all work: waits for jobs that tiers have begun, and gives back all blocks. Blocks that wait to be
@@ -166,7 +167,8 @@ KVC_API kvc_status kvc_offload_event_fd(kvc_offload* o, int32_t* fd);
 
 /** Moves everything on: takes what tiers have done, stores blocks, loads pages.
  *  @param[in] stream The stream of the kernels that read and write blocks; copies to and from blocks are
- *  enqueued there. NULL = your work on the storages is done when you return from it; copies are made at once.
+ *  enqueued there. NULL = your work on the storages is done when you return from it; copies are made at once,
+ *  after those of earlier polls with a stream, for which it then waits.
  *  @return KVC_OK; INVALID_ARGUMENT (a stream of another device). Since 0.3. */
 KVC_API kvc_status kvc_offload_poll(kvc_offload* o, uint64_t now_ns, kvc_stream* stream);
 

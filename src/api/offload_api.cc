@@ -20,20 +20,20 @@ kvc_status check_stream(const kvc_offload& o, const kvc_stream* stream) {
                  o.backend == nullptr ? "sizes alone" : o.backend->name, o.device);
 }
 
-kvc_status check_manager(const Shape& shape, bool clears_blocks, uint32_t policy) {
+kvc_status check_manager(const Shape& shape, uint32_t policy) {
   if (shape.cross_groups != 0 || shape.state_groups != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has %s groups, which have no pages",
                 shape.cross_groups != 0 ? "cross" : "state");
   if (!shape.caches())
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has KVC_MANAGER_NO_PREFIX_CACHE: nothing is published");
+  if ((shape.flags & (KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS)) != 0)
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "the manager has KVC_MANAGER_ZERO_CROSS_NAMESPACE or ZERO_ALWAYS: blocks that a load has "
+                "filled would be on the list of those to clear; create it without");
   if (policy > (KVC_OFFLOAD_WRITE_THROUGH | KVC_OFFLOAD_SECOND_USE | KVC_OFFLOAD_BEFORE_EVICTION))
     return invalid(
         "policy is %u; it is a sum of KVC_OFFLOAD_WRITE_THROUGH (1), SECOND_USE (2), BEFORE_EVICTION (4)",
         policy);
-  if (clears_blocks)  // what is loaded is in the list that the engine still clears
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "the manager has a KVC_MANAGER_ZERO_* flag: blocks would be cleared after they were loaded; "
-                "create it without");
   if (shape.event_capacity != 0) return KVC_OK;
   return fail(KVC_ERROR_UNSUPPORTED, "the manager keeps no events; create it with event_capacity > 0");
 }
@@ -127,8 +127,8 @@ kvc_status take_tiers(const kvc_offload_config& config, const OffloadGroup* grou
     tiers[t] = config.tiers[t]->impl.get();
     if (config.storages != nullptr && !tiers[t]->has_bytes())
       return fail(KVC_ERROR_UNSUPPORTED,
-                  "tiers[%zu] keeps sizes alone, and storages would be filled with nothing: leave storages "
-                  "NULL, or take memory:, slab: or dir:",
+                  "tiers[%zu] keeps the sizes of pages and no bytes, for simulations; take memory:, slab: or "
+                  "dir:, or leave storages NULL",
                   t);
     const TierStats stats = tiers[t]->stats();
     const uint64_t jobs = stats.waiting_jobs + stats.running_jobs + stats.done_jobs;
@@ -164,7 +164,7 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
     KVC_TRY(read_allocator(own.allocator, &env));
     auto made = std::make_unique<kvc_offload>(env);
     const OffloadView view = own.manager->impl->offload_view();
-    KVC_TRY(check_manager(view.shape(), view.clears_blocks(), own.policy));
+    KVC_TRY(check_manager(view.shape(), own.policy));
     OffloadOptions options;
     KVC_TRY(read_options(own, &options));
     options.latencies = &made->latencies;

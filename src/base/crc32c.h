@@ -10,8 +10,9 @@ namespace kvc {
 
 /// Ways to compute the sum.
 enum class Crc32cPath : uint8_t {
-  kTables,       ///< Portable code, on every CPU.
-  kInstructions  ///< SSE4.2 on x86-64, the CRC32 instructions on aarch64.
+  kTables,        ///< Portable code, on every CPU.
+  kInstructions,  ///< SSE4.2 on x86-64, the CRC32 instructions on aarch64.
+  kProducts       ///< Carry-less products of 64 bytes at once: AVX-512 with VPCLMULQDQ.
 };
 
 bool crc32c_supports(Crc32cPath path) noexcept;

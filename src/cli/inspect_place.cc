@@ -9,6 +9,7 @@
 #include <ctime>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "cli/errors.h"
@@ -39,14 +40,20 @@ uint64_t age_of(const struct stat& status) {
   return now > status.st_mtim.tv_sec ? static_cast<uint64_t>(now - status.st_mtim.tv_sec) : 0;
 }
 
+bool is_subfolder(const std::string& name) {
+  return name.size() == 2 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 // Files that go meanwhile are passed over.
 void each_page(const fs::path& folder, const std::function<void(const PageFile&)>& each) {
   for (const auto& part : fs::directory_iterator(folder)) {
-    const std::string fingerprint = part.path().filename().string();
-    if (!is_fingerprint(fingerprint) || !part.is_directory()) continue;
+    if (!is_subfolder(part.path().filename().string()) || !part.is_directory()) continue;
     for (const auto& entry : fs::directory_iterator(part.path())) {
+      const std::string fingerprint = entry.path().filename().string().substr(0, kDigits);
       struct stat status;
-      if (entry.path().extension() != ".page" || ::lstat(entry.path().c_str(), &status) != 0) continue;
+      if (entry.path().extension() != ".page" || !is_fingerprint(fingerprint) ||
+          ::lstat(entry.path().c_str(), &status) != 0)
+        continue;
       each({entry.path(), fingerprint, static_cast<uint64_t>(status.st_size), age_of(status)});
     }
   }
@@ -131,12 +138,10 @@ std::string chosen(const fs::path& place, const std::vector<std::string>& finger
 
 Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
   const uint64_t least_s = options.older_than ? seconds_of(*options.older_than) : 0;
-  std::vector<std::string> names;
-  for (const auto& part : fs::directory_iterator(folder)) {
-    const std::string name = part.path().filename().string();
-    if (is_fingerprint(name)) names.push_back(name);
-  }
-  const std::string wanted = options.fingerprint ? chosen(folder, names, *options.fingerprint) : "";
+  std::set<std::string> names;
+  if (options.fingerprint) each_page(folder, [&](const PageFile& file) { names.insert(file.fingerprint); });
+  const std::string wanted =
+      options.fingerprint ? chosen(folder, {names.begin(), names.end()}, *options.fingerprint) : "";
   uint64_t pages = 0, bytes = 0;
   each_page(folder, [&](const PageFile& file) {
     if ((options.fingerprint && file.fingerprint != wanted) || file.age_s < least_s) return;
@@ -175,7 +180,7 @@ Json purge_slab(const fs::path& path, const PurgeOptions& options) {
 
 bool is_tier_folder(const fs::path& folder) {
   std::error_code error;
-  return fs::is_regular_file(folder / "usage", error);
+  return fs::is_regular_file(folder / "format", error);
 }
 
 Json tier_folder_json(const fs::path& folder, bool validate) {

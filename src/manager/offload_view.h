@@ -28,7 +28,6 @@ class OffloadView {
         events_(events) {}
 
   const Shape& shape() const { return shape_; }
-  bool clears_blocks() const { return blocks_.zeroing().on(); }  // KVC_MANAGER_ZERO_*
   uint64_t next_event() const;
 
   // Blocks that were published, from *cursor on, which moves along. *lost: events that came and went unread.

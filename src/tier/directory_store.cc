@@ -19,18 +19,9 @@
 namespace kvc {
 namespace {
 
+constexpr char kFormat[] = "kvcache folder 2\n";
 constexpr uint64_t kAtPayload = sizeof(RecordHeader);
 constexpr uint64_t kPiece = 256 << 10;  // is moved and summed while it is in a cache of the processor
-
-struct PageName {
-  explicit PageName(const Digest256& key) {
-    write_hex(key, text);
-    std::strcpy(text + DirectoryUsage::kDigits, ".page");
-  }
-  char text[DirectoryUsage::kNameBytes];
-};
-
-bool is_full(int error) { return error == -ENOSPC || error == -EDQUOT; }
 
 kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
   return refused_by_system("folder", config.path, what, error);
@@ -47,7 +38,6 @@ class DirectoryStore final : public PageStore {
         sync_(config.sync),
         memory_(env),
         root_(files),
-        folder_(files),
         usage_(env, files) {}
   ~DirectoryStore() override { memory_.release(buffers_, workers_ * page_bytes_, kAlign); }
 
@@ -61,12 +51,15 @@ class DirectoryStore final : public PageStore {
  private:
   static constexpr size_t kAlign = 64;
 
-  kvc_status check_owner(const DirectoryConfig& config, const OpenFile& folder);
+  kvc_status check_owner(const DirectoryConfig& config);
+  kvc_status check_format(const DirectoryConfig& config);
+  FolderPath path_of(const Digest256& key) const { return page_path(fingerprint_, key); }
   int32_t look_for(const Digest256& key, uint64_t* bytes);
   int32_t read_page(const StoreCall& call, kvc_tier_item* item);
   int32_t write_page(kvc_tier_item* item);
   int write_file(kvc_tier_item* item);
-  int32_t broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter);
+  int sync_names(const FolderPath& path);
+  int32_t broken(const FolderPath& path, const struct stat& read, uint64_t StoreStats::*counter);
   int32_t failed(int error);
   void count(uint64_t StoreStats::*counter) {
     const std::lock_guard lock(mutex_);
@@ -79,7 +72,7 @@ class DirectoryStore final : public PageStore {
   const size_t workers_;
   const bool sync_;
   Memory memory_;
-  OpenFile root_, folder_;
+  OpenFile root_;
   DirectoryUsage usage_;
   char* buffers_ = nullptr;               // one a worker
   std::atomic<bool> may_give_way_{true};  // the last page that did to a full disk has helped
@@ -87,16 +80,52 @@ class DirectoryStore final : public PageStore {
   StoreStats stats_ = {};
 };
 
-kvc_status DirectoryStore::check_owner(const DirectoryConfig& config, const OpenFile& folder) {
-  struct stat status;
-  const int error = files_.status(folder.fd(), &status);
-  if (error != 0) return folder_failure(config, "ask for its owner", error);
-  if (!is_open_to_others(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0)) return KVC_OK;
+kvc_status others_may_write(const DirectoryConfig& config, const char* what) {
   return invalid(
-      "folder %s: it, or that of this fingerprint, has the mode %03o and the owner %u: others may write to "
-      "it, "
-      "and could plant pages; take a folder of your own (chmod go-w)",
-      config.path, status.st_mode & 0777, status.st_uid);
+      "folder %s: its group or others may write to %s, or own it, and could plant pages; take a folder of "
+      "your own "
+      "(chmod go-w)",
+      config.path, what);
+}
+
+kvc_status DirectoryStore::check_owner(const DirectoryConfig& config) {
+  struct stat status;
+  const int error = files_.status(root_.fd(), &status);
+  if (error != 0) return folder_failure(config, "ask for its owner", error);
+  if (is_open_to_others(status.st_mode) || (status.st_uid != geteuid() && status.st_uid != 0))
+    return others_may_write(config, "it");
+  return KVC_OK;
+}
+
+// The file `format` says what the folder is. It is made first, so whoever was killed there has made no pages.
+kvc_status DirectoryStore::check_format(const DirectoryConfig& config) {
+  OpenFile file(files_);
+  struct stat status = {};
+  int error = file.open(root_.fd(), "format", O_RDWR);
+  if (error == -ENOENT) {
+    if (files_.status_at(root_.fd(), "usage", &status) == 0)
+      return fail(KVC_ERROR_UNSUPPORTED,
+                  "folder %s: its version is 1, this library reads 2; give another path, or remove its files "
+                  "to begin anew",
+                  config.path);
+    error = file.open(root_.fd(), "format", O_RDWR | O_CREAT, 0600);
+  }
+  if (error == 0) error = files_.lock(file.fd());  // whether there are locks; nobody holds this one
+  if (error == 0 || error == -EWOULDBLOCK) error = files_.status(file.fd(), &status);
+  char found[sizeof kFormat + 16] = {};
+  const auto size = std::min<uint64_t>(static_cast<uint64_t>(status.st_size), sizeof found - 1);
+  if (error == 0) error = read_fully(files_, file.fd(), found, size, 0);
+  if (error == 0 && size < sizeof kFormat - 1 && std::memcmp(found, kFormat, size) == 0) {
+    error = write_fully(files_, file.fd(), kFormat, sizeof kFormat - 1, 0);
+    if (error == 0 && sync_) error = files_.sync(file.fd());
+  } else if (error == 0 && std::strcmp(found, kFormat) != 0) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "folder %s: its file \"format\" is not that of version 2, which this library reads; give "
+                "another path",
+                config.path);
+  }
+  return error == 0 ? kvc_status{KVC_OK}
+                    : folder_failure(config, "lock, read or write its file \"format\"", error);
 }
 
 kvc_status DirectoryStore::open(const DirectoryConfig& config) {
@@ -108,16 +137,12 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   int error = files_.make_folder(AT_FDCWD, config.path, 0700);
   if (error == 0 || error == -EEXIST) error = root_.open(AT_FDCWD, config.path, O_RDONLY | O_DIRECTORY);
   if (error != 0) return folder_failure(config, "make or open it", error);
-  KVC_TRY(check_owner(config, root_));
-  char name[DirectoryUsage::kDigits + 1];
-  write_hex(fingerprint_, name);
-  error = files_.make_folder(root_.fd(), name, 0700);
-  if (error == 0 || error == -EEXIST) error = folder_.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
-  if (error != 0) return folder_failure(config, "make or open its folder of this fingerprint", error);
-  KVC_TRY(check_owner(config, folder_));
-  error = usage_.open(root_.fd(), folder_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s);
+  KVC_TRY(check_owner(config));
+  KVC_TRY(check_format(config));
+  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, sync_);
+  if (error == -EPERM) return others_may_write(config, "one of its subfolders");
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
-  if (sync_) {  // the names of both folders
+  if (sync_) {  // the names of both
     error = files_.sync(root_.fd());
     if (error == 0) error = sync_parent(files_, config.path);
     if (error != 0) return folder_failure(config, "make sure that it is on the disk", error);
@@ -130,7 +155,6 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
 }
 
 int32_t DirectoryStore::failed(int error) {
-  if (error == -EWOULDBLOCK) return KVC_PAGE_TIMEOUT;  // another process has the folder
   const std::lock_guard lock(mutex_);
   if (is_full(error)) ++stats_.no_space;
   ++stats_.failures;
@@ -138,16 +162,21 @@ int32_t DirectoryStore::failed(int error) {
   return KVC_PAGE_FAILED;
 }
 
-// A file that is not this page, or too old: a miss for all from now on.
-int32_t DirectoryStore::broken(const PageName& name, uint64_t bytes, uint64_t StoreStats::*counter) {
+// The file that was read is not this page, or too old: a miss for all from now on. It is left alone if
+// somebody has put another one in its place.
+int32_t DirectoryStore::broken(const FolderPath& path, const struct stat& read,
+                               uint64_t StoreStats::*counter) {
   count(counter);
-  static_cast<void>(usage_.remove(name.text, bytes));
+  struct stat now;
+  if (files_.status_at(root_.fd(), path.text, &now) == 0 && now.st_ino == read.st_ino &&
+      now.st_size == read.st_size)
+    static_cast<void>(usage_.remove(path, static_cast<uint64_t>(read.st_size)));
   return KVC_PAGE_MISS;
 }
 
 int32_t DirectoryStore::look_for(const Digest256& key, uint64_t* bytes) {
   struct stat status;
-  const int error = files_.status_at(folder_.fd(), PageName(key).text, &status);
+  const int error = files_.status_at(root_.fd(), path_of(key).text, &status);
   if (error == -ENOENT) return KVC_PAGE_MISS;
   if (error != 0) return failed(error);
   *bytes = static_cast<uint64_t>(status.st_size);
@@ -176,7 +205,7 @@ void DirectoryStore::remove(const StoreCall&, kvc_tier_item* items, size_t num_i
     uint64_t bytes = 0;
     items[i].result = look_for(key_of(items[i]), &bytes);
     if (items[i].result != KVC_PAGE_OK) continue;
-    const int error = usage_.remove(PageName(key_of(items[i])).text, bytes);
+    const int error = usage_.remove(path_of(key_of(items[i])), bytes);
     if (error == 0)
       count(&StoreStats::removed);
     else
@@ -185,23 +214,23 @@ void DirectoryStore::remove(const StoreCall&, kvc_tier_item* items, size_t num_i
 }
 
 int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
-  const PageName name(key_of(*item));
+  const FolderPath path = path_of(key_of(*item));
   OpenFile file(files_);
-  int error = file.open(folder_.fd(), name.text, O_RDONLY);
+  int error = file.open(root_.fd(), path.text, O_RDONLY);
   if (error == -ENOENT) return KVC_PAGE_MISS;
   if (error != 0) return failed(error);
   struct stat status;
   error = files_.status(file.fd(), &status);
   if (error != 0) return failed(error);
   const auto size = static_cast<uint64_t>(status.st_size);
-  if (!S_ISREG(status.st_mode) || size < kAtPayload) return broken(name, size, &StoreStats::bad_headers);
-  if (usage_.is_expired(status)) return broken(name, size, &StoreStats::expired);
+  if (!S_ISREG(status.st_mode) || size < kAtPayload) return broken(path, status, &StoreStats::bad_headers);
+  if (usage_.is_expired(status)) return broken(path, status, &StoreStats::expired);
   RecordHeader header;
   error = read_fully(files_, file.fd(), &header, sizeof header, 0);
   if (error != 0) return failed(error);
   if (!is_record(header, fingerprint_, page_bytes_) || header.key != key_of(*item) ||
       size != kAtPayload + header.payload_bytes)
-    return broken(name, size, &StoreStats::bad_headers);
+    return broken(path, status, &StoreStats::bad_headers);
   if (item->generation != 0 && item->generation != header.generation) return KVC_PAGE_EXPIRED;
   if (header.payload_bytes != item->bytes) {
     count(&StoreStats::bad_headers);
@@ -216,7 +245,7 @@ int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
     if (error != 0) return failed(error);
     crc = crc32c(to + at, piece, crc);
   }
-  if (crc != header.payload_crc) return broken(name, size, &StoreStats::bad_payloads);
+  if (crc != header.payload_crc) return broken(path, status, &StoreStats::bad_payloads);
   auto* out = static_cast<char*>(item->data);
   for (size_t i = 0; !whole && i < item->num_runs; out += item->runs[i++].bytes)
     std::memcpy(out, to + item->runs[i].offset, item->runs[i].bytes);
@@ -250,12 +279,12 @@ int32_t DirectoryStore::write_page(kvc_tier_item* item) {
 }
 
 int DirectoryStore::write_file(kvc_tier_item* item) {
-  char part[DirectoryUsage::kNameBytes];
+  FolderPath part;
   OpenFile file(files_);
   const uint64_t bytes = kAtPayload + item->bytes;
-  int error = usage_.begin(bytes, part, &file);
+  int error = usage_.begin(key_of(*item), bytes, &part, &file);
   if (error != 0) return error;
-  const PageName name(key_of(*item));
+  const FolderPath path = path_of(key_of(*item));
   const auto* from = static_cast<const char*>(item->data);
   uint32_t crc = 0;
   for (uint64_t at = 0; error == 0 && at < item->bytes; at += kPiece) {
@@ -266,19 +295,26 @@ int DirectoryStore::write_file(kvc_tier_item* item) {
   const RecordHeader header = make_record(key_of(*item), fingerprint_, 1, item->bytes, crc);
   if (error == 0) error = write_fully(files_, file.fd(), &header, sizeof header, 0);
   if (error == 0 && sync_) error = files_.sync(file.fd());
-  if (error == 0) error = files_.rename(folder_.fd(), part, name.text);
+  if (error == 0) error = files_.rename(root_.fd(), part.text, path.text);
   if (error != 0) {
     static_cast<void>(usage_.remove(part, bytes));
     return error;
   }
   error = file.close();  // some file systems say only here that they have lost something
-  if (error == 0 && sync_) error = files_.sync(folder_.fd());
+  if (error == 0 && sync_) error = sync_names(path);
   if (error != 0) {
-    static_cast<void>(usage_.remove(name.text, bytes));
+    static_cast<void>(usage_.remove(path, bytes));
     return error;
   }
   item->generation = header.generation;
   return 0;
+}
+
+int DirectoryStore::sync_names(const FolderPath& path) {
+  const char name[] = {path.text[0], path.text[1], 0};
+  OpenFile subfolder(files_);
+  const int error = subfolder.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
+  return error != 0 ? error : files_.sync(subfolder.fd());
 }
 
 StoreStats DirectoryStore::stats() {

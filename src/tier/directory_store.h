@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages as files of a folder, one a page: a record header and the payload, written beside and renamed when
 // whole. Several processes, on several machines if their file system locks, may use one folder; together they
-// keep to its size, pages of other fingerprints included. A page's time of change is that of its last use;
-// the oldest go first, also when the disk is full below that size. There are no leases: a page that was found
-// may be gone when it is read, which is a miss. Thread-safe.
+// keep to its size, pages of other fingerprints included, and none waits for another one
+// (tier/directory_usage.h). A page's time of change is that of its last use; the oldest go first, also when
+// the disk is full below that size. There are no leases: a page that was found may be gone when it is read,
+// which is a miss. Thread-safe.
 //
-//   <path>/<fingerprint>/<key>.page       a page
-//   <path>/<fingerprint>/<pid>-<n>.part   one that is being written: locked as long as its writer lives
-//   <path>/usage                          the bytes of all of these; its lock is the folder's
+//   <path>/format                         the version
+//   <path>/ab/<fingerprint>-<key>.page    a page, in one of 256 subfolders by a mix of its key
+//   <path>/ab/<pid>-<n>.part              one that is being written: locked as long as its writer lives
+//   <path>/ab/usage                       the bytes and pages of the subfolder; its lock is the subfolder's
 #pragma once
 #include "base/env.h"
 #include "base/files.h"

@@ -2,22 +2,23 @@
 #include "tier/directory_usage.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <thread>
 
 #include "base/crc32c.h"
 #include "tier/hex.h"
+#include "tier/refusal.h"
 
 namespace kvc {
 namespace {
 
-constexpr uint32_t kUsageMagic = 0x5543564Bu;
-constexpr int kTries = 500;  // a millisecond apart, for a folder that somebody else has locked
+constexpr uint32_t kUsageMagic = 0x3256554Bu;
+constexpr int kTries = 8;  // for a lock, one right after the other
+constexpr int64_t kNever = INT64_MAX, kSecond = 1000000000, kMostSeconds = kNever / kSecond - 2;
 
 bool ends_with(const char* name, const char* end) {
   const size_t size = std::strlen(name), end_size = std::strlen(end);
@@ -27,98 +28,213 @@ bool ends_with(const char* name, const char* end) {
 // Whether an array has room for one more element.
 template <typename T>
 bool has_room(Array<T>* array, Memory& memory, size_t count) {
-  return count < array->size() || array->grow(memory, count == 0 ? 1024 : 2 * count);
+  return count < array->size() || array->grow(memory, count == 0 ? 256 : 2 * count);
+}
+
+int64_t in_ns(int64_t seconds, int64_t ns) {
+  return std::clamp(seconds, -kMostSeconds, kMostSeconds) * kSecond + ns;
+}
+
+uint32_t subfolder_of(const Digest256& key) { return crc32c(key.bytes, sizeof key.bytes) & 255; }
+
+FolderPath path_in(uint32_t subfolder, const char* name) {
+  FolderPath out;
+  snprintf(out.text, sizeof out.text, "%02x%s%s", subfolder, *name != 0 ? "/" : "", name);
+  return out;
 }
 
 }  // namespace
 
-class DirectoryUsage::FolderLock {
+uint32_t FolderPath::subfolder() const {
+  uint32_t out = 0;
+  static_cast<void>(read_subfolder_name(text, &out));
+  return out;
+}
+
+FolderPath page_path(const Digest256& fingerprint, const Digest256& key) {
+  FolderPath out = path_in(subfolder_of(key), "");
+  char* at = out.text + 2;
+  *at++ = '/';
+  write_hex(fingerprint, at);
+  at += FolderPath::kDigits;
+  *at++ = '-';
+  write_hex(key, at);
+  std::strcpy(at + FolderPath::kDigits, ".page");
+  return out;
+}
+
+bool read_page_name(const char* name, Digest256* fingerprint, Digest256* key) {
+  constexpr size_t kDigits = FolderPath::kDigits;
+  return std::strlen(name) == 2 * kDigits + 6 && read_hex(name, fingerprint) && name[kDigits] == '-' &&
+         read_hex(name + kDigits + 1, key) && std::strcmp(name + 2 * kDigits + 1, ".page") == 0;
+}
+
+bool read_subfolder_name(const char* name, uint32_t* out) {
+  uint32_t value = 0;
+  for (int i = 0; i < 2; ++i) {
+    const char digit = name[i];
+    const bool is_number = digit >= '0' && digit <= '9';
+    if (!is_number && (digit < 'a' || digit > 'f')) return false;
+    value = value * 16 + static_cast<uint32_t>(is_number ? digit - '0' : digit - 'a' + 10);
+  }
+  *out = value;
+  return name[2] == 0 || name[2] == '/';
+}
+
+struct DirectoryUsage::Scan {
+  explicit Scan(DirectoryUsage& of) : usage(of), folder(of.files_) {}
+
+  DirectoryUsage& usage;
+  OpenFile folder;
+  FolderUsage total = {};
+  Array<FoundPage> pages;
+  size_t num_pages = 0;
+  uint64_t num_own = 0;
+  int64_t oldest = kNever;  // parts included, which will be pages
+  int error = 0;
+
+  Number number() const { return {total, oldest}; }
+};
+
+// The lock of a subfolder, or none: then what is done is noted in this process alone, as doubtful.
+class DirectoryUsage::SubfolderLock {
  public:
-  explicit FolderLock(DirectoryUsage& usage) : usage_(usage), lock_(usage.mutex_) {
-    const int tries = usage_.waited_in_vain_ ? 1 : kTries;
-    for (int i = 0; i < tries; ++i) {
-      if (i != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      do {
-        error_ = usage_.files_.lock(usage_.lock_file_.fd());
-      } while (error_ == -EINTR);
-      if (error_ != -EWOULDBLOCK) break;
+  SubfolderLock(DirectoryUsage& usage, uint32_t subfolder)
+      : usage_(usage), subfolder_(subfolder), file_(usage.files_) {
+    const FolderPath path = path_in(subfolder, "usage");
+    error_ = file_.open(usage.root_, path.text, O_RDWR);
+    if (error_ == -ENOENT) error_ = usage.make_subfolder(subfolder);
+    if (error_ == 0 && file_.fd() < 0) error_ = file_.open(usage.root_, path.text, O_RDWR | O_CREAT, 0600);
+    if (error_ != 0) return;
+    for (int i = 0; i < kTries; ++i) {
+      error_ = usage.files_.lock(file_.fd());
+      if (error_ != -EWOULDBLOCK && error_ != -EINTR) break;
+      sched_yield();
     }
-    usage_.waited_in_vain_ = error_ == -EWOULDBLOCK;
   }
-  ~FolderLock() {
-    if (error_ == 0) static_cast<void>(usage_.files_.unlock(usage_.lock_file_.fd()));
+  SubfolderLock(const SubfolderLock&) = delete;
+  SubfolderLock& operator=(const SubfolderLock&) = delete;
+
+  bool is_held() const { return error_ == 0; }
+  // 0, also if somebody else has it.
+  int error() const { return error_ == -EWOULDBLOCK || error_ == -EINTR ? 0 : error_; }
+
+  // The number is this now; `changed`: not only counted.
+  int set(const Number& number, bool changed) {
+    usage_.note(subfolder_, number, !is_held() && (changed || usage_.noted(subfolder_).is_doubtful));
+    if (!is_held()) return 0;
+    UsageRecord record = {number, kUsageMagic, 0};
+    record.crc = crc32c(&record, offsetof(UsageRecord, crc));
+    const int error = write_fully(usage_.files_, file_.fd(), &record, sizeof record, 0);
+    if (error != 0) usage_.note(subfolder_, number, true);
+    return error;
   }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  int error() const { return error_; }
+  int add(uint64_t bytes) {
+    const Number before = usage_.noted(subfolder_).seen;
+    const int error = change([&](Number* number) {
+      number->usage.bytes += bytes, ++number->usage.pages;
+      number->oldest = std::min(number->oldest, in_ns(usage_.files_.time(), 0));
+    });
+    if (error != 0) usage_.note(subfolder_, before, true);
+    return error;
+  }
+  int subtract(uint64_t bytes) {
+    return change([&](Number* number) {
+      number->usage.bytes -= std::min(number->usage.bytes, bytes);
+      number->usage.pages -= number->usage.pages != 0;
+    });
+  }
+  // Whether the file has a number. Without the lock it may be an old one.
+  static bool read(Files& files, int file, Number* out) {
+    UsageRecord record;
+    const int error = read_fully(files, file, &record, sizeof record, 0);
+    *out = record.number;
+    return error == 0 && record.magic == kUsageMagic &&
+           record.crc == crc32c(&record, offsetof(UsageRecord, crc));
+  }
 
  private:
+  template <typename Change>
+  int change(Change&& apply) {
+    Subfolder known = usage_.noted(subfolder_);
+    if (is_held() && (known.is_doubtful || !read(usage_.files_, file_.fd(), &known.seen))) {
+      Scan scan(usage_);
+      const int error = usage_.count(subfolder_, &scan);
+      if (error != 0) return error;
+      known.seen = scan.number();
+    }
+    apply(&known.seen);
+    return set(known.seen, true);
+  }
+
   DirectoryUsage& usage_;
-  const std::lock_guard<std::mutex> lock_;
+  const uint32_t subfolder_;
+  OpenFile file_;
   int error_;
 };
 
-struct DirectoryUsage::Scan {
-  DirectoryUsage* usage;
-  FolderUsage total;
-  Array<Digest256> folders;  // fingerprints
-  Array<FoundPage> pages;
-  size_t num_folders, num_pages;
-  uint32_t current;  // of folders
-  int descriptor;    // its
-  int error;
-};
+void DirectoryUsage::note(uint32_t subfolder, const Number& number, bool is_doubtful) {
+  const std::lock_guard lock(mutex_);
+  Subfolder& of = subfolders_[subfolder];
+  total_ += number.usage.bytes - of.seen.usage.bytes;
+  of = {number, of.changes + 1, is_doubtful};
+}
 
-int DirectoryUsage::open(int root, int folder, const Digest256& fingerprint, uint64_t limit,
-                         uint64_t reserve_free, uint64_t ttl_s) {
+DirectoryUsage::Subfolder DirectoryUsage::noted(uint32_t subfolder) {
+  const std::lock_guard lock(mutex_);
+  return subfolders_[subfolder];
+}
+
+uint64_t DirectoryUsage::total() {
+  const std::lock_guard lock(mutex_);
+  return total_;
+}
+
+int DirectoryUsage::open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free,
+                         uint64_t ttl_s, bool sync) {
   root_ = root;
-  folder_ = folder;
   fingerprint_ = fingerprint;
   limit_ = limit;
   reserve_free_ = reserve_free;
   ttl_s_ = ttl_s;
-  const int error = lock_file_.open(root, "usage", O_RDWR | O_CREAT, 0600);
-  if (error != 0) return error;
-  const FolderLock lock(*this);
-  FolderUsage usage;
-  if (lock.error() == 0) return count_again(0, &usage);
-  if (lock.error() != -EWOULDBLOCK) return lock.error();
-  static_cast<void>(is_noted(&usage));  // who comes to write something counts
-  return 0;
+  sync_ = sync;
+  for (Subfolder& of : subfolders_) of = {{{0, 0}, kNever}, 0, false};
+  const int error = count_all();
+  return error != 0 || total() <= limit_ ? error : evict(lowered_limit(), &evictions_);
 }
 
-// Whether the file has the number. Without the lock it may be an old one.
-bool DirectoryUsage::is_noted(FolderUsage* out) {
-  UsageRecord record;
-  const int error = read_fully(files_, lock_file_.fd(), &record, sizeof record, 0);
-  if (error != 0 || record.magic != kUsageMagic || record.crc != crc32c(&record, offsetof(UsageRecord, crc)))
-    return false;
-  *out = record.usage;
-  note(*out);
-  return true;
+// What was done without a lock is counted, where that is free now.
+DirectoryUsage::~DirectoryUsage() {
+  for (uint32_t i = 0; i < kSubfolders; ++i) {
+    if (!noted(i).is_doubtful) continue;
+    SubfolderLock lock(*this, i);
+    Scan scan(*this);
+    if (lock.is_held() && count(i, &scan) == 0) static_cast<void>(lock.set(scan.number(), false));
+  }
 }
 
-int DirectoryUsage::read(FolderUsage* out) { return is_noted(out) ? 0 : count_again(0, out); }
-
-int DirectoryUsage::write(const FolderUsage& usage) {
-  UsageRecord record = {usage, kUsageMagic, 0};
-  record.crc = crc32c(&record, offsetof(UsageRecord, crc));
-  note(usage);
-  return write_fully(files_, lock_file_.fd(), &record, sizeof record, 0);
+int DirectoryUsage::make_subfolder(uint32_t subfolder) {
+  int error;
+  do {
+    error = files_.make_folder(root_, path_in(subfolder, "").text, 0700);
+  } while (error == -EINTR);
+  if (error == -EEXIST) return 0;
+  return error == 0 && sync_ ? files_.sync(root_) : error;
 }
 
-// Counts a file of a folder, or removes it if its writer has ended.
-int DirectoryUsage::look_at(Scan* scan, int folder, const char* name) {
-  const bool part = ends_with(name, ".part");
-  Digest256 key;
-  if (!part && (!ends_with(name, ".page") || std::strlen(name) >= kNameBytes || !read_hex(name, &key)))
-    return 0;
+// Counts a file of a subfolder, or removes it if its writer has ended or its time is over.
+int DirectoryUsage::look_at(Scan* scan, const char* name) {
+  const int folder = scan->folder.fd();
+  const bool is_part = ends_with(name, ".part");
+  FoundPage page = {};
+  if (!is_part && !read_page_name(name, &page.fingerprint, &page.key)) return 0;
   struct stat status;
   int error = files_.status_at(folder, name, &status);
   if (error == -ENOENT) return 0;
   if (error != 0) return error;
-  const uint64_t bytes = charged(static_cast<uint64_t>(status.st_size));
-  if (part) {
+  page.bytes = charged(static_cast<uint64_t>(status.st_size));
+  page.time = in_ns(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  if (is_part) {
     OpenFile file(files_);
     error = file.open(folder, name, O_RDWR);
     if (error == 0) error = files_.lock(file.fd());
@@ -133,84 +249,152 @@ int DirectoryUsage::look_at(Scan* scan, int folder, const char* name) {
     return error == -ENOENT ? 0 : error;
   } else {
     if (!has_room(&scan->pages, memory_, scan->num_pages)) return -ENOMEM;
-    scan->pages[scan->num_pages++] = {status.st_mtim.tv_sec, static_cast<uint32_t>(status.st_mtim.tv_nsec),
-                                      scan->current, bytes, key};
-    ++scan->total.pages;
-    if (scan->folders[scan->current] == fingerprint_) ++num_own_;
+    scan->pages[scan->num_pages++] = page;
+    scan->num_own += page.fingerprint == fingerprint_;
   }
-  scan->total.bytes += bytes;
+  ++scan->total.pages;
+  scan->total.bytes += page.bytes;
+  scan->oldest = std::min(scan->oldest, page.time);
   return 0;
 }
 
-int DirectoryUsage::count_folder(Scan* scan, uint32_t folder) {
-  char name[kDigits + 1];
-  write_hex(scan->folders[folder], name);
-  OpenFile file(files_);
-  const int error = file.open(root_, name, O_RDONLY | O_DIRECTORY);
+int DirectoryUsage::count(uint32_t subfolder, Scan* scan) {
+  const int error = scan->folder.open(root_, path_in(subfolder, "").text, O_RDONLY | O_DIRECTORY);
   if (error == -ENOENT || error == -ENOTDIR || error == -ELOOP) return 0;
   if (error != 0) return error;
-  scan->current = folder, scan->descriptor = file.fd();
-  const int listed = files_.list(file.fd(), scan, [](void* data, const char* entry) {
+  struct stat status;
+  const int asked = files_.status(scan->folder.fd(), &status);
+  if (asked != 0) return asked;
+  if (is_open_to_others(status.st_mode) || (status.st_uid != geteuid() && status.st_uid != 0)) return -EPERM;
+  const int listed = files_.list(scan->folder.fd(), scan, [](void* data, const char* entry) {
     auto* in = static_cast<Scan*>(data);
-    if (in->error == 0) in->error = in->usage->look_at(in, in->descriptor, entry);
+    if (in->error == 0) in->error = in->usage.look_at(in, entry);
   });
   return listed != 0 ? listed : scan->error;
 }
 
-// Finds the folders of all fingerprints, and what is in them.
-int DirectoryUsage::count(Scan* scan) {
-  num_own_ = 0;
-  const int listed = files_.list(root_, scan, [](void* data, const char* name) {
-    auto* in = static_cast<Scan*>(data);
-    Digest256 fingerprint;
-    if (in->error != 0 || std::strlen(name) != kDigits || !read_hex(name, &fingerprint)) return;
-    if (has_room(&in->folders, in->usage->memory_, in->num_folders))
-      in->folders[in->num_folders++] = fingerprint;
-    else
-      in->error = -ENOMEM;
+// The subfolders that there are, as bits.
+int DirectoryUsage::list_subfolders(bool (&there)[kSubfolders]) {
+  std::fill(std::begin(there), std::end(there), false);
+  return files_.list(root_, there, [](void* data, const char* name) {
+    uint32_t subfolder;
+    if (read_subfolder_name(name, &subfolder)) static_cast<bool*>(data)[subfolder] = true;
   });
-  if (listed != 0) return listed;
-  for (uint32_t i = 0; scan->error == 0 && i < scan->num_folders; ++i) scan->error = count_folder(scan, i);
-  return scan->error;
+}
+
+int DirectoryUsage::count_all() {
+  bool there[kSubfolders];
+  int error = list_subfolders(there);
+  for (uint32_t i = 0; error == 0 && i < kSubfolders; ++i) {
+    if (!there[i]) continue;
+    SubfolderLock lock(*this, i);
+    Scan scan(*this);
+    error = lock.error();
+    if (error == 0) error = count(i, &scan);
+    if (error != 0) continue;
+    num_own_ += scan.num_own;
+    const int written = lock.set(scan.number(), false);
+    if (!is_full(written)) error = written;  // a full disk still has what it has
+  }
+  return error;
+}
+
+// Learns what others have written.
+int DirectoryUsage::read_again() {
+  bool there[kSubfolders];
+  const int error = list_subfolders(there);
+  if (error != 0) return error;
+  for (uint32_t i = 0; i < kSubfolders; ++i) {
+    const Subfolder before = noted(i);
+    Number number = {{0, 0}, kNever};
+    if (before.is_doubtful || (!there[i] && before.seen.usage.bytes == 0)) continue;
+    if (there[i]) {
+      OpenFile file(files_);
+      if (file.open(root_, path_in(i, "usage").text, O_RDONLY) != 0 ||
+          !SubfolderLock::read(files_, file.fd(), &number))
+        continue;
+    }
+    const std::lock_guard lock(mutex_);
+    Subfolder& of = subfolders_[i];
+    if (of.changes != before.changes) continue;  // by another thread, which knew better
+    total_ += number.usage.bytes - of.seen.usage.bytes;
+    of.seen = number;
+  }
+  const std::lock_guard lock(mutex_);
+  unread_ = 0;
+  unread_limit_ = std::max(limit_ / kShares, total_ < limit_ ? (limit_ - total_) / 16 : 0);
+  return 0;
+}
+
+// The more room there is, the less often; the first time at once.
+bool DirectoryUsage::is_time_to_read(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  unread_ += bytes;
+  return unread_ > unread_limit_ || total_ > limit_;
+}
+
+// The subfolder with the oldest page, and the time of the oldest one of the others, as far as they are known;
+// those of `least` were seen to be no older. -ENOSPC: there are none.
+int DirectoryUsage::find_oldest(const int64_t (&least)[kSubfolders], uint32_t* subfolder, int64_t* next) {
+  const std::lock_guard lock(mutex_);
+  int64_t oldest = kNever;
+  *next = kNever;
+  for (uint32_t i = 0; i < kSubfolders; ++i) {
+    const int64_t time = std::max(subfolders_[i].seen.oldest, least[i]);
+    if (time < oldest) {
+      *next = oldest, oldest = time, *subfolder = i;
+    } else {
+      *next = std::min(*next, time);
+    }
+  }
+  return oldest != kNever ? 0 : -ENOSPC;
 }
 
 // Until at most `most` bytes are left.
-int DirectoryUsage::remove_oldest(Scan* scan, uint64_t most, std::atomic<uint64_t>* counter) {
-  std::sort(scan->pages.data(), scan->pages.data() + scan->num_pages,
-            [](const FoundPage& a, const FoundPage& b) {
-              if (a.seconds != b.seconds) return a.seconds < b.seconds;
-              if (a.nanoseconds != b.nanoseconds) return a.nanoseconds < b.nanoseconds;
-              return std::memcmp(a.key.bytes, b.key.bytes, sizeof a.key.bytes) < 0;
-            });
-  for (size_t i = 0; i < scan->num_pages && scan->total.bytes > most; ++i) {
-    const FoundPage& page = scan->pages[i];
-    char path[kDigits + 1 + kNameBytes];
-    write_hex(scan->folders[page.folder], path);
-    path[kDigits] = '/';
-    write_hex(page.key, path + kDigits + 1);
-    std::strcpy(path + kDigits + 1 + kDigits, ".page");
-    const int error = files_.remove(root_, path);
-    if (error != 0 && error != -ENOENT) return error;
-    scan->total.bytes -= page.bytes;
-    --scan->total.pages;
-    if (scan->folders[page.folder] == fingerprint_) --num_own_;
-    ++*counter;
+int DirectoryUsage::evict(uint64_t most, std::atomic<uint64_t>* counter) {
+  const std::lock_guard lock(evicting_);
+  int64_t least[kSubfolders];
+  std::fill(std::begin(least), std::end(least), -kNever);
+  for (uint64_t now = total(); now > most; now = total()) {
+    uint32_t subfolder = 0;
+    int64_t next;
+    int error = find_oldest(least, &subfolder, &next);
+    if (error == 0) error = evict_from(subfolder, now - most, next, counter, &least[subfolder]);
+    if (error != 0) return error;
   }
   return 0;
 }
 
-// Makes the number exact. If `room` is not free then, removes pages until it is, and a sixteenth more, so
-// that the next page does not count again.
-int DirectoryUsage::count_again(uint64_t room, FolderUsage* out) {
-  Scan scan = {};
-  scan.usage = this;
-  int error = count(&scan);  // of unknown size: nothing is added
-  const uint64_t most = limit_ - room;
-  if (error == 0 && scan.total.bytes > most)
-    error = remove_oldest(&scan, most - std::min(most, limit_ / 16), &evictions_);
+// The oldest pages of a subfolder, as long as they are not newer than `next`; a sixteenth of them if one is
+// not, so that a large subfolder is listed for several pages. *oldest: of the pages that are left.
+int DirectoryUsage::evict_from(uint32_t subfolder, uint64_t excess, int64_t next,
+                               std::atomic<uint64_t>* counter, int64_t* oldest) {
+  SubfolderLock lock(*this, subfolder);
+  if (lock.error() != 0) return lock.error();
+  Scan scan(*this);
+  int error = count(subfolder, &scan);
   if (error != 0) return error;
-  *out = scan.total;
-  return write(scan.total);
+  std::sort(scan.pages.data(), scan.pages.data() + scan.num_pages,
+            [](const FoundPage& a, const FoundPage& b) {
+              if (a.time != b.time) return a.time < b.time;
+              return std::memcmp(a.key.bytes, b.key.bytes, sizeof a.key.bytes) < 0;
+            });
+  Number left = scan.number();
+  size_t i = 0;
+  for (uint64_t gone = 0; i < scan.num_pages && gone < excess; ++i) {
+    const FoundPage& page = scan.pages[i];
+    if (page.time > next && (i == 0 || i >= scan.num_pages / 16)) break;
+    error = files_.remove(root_, page_path(page.fingerprint, page.key).text);
+    if (error != 0 && error != -ENOENT) break;
+    *counter += error == 0;
+    error = 0;
+    gone += page.bytes;
+    left.usage.bytes -= page.bytes, --left.usage.pages;
+  }
+  *oldest = i < scan.num_pages ? scan.pages[i].time : kNever;
+  if (left.usage.pages == scan.num_pages - i) left.oldest = *oldest;  // no part, which may be older
+  const int written = lock.set(left, i != 0);
+  return error != 0 ? error : is_full(written) ? 0 : written;
 }
 
 // How much less than `room` and what is to stay free the disk has.
@@ -225,73 +409,82 @@ int DirectoryUsage::missing(uint64_t room, uint64_t* out) {
 }
 
 int DirectoryUsage::give_way(uint64_t bytes) {
-  const FolderLock lock(*this);
-  if (lock.error() != 0) return lock.error();
-  Scan scan = {};
-  scan.usage = this;
-  int error = count(&scan);
-  if (error == 0 && scan.num_pages == 0) return -ENOSPC;
+  int error = read_again();
+  if (error == 0 && total() == 0) error = -ENOSPC;
   uint64_t least = 0;
   if (error == 0) error = missing(charged(bytes), &least);
-  const uint64_t total = scan.total.bytes,
-                 gone = std::min(total, std::max({charged(bytes), least, total / 16}));
-  if (error == 0) error = remove_oldest(&scan, total - gone, &disk_evictions_);
-  const int written = write(scan.total);
-  return error != 0 ? error : written;
+  if (error != 0) return error;
+  const uint64_t now = total();
+  return evict(now - std::min(now, std::max({charged(bytes), least, now / 16})), &disk_evictions_);
 }
 
-int DirectoryUsage::begin(uint64_t bytes, char (&name)[kNameBytes], OpenFile* file) {
-  const uint64_t charge = charged(bytes);
-  if (charge > limit_) return -ENOSPC;
-  const FolderLock lock(*this);
-  if (lock.error() != 0) return lock.error();
-  FolderUsage usage;
-  int error = read(&usage);
-  if (error == 0 && usage.bytes > limit_ - charge) error = count_again(charge, &usage);
-  if (error != 0) return error;
-  if (usage.bytes > limit_ - charge) return -ENOSPC;
-  uint64_t least = 0;
-  error = missing(charge, &least);
-  if (error != 0 || least != 0) return error != 0 ? error : -ENOSPC;
-  error = write({usage.bytes + charge, usage.pages + 1});
-  if (error != 0) return error;
-  do {  // names of a process of the same number that was killed may be there
+int DirectoryUsage::make_part(uint32_t subfolder, uint64_t bytes, FolderPath* part, OpenFile* file) {
+  int error = -EEXIST;
+  for (int i = 0; i < 64 && error == -EEXIST; ++i) {
+    char name[64];  // those of a process of the same number that was killed may be there
     snprintf(name, sizeof name, "%llx-%llx.part", static_cast<unsigned long long>(getpid()),
              static_cast<unsigned long long>(next_name_++));
-    error = file->open(folder_, name, O_RDWR | O_CREAT | O_EXCL, 0600);
-  } while (error == -EEXIST);
-  if (error == 0) {
+    *part = path_in(subfolder, name);
+    error = file->open(root_, part->text, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (error != 0) continue;
     error = files_.lock(file->fd());
+    struct stat status = {};
+    if (error == 0) error = files_.status(file->fd(), &status);
+    // Whoever counts without the lock may have taken it for that of a dead writer.
+    if (error == -EWOULDBLOCK || (error == 0 && status.st_nlink == 0)) {
+      file->reset(), error = -EEXIST;
+      continue;
+    }
     if (error == 0) error = files_.truncate(file->fd(), bytes);
     if (error == 0) return 0;
-    static_cast<void>(files_.remove(folder_, name));
+    static_cast<void>(files_.remove(root_, part->text));
     file->reset();
   }
-  static_cast<void>(write(usage));  // else the number is too large until they are counted again
   return error;
 }
 
-int DirectoryUsage::remove(const char* name, uint64_t bytes) {
-  const FolderLock lock(*this);
-  if (lock.error() != 0) return lock.error();
-  int error = files_.remove(folder_, name);
+int DirectoryUsage::begin(const Digest256& key, uint64_t bytes, FolderPath* part, OpenFile* file) {
+  const uint64_t charge = charged(bytes);
+  if (charge > limit_) return -ENOSPC;
+  uint64_t least = 0;
+  int error = missing(charge, &least);
+  if (error == 0 && least != 0) error = -ENOSPC;
   if (error != 0) return error;
-  FolderUsage usage;
-  if (read(&usage) != 0) return 0;
-  usage.bytes -= std::min(usage.bytes, charged(bytes));
-  usage.pages -= usage.pages != 0;
-  static_cast<void>(write(usage));
-  return 0;
+  {
+    const uint32_t subfolder = subfolder_of(key);
+    SubfolderLock lock(*this, subfolder);
+    error = lock.error();
+    // Without the lock a count between the two must not miss it.
+    if (error == 0 && lock.is_held()) error = lock.add(charge);
+    if (error != 0) return error;
+    error = make_part(subfolder, bytes, part, file);
+    if (error != 0 && lock.is_held()) static_cast<void>(lock.subtract(charge));
+    if (error == 0 && !lock.is_held()) error = lock.add(charge);
+    if (error != 0) return error;
+  }
+  if (is_time_to_read(charge)) error = read_again();
+  if (error == 0 && total() > limit_) error = evict(lowered_limit(), &evictions_);
+  if (error == 0) return 0;
+  static_cast<void>(remove(*part, bytes));
+  file->reset();
+  return error;
+}
+
+int DirectoryUsage::remove(const FolderPath& path, uint64_t bytes) {
+  SubfolderLock lock(*this, path.subfolder());
+  if (lock.error() != 0) return lock.error();
+  if (!lock.is_held()) static_cast<void>(lock.subtract(charged(bytes)));  // as in begin()
+  const int error = files_.remove(root_, path.text);
+  if (error == 0 && lock.is_held()) static_cast<void>(lock.subtract(charged(bytes)));
+  return error;
 }
 
 FolderUsage DirectoryUsage::usage() {
-  const std::unique_lock own(mutex_, std::try_to_lock);
-  if (own.owns_lock() && files_.lock(lock_file_.fd()) == 0) {
-    FolderUsage seen;
-    static_cast<void>(read(&seen));
-    static_cast<void>(files_.unlock(lock_file_.fd()));
-  }
-  return {last_bytes_, last_pages_};
+  static_cast<void>(read_again());
+  const std::lock_guard lock(mutex_);
+  FolderUsage out = {total_, 0};
+  for (const Subfolder& of : subfolders_) out.pages += of.seen.usage.pages;
+  return out;
 }
 
 }  // namespace kvc

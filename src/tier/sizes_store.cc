@@ -17,6 +17,8 @@ class SizesStore final : public SlotStore {
   }
   bool has_bytes() const override { return false; }
 
+  bool has_bytes() const override { return false; }
+
  private:
   // There are no bytes that could be wrong.
   void read_slots(const StoreCall&, SlotWork*, size_t) override {}
@@ -31,7 +33,7 @@ class SizesStore final : public SlotStore {
 kvc_status make_sizes_store(const Env& env, uint64_t bytes, uint64_t page_bytes, PageStorePtr* out,
                             uint64_t ttl_ns) {
   if (page_bytes == 0 || page_bytes > bytes)
-    return invalid("a tier of %llu bytes has no room for a page of %llu; give it more, or pages bytes",
+    return invalid("a tier of %llu bytes has no room for a page of %llu; give it more, or take smaller pages",
                    static_cast<ull>(bytes), static_cast<ull>(page_bytes));
   const uint64_t num_slots = bytes / page_bytes;
   auto* store = num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) SizesStore(env, page_bytes);

@@ -177,7 +177,9 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
     slab_ = wanted;
   }
   if (size < slab_.bytes) {  // new, or its maker was killed here
-    error = files_.allocate(file_.fd(), slab_.bytes);
+    do {                     // which takes long enough for a signal
+      error = files_.allocate(file_.fd(), slab_.bytes);
+    } while (error == -EINTR);
     if (error != 0) {
       if (is_new) static_cast<void>(files_.truncate(file_.fd(), 0));
       return slab_failure(config, "reserve its bytes on the disk", error);

@@ -45,7 +45,8 @@ TEST_P(Crc32c, KnownVectors) {
 
 TEST_P(Crc32c, EachLengthAndStartAndSplit) {
   std::mt19937_64 random(test::test_seed());
-  for (const size_t size : {1u, 7u, 8u, 9u, 63u, 4095u, 6143u, 6144u, 6145u, 12288u, 20000u, 65536u}) {
+  for (const size_t size : {1u,   7u,   8u,    9u,    63u,   255u,  256u,  511u,   512u,   513u,
+                            767u, 768u, 1025u, 4095u, 6143u, 6144u, 6145u, 12288u, 20000u, 65536u}) {
     for (size_t start = 0; start < 9; ++start) {
       std::vector<uint8_t> bytes(size + start);
       for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
@@ -75,9 +76,13 @@ TEST_P(Crc32c, CopyGivesTheSumOfTheCopy) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, Crc32c, testing::Values(Crc32cPath::kTables, Crc32cPath::kInstructions),
+INSTANTIATE_TEST_SUITE_P(Paths, Crc32c,
+                         testing::Values(Crc32cPath::kTables, Crc32cPath::kInstructions,
+                                         Crc32cPath::kProducts),
                          [](const auto& at) {
-                           return at.param == Crc32cPath::kTables ? "Tables" : "Instructions";
+                           return at.param == Crc32cPath::kTables         ? "Tables"
+                                  : at.param == Crc32cPath::kInstructions ? "Instructions"
+                                                                          : "Products";
                          });
 
 }  // namespace

@@ -89,15 +89,15 @@ class Place(command.CommandTest):
         self.addCleanup(shutil.rmtree, self.folder)
         self.tier = self.folder / "tier"
         self.tier.mkdir()
-        (self.tier / "usage").write_bytes(b"")
+        (self.tier / "format").write_bytes(b"kvcache folder 2\n")
+        (self.tier / "00").mkdir()
         for fingerprint, count, age in ((self.OLD, 3, 10 * 86400), (self.NEW, 2, 100)):
-            (self.tier / fingerprint.hex()).mkdir()
             for i in range(count):
                 self.put(fingerprint, i, age + i)
 
     def put(self, fingerprint, number, age):
         key, payload = bytes([number]) * 32, bytes([number]) * 500
-        path = self.tier / fingerprint.hex() / f"{key.hex()}.page"
+        path = self.tier / "00" / f"{fingerprint.hex()}-{key.hex()}.page"
         path.write_bytes(record(key, fingerprint, payload) + payload)
         os.utime(path, (time.time() - age,) * 2)
         return path
@@ -138,17 +138,18 @@ class Place(command.CommandTest):
         self.assertEqual([one["bad_pages"] for one in self.inspect(self.tier, "--verify", code=1)["fingerprints"]], [0, 1])
         data[0] ^= 1
         path.write_bytes(data)
-        shutil.copy(self.put(self.NEW, 0, 50), self.tier / self.OLD.hex())  # the page of another fingerprint
+        path = self.put(self.NEW, 0, 50)
+        shutil.copy(path, path.with_name(path.name.replace(self.NEW.hex(), self.OLD.hex())))  # the page of another fingerprint
         self.assertEqual([one["bad_headers"] for one in self.inspect(self.tier)["fingerprints"]], [1, 1])
 
     def test_purge_removes_a_fingerprint_or_what_is_old(self):
-        (self.tier / self.OLD.hex() / "7-1.part").write_bytes(b"is being written")
+        (self.tier / "00" / "7-1.part").write_bytes(b"is being written")
         self.assertEqual(self.inspect(self.tier, "--older-than", "11d")["purged_pages"], 0)
         self.assertEqual(self.inspect(self.tier, "--older-than", "1m", "--purge", "cdcdcdcd"), {"path": str(self.tier), "kind": "folder", "purged_pages": 2, "purged_bytes": 2 * 628})
         self.assertEqual([one["pages"] for one in self.inspect(self.tier)["fingerprints"]], [3])
         self.assertEqual(self.inspect(self.tier, "--purge", self.OLD.hex())["purged_pages"], 3)
         self.assertEqual(self.inspect(self.tier)["pages"], 0)
-        self.assertTrue((self.tier / self.OLD.hex() / "7-1.part").exists())
+        self.assertTrue((self.tier / "00" / "7-1.part").exists())
         self.put(self.OLD, 1, 3 * 3600)
         self.put(self.NEW, 1, 1 * 3600)
         self.assertEqual(self.inspect(self.tier, "--older-than", "2h")["purged_pages"], 1)
@@ -172,7 +173,9 @@ class Place(command.CommandTest):
         self.assertEqual([one["fingerprint"] for one in self.inspect(path)["fingerprints"]], [self.NEW.hex()])
 
     def test_wrong_purges_are_refused_and_remove_nothing(self):
-        shutil.copytree(self.tier / self.OLD.hex(), self.tier / (self.OLD.hex()[:-1] + "0"))
+        for i in range(3):
+            path = self.put(self.OLD, i, 1)
+            shutil.copy(path, path.with_name(path.name.replace(self.OLD.hex(), self.OLD.hex()[:-1] + "0")))
         for wrong, text in (((self.tier, "--purge", ""), "is no fingerprint"), ((self.tier, "--purge", "", "--older-than", "1m"), "is no fingerprint"),
                             ((self.tier, "--older-than", ""), "is no time"), ((self.tier, "--purge", "abc"), "is no fingerprint"), ((self.tier, "--purge", "x" * 64), "is no fingerprint"),
                             ((self.tier, "--purge", "0" * 64), "has no pages of the fingerprint"), ((self.tier, "--purge", "abababab"), "several fingerprints"),

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offload: what was evicted comes back before the admission, and nothing else does.
-#include <kvcache/external.h>
-
 #include <fstream>
 
-#include "api/storage_handle.h"
-#include "cpu/stream.h"
 #include "offload/scene.h"
 #include "tier_config.h"
 
@@ -348,81 +344,6 @@ TEST(Offload, StreamsAndDevicesAndLayoutsMakeNoDifference) {
   }
 }
 
-// The engine runs it on the stream until it is opened.
-struct Gate : Stream::Task {
-  std::atomic<bool>* open;
-  static void pass(Task* task) {
-    while (!*static_cast<Gate*>(task)->open) std::this_thread::yield();
-  }
-};
-
-// A load is done when its copies are in the stream. Without one, the next load would be overtaken by them.
-TEST(Offload, APollWithoutAStreamWaitsForCopiesOfPollsThatHadOne) {
-  SceneConfig config;
-  config.stream = true;
-  config.num_blocks = 10;
-  Scene scene(config);
-  const auto first = tokens_of(100, 8 * kBlock + 1), second = tokens_of(900, 8 * kBlock + 1);
-  scene.store_and_evict(first);
-  scene.store_and_evict(second);
-  std::atomic<bool> open{false};
-  Stream& stream = *static_cast<Stream*>(scene.stream->impl);
-  Gate* const gate = stream.make<Gate>(0);
-  gate->run = Gate::pass;
-  gate->open = &open;
-  stream.submit(gate);
-  const uint64_t a = scene.create(first);
-  ASSERT_EQ(kvc_offload_lookup(scene.offload, a, scene.now), KVC_OK);
-  while (scene.info(a).state != KVC_OFFLOAD_READY) scene.poll();
-  ASSERT_EQ(kvc_manager_free_request(scene.manager, a), KVC_OK);
-  scene.poll();
-  scene.evict_all();
-  std::atomic<bool> is_ready{false};
-  std::thread opener([&] {
-    for (int i = 0; i < 50 && !is_ready; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    open = true;
-  });
-  const uint64_t b = scene.create(second);
-  ASSERT_EQ(kvc_offload_lookup(scene.offload, b, scene.now), KVC_OK);
-  while (scene.info(b).state != KVC_OFFLOAD_READY)
-    ASSERT_EQ(kvc_offload_poll(scene.offload, ++scene.now, nullptr), KVC_OK);
-  is_ready = true;
-  uint64_t cached = 0;
-  ASSERT_EQ(kvc_manager_admit_request(scene.manager, b, &cached), KVC_OK);
-  EXPECT_EQ(cached, 8u * kBlock);
-  opener.join();
-  scene.compute(b, second, cached);
-  EXPECT_EQ(scene.wrong_pages, 0u);
-}
-
-TEST(Offload, ALoadDoesNotPublishAgainWhatWasUnpublishedMeanwhile) {
-  Scene scene({});
-  const auto tokens = tokens_of(100, 12 * kBlock + 1);
-  scene.serve(tokens);
-  scene.settle();
-  size_t evicted = 0;
-  ASSERT_EQ(kvc_manager_evict_blocks(scene.manager, UINT32_MAX, 7, &evicted), KVC_OK);
-  int32_t head[5] = {};
-  size_t count = 0;
-  kvc_prompt prompt = {};
-  prompt.struct_size = sizeof prompt, prompt.tokens = tokens.data(), prompt.num_tokens = 5 * kBlock;
-  ASSERT_EQ(kvc_manager_acquire_prefix(scene.manager, &prompt, 0, head, 5, &count), KVC_OK);
-  ASSERT_EQ(count, 5u);
-  ASSERT_EQ(kvc_manager_release_blocks(scene.manager, head, 5), KVC_OK);
-  const uint64_t id = scene.create(tokens);
-  uint64_t unpublished = 0;
-  scene.weather[0].before = [&](TierJobKind kind) {
-    if (kind != TierJobKind::kGet || unpublished != 0) return;
-    EXPECT_EQ(kvc_manager_unpublish_blocks(scene.manager, &head[1], 1, &unpublished), KVC_OK);
-  };
-  ASSERT_EQ(kvc_offload_lookup(scene.offload, id, scene.now), KVC_OK);
-  while (scene.info(id).state != KVC_OFFLOAD_READY) scene.poll();
-  uint64_t cached = 0;
-  ASSERT_EQ(kvc_manager_admit_request(scene.manager, id, &cached), KVC_OK);
-  EXPECT_EQ(cached, kBlock) << "up to the block whose bytes are wrong";
-  scene.check();
-}
-
 TEST(Offload, StaleBlocksAreNoneThatLeaveNext) {
   SceneConfig config;
   config.policy = KVC_OFFLOAD_BEFORE_EVICTION;
@@ -432,42 +353,6 @@ TEST(Offload, StaleBlocksAreNoneThatLeaveNext) {
   for (int i = 0; i < 10; ++i) scene.poll();
   EXPECT_EQ(scene.stats().gone_blocks, 0u);
   EXPECT_EQ(scene.tier().stored_pages, 0u);
-}
-
-// Loaded blocks are in the list of those that the engine still clears.
-TEST(Offload, RefusesManagersThatClearBlocks) {
-  Scene scene({});
-  scene.close();
-  for (const uint32_t flag : {KVC_MANAGER_ZERO_ALWAYS, KVC_MANAGER_ZERO_CROSS_NAMESPACE}) {
-    kvc_manager_config config = {};
-    config.struct_size = sizeof config;
-    config.num_blocks = 8, config.block_size = kBlock, config.event_capacity = 64, config.flags = flag;
-    kvc_manager* clears = nullptr;
-    ASSERT_EQ(kvc_manager_create(&config, &clears), KVC_OK) << kvc_last_error();
-    std::swap(scene.manager, clears);
-    EXPECT_EQ(scene.try_open(), KVC_ERROR_UNSUPPORTED);
-    EXPECT_STREQ(kvc_last_error(),
-                 "the manager has a KVC_MANAGER_ZERO_* flag: blocks would be cleared after they were loaded; "
-                 "create it without");
-    std::swap(scene.manager, clears);
-    kvc_manager_destroy(clears);
-  }
-  scene.open();
-}
-
-// A get of it gives nothing: storages would have undefined bytes as hits.
-TEST(Offload, RefusesATierOfSizesForStorages) {
-  Scene scene({});
-  scene.close();
-  kvc_tier_destroy(scene.tiers[0]);
-  scene.tiers.clear();
-  kvc_page_info info = {};
-  info.struct_size = sizeof info, info.page_bytes = scene.page_bytes;
-  scene.open_url("sizes:?bytes=1MiB", info);
-  EXPECT_EQ(scene.try_open(), KVC_ERROR_UNSUPPORTED);
-  EXPECT_NE(std::strstr(kvc_last_error(), "tiers[0] keeps sizes alone"), nullptr) << kvc_last_error();
-  scene.config_.sizes_alone = true;
-  EXPECT_EQ(scene.try_open(), KVC_OK) << kvc_last_error();
 }
 
 // Requests may be as long as they like by default: that alone takes no memory.

@@ -64,12 +64,18 @@ struct Series {
   FaultyFiles& files;
   std::map<uint64_t, Known> known = {};
 
+  uint64_t disk_evictions() {
+    files.is_paused = true;
+    const uint64_t out = store.stats().disk_evictions;
+    files.is_paused = false;
+    return out;
+  }
   void put(uint64_t number) {
-    const uint64_t hits = files.hits, evictions = store.stats().disk_evictions;
+    const uint64_t hits = files.hits, evictions = disk_evictions();
     const int32_t result = pages.put(digest_of(number), kBytes);
-    if (store.stats().disk_evictions != evictions) {  // one gave way to a full disk
+    if (const uint64_t now = disk_evictions(); now != evictions) {  // one gave way to a full disk
       EXPECT_TRUE(files.fault == Fault::kEnospc || files.fault == Fault::kEdquot);
-      EXPECT_EQ(store.stats().disk_evictions, evictions + 1);
+      EXPECT_EQ(now, evictions + 1);
       for (auto& [other, what] : known)
         if (what == Known::kYes) what = Known::kPerhaps;
     }

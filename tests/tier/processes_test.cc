@@ -223,16 +223,10 @@ pid_t fork_working(const std::function<void()>& work) {
   return child;
 }
 
-// Takes the lock of a folder, and keeps it until this process ends.
+// Takes the locks of a folder, and keeps them until this process ends.
 void lock_folder(const std::string& path) {
-  static OpenFile usage(system_files());
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
-    if (entry.path().filename() != "usage") continue;
-    if (usage.open(AT_FDCWD, entry.path().c_str(), O_RDWR) != 0 || system_files().lock(usage.fd()) != 0)
-      _exit(4);
-    return;
-  }
-  _exit(5);
+  static const test::HeldFolder held(path);
+  if (!held.has_all()) _exit(4);
 }
 
 void end(pid_t child) {
@@ -270,45 +264,63 @@ TEST(Processes, AChildThatAnEngineHasForkedKeepsNoLockOfIt) {
     if (store != nullptr) {
       EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
     }
+    if (!is_slab) {
+      EXPECT_TRUE(test::HeldFolder(path).has_all()) << "the child has a lock";
+    }
+    ASSERT_NE(*helper, 0);
     kill(*helper, SIGKILL);  // its parent has ended: init waits for it
     munmap(helper, sizeof(pid_t));
   }
 }
 
+// The peer has the locks of all subfolders, which no peer has that is stopped anywhere.
 TEST(Processes, OneThatIsStoppedWithTheFolderHoldsUpNobody) {
   const test::Folder folder;
   const std::string path = folder / "pages";
-  const std::string url = "dir:" + path + "?bytes=1MiB";
+  const std::string url = "dir:" + path + "?bytes=64KiB";
+  const auto open = [&](std::unique_ptr<Tier>* tier) {
+    ASSERT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kBytes}, {}, tier),
+              KVC_OK)
+        << kvc_last_error();
+  };
   std::unique_ptr<Tier> tier;
-  ASSERT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kBytes}, {}, &tier),
-            KVC_OK)
-      << kvc_last_error();
+  open(&tier);
   const pid_t peer = fork_working([&] { lock_folder(path); });
   ASSERT_EQ(kill(peer, SIGSTOP), 0);
   std::vector<kvc_tier_item> items(8);
   std::vector<char> data(kBytes);
-  for (size_t i = 0; i < items.size(); ++i) {
-    set_key(&items[i], digest_of(i));
-    items[i].data = data.data(), items[i].bytes = kBytes;
+  const auto run = [&](TierJobKind kind, uint64_t first) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      items[i] = {};
+      set_key(&items[i], digest_of(first + i));
+      items[i].data = data.data(), items[i].bytes = kBytes;
+    }
+    TierJob job = {};
+    job.kind = kind, job.items = items.data(), job.num_items = items.size();
+    uint64_t id = 0;
+    TierCompletion done = {};
+    EXPECT_EQ(tier->submit(job, &id), KVC_OK);
+    tier->drain();  // would never end
+    EXPECT_EQ(tier->poll(&done, 1), 1u);
+    return done.num_ok;
+  };
+  for (uint64_t first = 0; first < 80; first += 8) {
+    EXPECT_EQ(run(TierJobKind::kPut, first), 8u);
+    EXPECT_GE(run(TierJobKind::kExists, first), 1u);
+    EXPECT_GE(run(TierJobKind::kGet, first), 1u);
+    EXPECT_LE(test::used_by_pages(path).bytes, 65536u) << "the bound holds all the same";
   }
-  TierJob job = {};
-  job.kind = TierJobKind::kPut, job.priority = TierPriority::kStore;
-  job.items = items.data(), job.num_items = items.size();
-  uint64_t id = 0;
-  ASSERT_EQ(tier->submit(job, &id), KVC_OK);
-  tier->drain();  // would never end
-  for (const kvc_tier_item& item : items) EXPECT_EQ(item.result, KVC_PAGE_TIMEOUT);
-  EXPECT_EQ(tier->stats().kinds[static_cast<size_t>(TierJobKind::kPut)].results[KVC_PAGE_TIMEOUT],
-            items.size());
-  std::unique_ptr<Tier> other;
-  EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kBytes}, {}, &other),
-            KVC_OK);
+  EXPECT_LE(tier->stats().store.bytes, 65536u);
+  EXPECT_EQ(tier->stats().store.failures, 0u);
+  tier.reset();
+  open(&tier);
+  EXPECT_EQ(tier->stats().store.recovered, test::used_by_pages(path).pages);
+  EXPECT_GE(run(TierJobKind::kRemove, 72), 1u);
   end(peer);
-  TierCompletion done = {};
-  EXPECT_EQ(tier->poll(&done, 1), 1u);
-  ASSERT_EQ(tier->submit(job, &id), KVC_OK);
-  tier->drain();
-  for (const kvc_tier_item& item : items) EXPECT_EQ(item.result, KVC_PAGE_OK);
+  EXPECT_EQ(run(TierJobKind::kPut, 100), 8u);
+  tier.reset();
+  open(&tier);
+  EXPECT_EQ(tier->stats().store.bytes, test::used_by_pages(path).bytes);
 }
 
 TEST(Processes, ShareAFolderAndItsRoom) {
@@ -338,18 +350,14 @@ TEST(Processes, ShareAFolderAndItsRoom) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << WEXITSTATUS(status);
   }
-  uint64_t used = 0, pages = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
     EXPECT_NE(entry.path().extension(), ".part");
-    if (entry.path().extension() != ".page") continue;
-    used += (entry.file_size() + 4095) / 4096 * 4096;
-    ++pages;
-  }
-  EXPECT_LE(used, config.bytes);
+  const FolderUsage used = test::used_by_pages(path);
+  EXPECT_LE(used.bytes, config.bytes);
   PageStorePtr store;
   ASSERT_EQ(open_directory_store(default_env(), system_files(), config, &store), KVC_OK);
-  EXPECT_EQ(store->stats().bytes, used);
-  EXPECT_EQ(store->stats().pages, pages);
+  EXPECT_EQ(store->stats().bytes, used.bytes);
+  EXPECT_EQ(store->stats().pages, used.pages);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // What the tests of tiers share: pages whose bytes follow from their key, so that a wrong one is always seen;
 // folders that are removed at the end; and files whose system calls fail, end short, or end the process.
 #pragma once
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "plugin/plugins.h"
 #include "seed.h"
 #include "tier/directory_store.h"
+#include "tier/directory_usage.h"
 #include "tier/memory_store.h"
 #include "tier/slab_store.h"
 
@@ -68,12 +71,14 @@ struct FaultyFiles final : Files {
   Fault fault = Fault::kNone;
   uint64_t at = 0, every = 0;
   std::atomic<uint64_t> calls{0}, hits{0};
+  bool is_paused = false;  // calls do not count now
 
   void set(Fault which, uint64_t first, uint64_t each = 0) {
     fault = which, at = first, every = each;
     calls = hits = 0;
   }
   bool now() {
+    if (is_paused) return false;
     const uint64_t call = calls++;
     if (fault == Fault::kNone || call < at) return false;
     if (call != at && (every == 0 || (call - at) % every != 0)) return false;
@@ -199,6 +204,73 @@ inline DirectoryConfig directory_config(const std::string& path, uint64_t pages,
   config.fingerprint = kFingerprint;
   config.workers = 1;
   return config;
+}
+
+inline constexpr size_t kPageBytes = 5000;  // no multiple of a sector
+
+inline PageStorePtr opened(kvc_status status, PageStorePtr& store) {
+  EXPECT_EQ(status, KVC_OK) << kvc_last_error();
+  return std::move(store);
+}
+
+inline PageStorePtr open_memory(uint64_t pages, size_t page_bytes = kPageBytes) {
+  PageStorePtr out;
+  return opened(make_memory_store(default_env(), pages * ((page_bytes + 63) / 64 * 64), page_bytes, &out),
+                out);
+}
+inline PageStorePtr open_slab(const std::string& path, uint64_t pages, size_t page_bytes = kPageBytes,
+                              bool direct = false) {
+  PageStorePtr out;
+  SlabConfig config = slab_config(path, pages, page_bytes);
+  config.direct = direct;
+  return opened(open_slab_store(default_env(), system_files(), config, &out), out);
+}
+inline PageStorePtr open_directory(const std::string& path, uint64_t pages, size_t page_bytes = kPageBytes) {
+  PageStorePtr out;
+  const DirectoryConfig config = directory_config(path, pages, page_bytes);
+  return opened(open_directory_store(default_env(), system_files(), config, &out), out);
+}
+
+inline void flip(const std::string& path, uint64_t bit) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  char byte = 0;
+  ASSERT_EQ(::pread(file, &byte, 1, static_cast<off_t>(bit / 8)), 1);
+  byte = static_cast<char>(byte ^ 1 << bit % 8);
+  ASSERT_EQ(::pwrite(file, &byte, 1, static_cast<off_t>(bit / 8)), 1);
+  ::close(file);
+}
+
+// The locks of all subfolders of a folder, as a process has them that is stopped at the wrong time.
+class HeldFolder {
+ public:
+  explicit HeldFolder(const std::string& path) {
+    for (uint32_t i = 0; i < DirectoryUsage::kSubfolders; ++i) {
+      char name[4];
+      snprintf(name, sizeof name, "%02x", i);
+      const std::string subfolder = path + "/" + name;
+      ::mkdir(subfolder.c_str(), 0700);
+      files_.emplace_back(std::make_unique<OpenFile>(system_files()));
+      num_held_ +=
+          files_.back()->open(AT_FDCWD, (subfolder + "/usage").c_str(), O_RDWR | O_CREAT, 0600) == 0 &&
+          system_files().lock(files_.back()->fd()) == 0;
+    }
+  }
+  bool has_all() const { return num_held_ == DirectoryUsage::kSubfolders; }
+
+ private:
+  std::vector<std::unique_ptr<OpenFile>> files_;
+  uint32_t num_held_ = 0;
+};
+
+// Bytes of the pages of a folder, as they are charged, and their number.
+inline FolderUsage used_by_pages(const std::string& path) {
+  FolderUsage out = {0, 0};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (entry.path().extension() != ".page") continue;
+    out.bytes += DirectoryUsage::charged(entry.file_size());
+    ++out.pages;
+  }
+  return out;
 }
 
 // One page at a time, with its bytes checked.

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders: what they do in their own way; store_test.cc has what all stores do.
+#include "tier/directory_store.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "stores.h"
+#include "tier/directory_usage.h"
+#include "tier/record.h"
+
+namespace kvc {
+namespace {
+
+using test::digest_of;
+using test::flip;
+using test::open_directory;
+using test::Pages;
+
+constexpr size_t kBytes = test::kPageBytes;
+
+TEST(DirectoryStore, EachFlippedBitIsAMiss) {
+  const test::Folder folder;
+  const PageStorePtr store = open_directory(folder / "d", 4, 64);
+  Pages pages(*store);
+  for (uint64_t bit = 0; bit < 8 * (128 + 64); ++bit) {
+    ASSERT_EQ(pages.put(digest_of(1), 64), KVC_PAGE_OK);
+    std::string path;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
+      if (entry.path().extension() == ".page") path = entry.path().string();
+    flip(path, bit);
+    ASSERT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS) << bit;
+    ASSERT_FALSE(std::filesystem::exists(path)) << "it is of no use to anybody";
+  }
+  EXPECT_EQ(store->stats().pages, 0u);
+  EXPECT_EQ(store->stats().bytes, 0u);
+}
+
+TEST(DirectoryStore, ReadsOnlyItsOwnKindOfFile) {
+  const test::Folder folder;
+  const PageStorePtr store = open_directory(folder / "d", 4, 64);
+  Pages pages(*store);
+  std::string path;
+  const auto put = [&] {
+    EXPECT_EQ(pages.put(digest_of(1), 64), KVC_PAGE_OK);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
+      if (entry.path().extension() == ".page") path = entry.path().string();
+  };
+  put();
+  for (uint64_t size = 0; size < 192; size += 13) {
+    std::filesystem::resize_file(path, size);
+    EXPECT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS) << size;
+    put();
+  }
+  std::filesystem::rename(path, folder / "kept");
+  std::filesystem::create_symlink(folder / "kept", path);
+  EXPECT_NE(pages.get(digest_of(1), 64), KVC_PAGE_OK) << "a link";
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(pages.get(digest_of(1), 64), KVC_PAGE_OK) << "a pipe, which must not be waited for";
+  std::filesystem::remove(path);
+  // The record of another key under this one's name.
+  pages.put(digest_of(2), 64);
+  std::string other;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "d"))
+    if (entry.path().extension() == ".page") other = entry.path().string();
+  std::filesystem::rename(other, path);
+  EXPECT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS);
+}
+
+TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  {
+    const PageStorePtr store = open_directory(path, 8);
+    for (uint64_t i = 0; i < 5; ++i) Pages(*store).put(digest_of(i), kBytes);
+  }
+  const auto cut = [&](uint64_t size) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      if (entry.path().filename() == "usage") std::filesystem::resize_file(entry.path(), size);
+  };
+  cut(3);
+  PageStorePtr store = open_directory(path, 8);
+  EXPECT_EQ(store->stats().recovered, 5u);
+  cut(0);
+  EXPECT_EQ(store->stats().pages, 5u);
+  EXPECT_EQ(Pages(*store).put(digest_of(5), kBytes), KVC_PAGE_OK) << "counted again";
+  EXPECT_EQ(store->stats().pages, 6u);
+  // With less room it removes the oldest.
+  store = open_directory(path, 2);
+  EXPECT_LE(store->stats().pages, 2u);
+  EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
+}
+
+TEST(DirectoryStore, HasOneBoundForAllFingerprints) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  constexpr uint64_t kRoom = 8;
+  uint64_t evictions = 0;
+  for (uint64_t version = 0; version < 4; ++version) {
+    PageStorePtr store;
+    DirectoryConfig config = test::directory_config(path, kRoom, kBytes);
+    config.fingerprint = digest_of(1000 + version);
+    ASSERT_EQ(open_directory_store(default_env(), system_files(), config, &store), KVC_OK)
+        << kvc_last_error();
+    EXPECT_EQ(store->stats().recovered, 0u) << "of this fingerprint";
+    Pages pages(*store);
+    EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_MISS) << "that of another one";
+    for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK);
+    for (uint64_t i = 0; i < 6; ++i)
+      EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << "the old ones went first";
+    evictions += store->stats().evictions;
+    uint64_t used = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      if (entry.path().extension() == ".page") used += DirectoryUsage::charged(entry.file_size());
+    EXPECT_LE(used, config.bytes);
+    EXPECT_EQ(store->stats().bytes, used) << "of the whole place";
+  }
+  EXPECT_GE(evictions, 3 * 6 - kRoom);
+}
+
+// A disk that is full when there are so many pages.
+struct SmallDisk final : Files {
+  std::string path;
+  uint64_t pages = 0;
+  int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
+    uint64_t count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      count += entry.path().extension() == ".page";
+    return count >= pages && size > sizeof(RecordHeader) ? -ENOSPC : Files::write(file, data, size, offset);
+  }
+};
+
+TEST(DirectoryStore, GivesWayToAFullDiskAsLongAsThatHelps) {
+  const test::Folder folder;
+  SmallDisk files;
+  files.path = folder / "d";
+  files.pages = 4;
+  PageStorePtr store;
+  ASSERT_EQ(
+      open_directory_store(default_env(), files, test::directory_config(files.path, 100, kBytes), &store),
+      KVC_OK)
+      << kvc_last_error();
+  Pages pages(*store);
+  for (uint64_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+  }
+  EXPECT_EQ(store->stats().pages, 4u);
+  EXPECT_EQ(store->stats().disk_evictions, 36u);
+  EXPECT_EQ(store->stats().evictions, 0u);
+  files.pages = 0;  // others have taken all
+  for (uint64_t i = 40; i < 60; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_NO_SPACE);
+  EXPECT_EQ(store->stats().pages, 3u) << "it did not help, so it was done once";
+  files.pages = 10;
+  for (uint64_t i = 40; i < 60; ++i)
+    EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << "there is room again";
+  EXPECT_EQ(store->stats().pages, 10u);
+}
+
+// Counts how often locks are tried.
+class CountedFiles : public Files {
+ public:
+  int lock(int file) override { return ++tries, Files::lock(file); }
+  int tries = 0;
+};
+
+// A store of a folder with a page, and then a peer that keeps the locks of all its subfolders.
+class HeldDirectory : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kRoom = 8;
+  void SetUp() override {
+    open();
+    EXPECT_EQ(Pages(*store_).put(digest_of(1), kBytes), KVC_PAGE_OK);
+    peer_ = std::make_unique<test::HeldFolder>(path_);
+    ASSERT_TRUE(peer_->has_all());
+  }
+  void open() {
+    store_.reset();
+    const DirectoryConfig config = test::directory_config(path_, kRoom, kBytes);
+    ASSERT_EQ(open_directory_store(default_env(), files_, config, &store_), KVC_OK) << kvc_last_error();
+  }
+
+  const test::Folder folder_;
+  const std::string path_ = folder_ / "d";
+  CountedFiles files_;
+  PageStorePtr store_;
+  std::unique_ptr<test::HeldFolder> peer_;
+};
+
+TEST_F(HeldDirectory, IsReadAndToldOfWithoutALock) {
+  files_.tries = 0;
+  Pages pages(*store_);
+  EXPECT_EQ(pages.exists(digest_of(1)), KVC_PAGE_OK);
+  EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(store_->stats().pages, 1u);
+  EXPECT_EQ(store_->stats().bytes, 2 * 4096u);
+  EXPECT_EQ(files_.tries, 0);
+}
+
+TEST_F(HeldDirectory, TakesPagesAndKeepsToItsBound) {
+  Pages pages(*store_);
+  files_.tries = 0;
+  for (uint64_t i = 2; i < 6; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK);
+  EXPECT_LE(files_.tries, 4 * (8 + 1)) << "a few tries each, and the lock of the part";
+  for (uint64_t i = 6; i < 100; ++i) {
+    ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    const FolderUsage used = test::used_by_pages(path_);
+    ASSERT_LE(used.bytes, store_->stats().capacity_bytes);
+    ASSERT_EQ(store_->stats().bytes, used.bytes);
+    ASSERT_EQ(store_->stats().pages, used.pages);
+  }
+  EXPECT_EQ(store_->stats().evictions, 99 - kRoom);
+  EXPECT_EQ(pages.remove(digest_of(99)), KVC_PAGE_OK);
+  EXPECT_EQ(pages.exists(digest_of(99)), KVC_PAGE_MISS);
+  EXPECT_EQ(store_->stats().pages, kRoom - 1);
+  EXPECT_EQ(store_->stats().failures, 0u);
+}
+
+TEST_F(HeldDirectory, OpensAndClosesAndIsCountedWhenThePeerIsGone) {
+  for (uint64_t i = 2; i < 5; ++i) EXPECT_EQ(Pages(*store_).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  open();
+  EXPECT_EQ(store_->stats().recovered, 4u);
+  EXPECT_EQ(store_->stats().pages, 4u) << "by what was counted here";
+  EXPECT_EQ(Pages(*store_).put(digest_of(5), kBytes), KVC_PAGE_OK);
+  PageStorePtr other;
+  ASSERT_EQ(open_directory_store(default_env(), system_files(), test::directory_config(path_, kRoom, kBytes),
+                                 &other),
+            KVC_OK);
+  EXPECT_EQ(Pages(*other).put(digest_of(6), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(store_->stats().pages, 5u) << "what others did without the lock is not known yet";
+  peer_.reset();
+  store_.reset();  // both write what they know
+  other.reset();
+  EXPECT_EQ(open_directory(path_, kRoom)->stats().pages, 6u);
+}
+
+// What was added without the lock is in the file after the next change with it.
+TEST_F(HeldDirectory, CountsASubfolderAgainWhenItGetsTheLock) {
+  Pages pages(*store_);
+  const FolderPath path = page_path(test::kFingerprint, digest_of(2));
+  EXPECT_EQ(pages.put(digest_of(2), kBytes), KVC_PAGE_OK);
+  peer_.reset();
+  uint64_t same = 3;
+  while (page_path(test::kFingerprint, digest_of(same)).subfolder() != path.subfolder()) ++same;
+  EXPECT_EQ(pages.put(digest_of(same), kBytes), KVC_PAGE_OK);
+  const PageStorePtr other = open_directory(path_, kRoom);
+  EXPECT_EQ(other->stats().pages, 3u);
+  EXPECT_EQ(pages.remove(digest_of(2)), KVC_PAGE_OK);
+  EXPECT_EQ(other->stats().pages, 2u) << "which a change of another process tells";
+}
+
+// Two that put at one time share no lock: each has that of its subfolder.
+TEST_F(HeldDirectory, HoldsUpNoOtherSubfolder) {
+  peer_.reset();
+  const FolderPath held = page_path(test::kFingerprint, digest_of(2));
+  const std::string usage = path_ + "/" + std::string(held.text, 2) + "/usage";
+  OpenFile lock(system_files());
+  ASSERT_EQ(lock.open(AT_FDCWD, usage.c_str(), O_RDWR), 0);
+  ASSERT_EQ(system_files().lock(lock.fd()), 0);
+  Pages pages(*store_);
+  const PageStorePtr other = open_directory(path_, kRoom);
+  uint64_t free = 3;
+  while (page_path(test::kFingerprint, digest_of(free)).subfolder() == held.subfolder()) ++free;
+  files_.tries = 0;
+  EXPECT_EQ(pages.put(digest_of(free), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(files_.tries, 2) << "of the subfolder and of the part: at once";
+  EXPECT_EQ(other->stats().pages, 2u) << "counted";
+  EXPECT_EQ(pages.put(digest_of(2), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(other->stats().pages, 2u) << "counted later";
+  lock.reset();
+  store_.reset();
+  EXPECT_EQ(other->stats().pages, 3u);
+}
+
+TEST(DirectoryStore, EvictsTheOldestWhereverTheyAre) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  const auto set_age = [&](uint64_t number, time_t age) {
+    const std::string file = path + "/" + page_path(test::kFingerprint, digest_of(number)).text;
+    const timespec times[2] = {{0, UTIME_OMIT}, {::time(nullptr) - age, 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  };
+  {
+    const PageStorePtr store = open_directory(path, 6);
+    for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(Pages(*store).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  }
+  const uint64_t order[] = {4, 1, 5, 0, 3, 2};  // the oldest first
+  for (uint64_t i = 0; i < 6; ++i) set_age(order[i], static_cast<time_t>(6000 - 1000 * i));
+  const PageStorePtr store = open_directory(path, 6);
+  Pages pages(*store);
+  EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK) << "that is a use";
+  for (const uint64_t gone : {4u, 5u, 0u, 3u, 2u}) {
+    EXPECT_EQ(pages.exists(digest_of(gone)), KVC_PAGE_OK) << gone;
+    EXPECT_EQ(pages.put(digest_of(10 + gone), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.exists(digest_of(gone)), KVC_PAGE_MISS) << gone;
+  }
+  EXPECT_EQ(pages.exists(digest_of(1)), KVC_PAGE_OK);
+}
+
+// Parts of writers that have ended go when a subfolder is counted; those of living ones stay.
+TEST(DirectoryStore, CollectsThePartsOfWhoeverWasKilled) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  open_directory(path, 4);
+  ASSERT_EQ(mkdir((path + "/ab").c_str(), 0700), 0);
+  OpenFile dead(system_files()), living(system_files());
+  ASSERT_EQ(dead.open(AT_FDCWD, (path + "/ab/1-0.part").c_str(), O_RDWR | O_CREAT, 0600), 0);
+  ASSERT_EQ(living.open(AT_FDCWD, (path + "/ab/1-1.part").c_str(), O_RDWR | O_CREAT, 0600), 0);
+  ASSERT_EQ(system_files().truncate(living.fd(), 8192), 0);
+  ASSERT_EQ(system_files().lock(living.fd()), 0);
+  const PageStorePtr store = open_directory(path, 4);
+  EXPECT_FALSE(std::filesystem::exists(path + "/ab/1-0.part"));
+  EXPECT_TRUE(std::filesystem::exists(path + "/ab/1-1.part"));
+  EXPECT_EQ(store->stats().bytes, 8192u);
+}
+
+TEST(DirectoryStore, RefusesAFolderOfAnotherVersion) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  const auto open = [&] {
+    PageStorePtr store;
+    return open_directory_store(default_env(), system_files(), test::directory_config(path, 4, kBytes),
+                                &store);
+  };
+  const auto write = [&](const char* name, const char* text) {
+    FILE* file = fopen((path + "/" + name).c_str(), "w");
+    fputs(text, file);
+    fclose(file);
+  };
+  ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
+  write("usage", "of version 1");
+  EXPECT_EQ(open(), KVC_ERROR_UNSUPPORTED);
+  EXPECT_NE(strstr(kvc_last_error(), "its version is 1, this library reads 2; give another path"), nullptr)
+      << kvc_last_error();
+  std::filesystem::remove(path + "/usage");
+  for (const char* text : {"", "kvcache fol", "kvcache folder 2\n"}) {  // its maker was killed
+    write("format", text);
+    EXPECT_EQ(open(), KVC_OK) << text << kvc_last_error();
+    EXPECT_EQ(std::filesystem::file_size(path + "/format"), 17u);
+  }
+  for (const char* text :
+       {"kvcache folder 3\n", "kvcache folder 2\nmore", "x", "kvcache folder 20000000000000000\n"}) {
+    write("format", text);
+    EXPECT_EQ(open(), KVC_ERROR_UNSUPPORTED) << text;
+    EXPECT_NE(strstr(kvc_last_error(), "version 2, which this library reads"), nullptr) << kvc_last_error();
+  }
+}
+
+TEST(DirectoryStore, SaysWhatIsWrong) {
+  const test::Folder folder;
+  PageStorePtr store;
+  const std::string none = folder / "none/d", open = folder / "open";
+  const auto status = [&](const DirectoryConfig& config) {
+    return open_directory_store(default_env(), system_files(), config, &store);
+  };
+  EXPECT_EQ(status(test::directory_config(none, 8, kBytes)), KVC_ERROR_NOT_FOUND);
+  ASSERT_EQ(mkdir(open.c_str(), 0700), 0);
+  const DirectoryConfig others = test::directory_config(open, 8, kBytes);
+  for (const mode_t mode : {0777, 0702, 0720}) {
+    ASSERT_EQ(chmod(open.c_str(), mode), 0);
+    EXPECT_EQ(status(others), KVC_ERROR_INVALID_ARGUMENT) << mode;
+    EXPECT_NE(strstr(kvc_last_error(), "chmod go-w"), nullptr) << kvc_last_error();
+  }
+  ASSERT_EQ(chmod(open.c_str(), 0755), 0);
+  EXPECT_EQ(status(others), KVC_OK) << kvc_last_error();
+  store.reset();
+  ASSERT_EQ(status(others), KVC_OK);
+  ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  store.reset();
+  for (const auto& entry : std::filesystem::directory_iterator(open))
+    EXPECT_EQ(chmod(entry.path().c_str(), 0770), 0);
+  EXPECT_EQ(status(others), KVC_ERROR_INVALID_ARGUMENT) << "a subfolder";
+  EXPECT_NE(strstr(kvc_last_error(), "one of its subfolders"), nullptr) << kvc_last_error();
+  DirectoryConfig small = test::directory_config(none, 8, kBytes);
+  small.bytes = kBytes;
+  EXPECT_EQ(status(small), KVC_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace kvc
