@@ -17,8 +17,6 @@ class SizesStore final : public SlotStore {
   }
   bool has_bytes() const override { return false; }
 
-  bool has_bytes() const override { return false; }
-
  private:
   // There are no bytes that could be wrong.
   void read_slots(const StoreCall&, SlotWork*, size_t) override {}
