@@ -130,7 +130,7 @@ kvc_status Scheduler::finish(kvc_plan_result& result) {
     if (reason == 0) [[likely]] {
       if (job.state == JobState::kWaiting && !job.queued && job.plans_in_flight == 0) {
         --num_draining_;
-        waiting_.push(index);
+        enqueue(index);
       }
       continue;
     }
@@ -183,7 +183,7 @@ void Scheduler::fail_plans() {
       job.drafts_in_flight = false;
       if (job.state == JobState::kWaiting && !job.queued && job.plans_in_flight == 0) {
         --num_draining_;
-        waiting_.push(index);
+        enqueue(index);
       }
       if (job.state != JobState::kRunning || job.admission != set.admissions[i]) continue;
       job.most_planned = std::max(job.most_planned, job.planned);

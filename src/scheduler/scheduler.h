@@ -97,6 +97,7 @@ class Scheduler {
   // scheduler.cc
   kvc_status find(uint64_t id, JobIndex* index) const;
   void make_ready(JobIndex index);
+  void enqueue(JobIndex index);
   void forget(JobIndex index);
   void note_end(JobIndex index, uint32_t reason);
   void leave_row(Job& job);
