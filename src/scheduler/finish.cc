@@ -172,8 +172,10 @@ kvc_status Scheduler::tell_waiting(const PlanSet& set, const kvc_plan_result& re
 
 // The plans in flight were not computed. Their tokens are planned again.
 void Scheduler::fail_plans() {
+  bool lost_copies = false;
   for (; oldest_plan_ != next_plan_; ++oldest_plan_) {
     const PlanSet& set = oldest_set();
+    lost_copies |= set.num_copies != 0;
     for (size_t i = 0; i < set.num_items; ++i) {
       const JobIndex index = jobs_.find(set.requests[i]);
       if (index == kNoJob) continue;
@@ -193,6 +195,11 @@ void Scheduler::fail_plans() {
       any_restarts_ |= job.restarts;
     }
     retire(set.step_id);
+  }
+  for (size_t i = 0; i < num_running_ && lost_copies; ++i) {  // also for those that have got no token yet
+    Job& job = jobs_[running_[i]];
+    job.restarts |= job.state == JobState::kRunning && !job.is_told;
+    any_restarts_ |= job.restarts;
   }
 }
 
