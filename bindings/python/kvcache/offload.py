@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, Sequence, Union
 
 from . import _native
 from ._arrays import whole
+from ._tier_jobs import shown_url
 from .checkpoints import take_manager, take_storages
 from .constants import OffloadPolicy, OffloadReason, OffloadState
 from .errors import KvCacheError, LimitError, OutOfMemoryError
@@ -165,7 +166,7 @@ class Offload:
     def __repr__(self) -> str:
         if getattr(self, "_o", None) is None or self._closing:
             return "<kvcache.Offload, closed>"
-        return f"<kvcache.Offload to {', '.join(tier.url for tier in self._tiers)}>"
+        return f"<kvcache.Offload to {', '.join(shown_url(tier.url) for tier in self._tiers)}>"
 
     def _open(self) -> Any:
         """With the lock. No variable may hold what it returns: a traceback would, beyond close()."""
@@ -224,26 +225,29 @@ class Offload:
         with self._lock:
             _native.kvc_offload_cancel(self._open(), _number(request))
 
-    def admit(self, request: Request, timeout: Optional[float] = None) -> OffloadInfo:
+    def admit(self, request: Request, timeout: Optional[float] = None, now_ns: Optional[int] = None) -> OffloadInfo:
         """Looks a waiting request up, waits until what the tiers have is loaded, admits it, and returns what was found: for programs without a loop
         that polls. timeout: seconds that a load may take; then the request is admitted without it; None = no limit. Raises what Request.admit() raises;
-        then the request is still waiting."""
+        then the request is still waiting, and what was loaded is cached and held by nobody."""
         if not isinstance(request, Request):
             raise TypeError(f"request is {type(request).__name__}; it must be a kvcache.Request")
         end = _end_of(timeout)
         try:
-            self.lookup(request)
+            self.lookup(request, now_ns)
         except (LimitError, OutOfMemoryError):
             pass  # it is admitted as ever
-        while True:
-            self.poll()
-            info = self.query(request)
-            if info.state in (OffloadState.NONE, OffloadState.READY) or not self._wait(end):
-                break
-        request.admit()
+        try:
+            while True:
+                self.poll(now_ns)
+                info = self.query(request)
+                if info.state in (OffloadState.NONE, OffloadState.READY) or not self._wait(end):
+                    break
+            request.admit()
+        finally:  # the request holds its hit itself now
+            self.cancel(request)
         return info
 
-    def flush(self, timeout: Optional[float] = None) -> bool:
+    def flush(self, timeout: Optional[float] = None, now_ns: Optional[int] = None) -> bool:
         """Polls until all blocks that wait to be stored are in the tiers, or were dropped: tier_stats() counts these. timeout: seconds; None = no
         limit. Returns False if something is left: the timeout ended first, or the content of blocks is still to come."""
         end = _end_of(timeout)
@@ -252,7 +256,7 @@ class Offload:
             begun = time.monotonic_ns()
             most = int(min(max(end - begun / 1e9, 0), _PIECE_SECONDS) * 1e9)  # signals, and other threads, get their turn
             with self._lock:
-                left = _native.kvc_offload_flush(self._open(), begun, most, None)
+                left = _native.kvc_offload_flush(self._open(), _time(now_ns), most, None)
             if left == 0:
                 return True
             if time.monotonic_ns() - begun < most or time.monotonic() >= end:
@@ -270,7 +274,9 @@ class Offload:
         """Until a tier has done something, but a moment only: copies of a device make nothing readable. False: it is late."""
         left = end - time.monotonic()
         if left > 0:
-            select.select([self.fileno()], [], [], min(left, 0.001))
+            waiter = select.poll()  # which takes descriptors above 1023, too
+            waiter.register(self.fileno(), select.POLLIN)
+            waiter.poll(min(left, 0.001) * 1000)
         return left > 0
 
     def store_request(self, request: Request | int) -> int:
