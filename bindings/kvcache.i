@@ -325,6 +325,8 @@ KVC_STRUCT(kvc_index_stats)
 %immutable kvc_checkpoint_info::weights;
 %immutable kvc_page_file_info::fingerprint;
 %immutable kvc_page_file_info::key;
+%immutable kvc_page_file_info::description;
+%immutable kvc_offload_tier_stats::difference;
 
 %ignore KVC_DEFAULT_NAMESPACE; // each language has its own constant
 %ignore KVC_NO_RETENTION;

@@ -35,6 +35,10 @@ typedef struct kvc_page_file_info {
   uint64_t stored_bytes;   /**< Of these pages. */
   uint64_t bad_headers;    /**< Slots with something else; they are free. */
   uint64_t bad_pages;      /**< With `validate`: pages whose checksum does not match; they are misses. */
+  /** Of pages of one fingerprint: what they are of, as the offload that stored them said: lines
+   *  "field: value" of printable ASCII; ended by 0; empty if nothing was said. Whoever may write to the place
+   *  may have written it. */
+  char description[1024];
 } kvc_page_file_info;
 
 /** Reads the headers of a file of a tier. While a tier has a slab open, what it is just writing may be

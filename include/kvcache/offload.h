@@ -148,6 +148,10 @@ typedef struct kvc_offload_tier_stats {
   double load_ns_per_byte;             /**< Gauge: what loads took lately; 0 = not measured. */
   uint64_t outages;   /**< Times that reads or writes were given up, after failures in a row. */
   uint64_t available; /**< Gauge: 0 = it is left alone now, or writes are. */
+  /** Why pages that were there when the offload was made are misses: the first field that differs and both
+   *  values, such as `weights is "v1" there and "v2" here`; ended by 0. Empty: the tier had pages of these
+   *  fields, or none that are described. Printable ASCII. */
+  char difference[256];
 } kvc_offload_tier_stats;
 
 /** Makes an offload. @param[out] offload Free it with kvc_offload_destroy, before manager, storages and

@@ -3,6 +3,7 @@
 
 #include "api/offload_handle.h"
 #include "api/page_args.h"
+#include "tier/description.h"
 
 using namespace kvc;
 
@@ -28,8 +29,8 @@ kvc_status check_manager(const Shape& shape, uint32_t policy) {
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has KVC_MANAGER_NO_PREFIX_CACHE: nothing is published");
   if ((shape.flags & (KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS)) != 0)
     return fail(KVC_ERROR_UNSUPPORTED,
-                "the manager has KVC_MANAGER_ZERO_CROSS_NAMESPACE or ZERO_ALWAYS: blocks that a load has "
-                "filled would be on the list of those to clear; create it without");
+                "the manager lists blocks to clear (ZERO_CROSS_NAMESPACE or ZERO_ALWAYS), and blocks that a "
+                "load has filled would be on the list; create it without");
   if (policy > (KVC_OFFLOAD_WRITE_THROUGH | KVC_OFFLOAD_SECOND_USE | KVC_OFFLOAD_BEFORE_EVICTION))
     return invalid(
         "policy is %u; it is a sum of KVC_OFFLOAD_WRITE_THROUGH (1), SECOND_USE (2), BEFORE_EVICTION (4)",
@@ -145,6 +146,24 @@ kvc_status take_tiers(const kvc_offload_config& config, const OffloadGroup* grou
   return KVC_OK;
 }
 
+// Tells the tiers what their pages are of, and remembers why those that they have are of no use.
+kvc_status describe_tiers(const kvc_page_config& names, const OffloadGroup* groups, uint32_t num_groups,
+                          Tier* const* tiers, size_t num_tiers, std::string* differences) {
+  PageShape shapes[kMaxGroups];
+  for (uint32_t g = 0; g < num_groups; ++g)
+    KVC_TRY(make_page_shape(groups[g].layout, groups[g].layout.num_layers, groups[g].layout.num_heads,
+                            &shapes[g]));
+  const std::string text = describe_pages(
+      {names.model, names.model_size, names.weights, names.weights_size, names.numerics, names.numerics_size},
+      shapes, num_groups);
+  for (size_t t = 0; t < num_tiers; ++t) {
+    const StoreStats stats = tiers[t]->stats().store;
+    if (stats.recovered == 0 && stats.pages != 0) differences[t] = tiers[t]->difference(text);
+    tiers[t]->describe(text);
+  }
+  return KVC_OK;
+}
+
 }  // namespace
 
 extern "C" {
@@ -183,6 +202,9 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
                                 kvc_manager_unpublish_blocks,
                                 kvc_manager_release_blocks};
     KVC_TRY(Offload::create(made->env, calls, view, groups, tiers, own.num_tiers, options, &made->impl));
+    if (own.storages != nullptr)
+      KVC_TRY(describe_tiers(pages, groups, view.shape().num_token_groups, tiers, own.num_tiers,
+                             made->differences));
     *offload = made.release();
     return KVC_OK;
   });
@@ -275,6 +297,8 @@ kvc_status kvc_offload_read_tier_stats(kvc_offload* o, uint32_t tier, kvc_offloa
       out->load_ns_per_byte = own.ns_per_byte;
       out->outages = offload.outages(tier);
       out->available = offload.available(tier);
+      const std::string& text = o->differences[tier];
+      out->difference[text.copy(out->difference, sizeof out->difference - 1)] = 0;
       return KVC_OK;
     });
   });

@@ -2,6 +2,7 @@
 // What stands behind the pointer of an offload.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "api/tier_handle.h"
 #include "offload/offload.h"
@@ -20,6 +21,7 @@ struct kvc_offload {
   std::unique_ptr<kvc::Offload> impl;
   kvc_manager* manager = nullptr;
   kvc_tier* tiers[kvc::kMaxOffloadTiers] = {};
+  std::string differences[kvc::kMaxOffloadTiers];  // of what the tiers had
   const kvc_backend* backend = nullptr;
   uint32_t device = 0;
 };

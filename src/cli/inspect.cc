@@ -174,6 +174,9 @@ bool print_inspection(const InspectOptions& options, bool as_json, std::ostream&
   for (Json one : json.value("fingerprints", Json::array())) {
     out << "Fingerprint " << one["fingerprint"].get<std::string>() << '\n';
     one.erase("fingerprint");
+    const Json of = one["of"];
+    one.erase("of");
+    one.update(of);
     print_rows(one, out);
   }
   for (const Json& one : json.value("checkpoints", Json::array())) {

@@ -62,6 +62,7 @@ void each_page(const fs::path& folder, const std::function<void(const PageFile&)
 struct Pages {
   uint64_t pages = 0, bad_headers = 0, bad_pages = 0, file_bytes = 0, stored_bytes = 0;
   uint64_t oldest_s = 0, newest_s = UINT64_MAX;
+  std::string description;
 };
 
 void add_page(const PageFile& file, bool validate, Pages* to) {
@@ -77,8 +78,20 @@ void add_page(const PageFile& file, bool validate, Pages* to) {
   ++to->pages;
   to->bad_pages += info.bad_pages;
   to->stored_bytes += info.stored_bytes;
+  to->description = info.description;
   to->oldest_s = std::max(to->oldest_s, file.age_s);
   to->newest_s = std::min(to->newest_s, file.age_s);
+}
+
+/// The fields of a description.
+Json fields_json(const std::string& description) {
+  Json out = Json::object();
+  for (size_t at = 0, end; at < description.size(); at = end + 1) {
+    end = std::min(description.find('\n', at), description.size());
+    const size_t colon = description.find(": ", at);
+    if (colon < end) out[description.substr(at, colon - at)] = description.substr(colon + 2, end - colon - 2);
+  }
+  return out;
 }
 
 Json pages_json(const Pages& of, bool validate) {
@@ -191,6 +204,7 @@ Json tier_folder_json(const fs::path& folder, bool validate) {
   for (const auto& [fingerprint, pages] : found) {
     Json one = {{"fingerprint", fingerprint}};
     one.update(pages_json(pages, validate));
+    one["of"] = fields_json(pages.description);
     parts.push_back(one);
     all.pages += pages.pages, all.stored_bytes += pages.stored_bytes, all.file_bytes += pages.file_bytes;
     all.bad_headers += pages.bad_headers, all.bad_pages += pages.bad_pages;
@@ -210,6 +224,7 @@ Json slab_parts_json(const fs::path& slab, bool validate) {
                 {"pages", info.num_pages},
                 {"stored_bytes", info.stored_bytes}};
     if (validate) one["bad_pages"] = info.bad_pages;
+    one["of"] = fields_json(info.description);
     parts.push_back(one);
   }
   return parts;

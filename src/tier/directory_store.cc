@@ -11,6 +11,7 @@
 
 #include "base/crc32c.h"
 #include "base/status.h"
+#include "tier/description.h"
 #include "tier/directory_usage.h"
 #include "tier/hex.h"
 #include "tier/record.h"
@@ -47,6 +48,12 @@ class DirectoryStore final : public PageStore {
   void put(const StoreCall& call, kvc_tier_item* items, size_t num_items) override;
   void remove(const StoreCall& call, kvc_tier_item* items, size_t num_items) override;
   StoreStats stats() override;
+  void describe(const std::string& text) override {
+    static_cast<void>(write_folder_description(files_, root_.fd(), fingerprint_, text));
+  }
+  std::string difference(const std::string& text) override {
+    return describe_difference(read_folder_descriptions(files_, root_.fd()), fingerprint_, text);
+  }
 
  private:
   static constexpr size_t kAlign = 64;

@@ -13,6 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/status.h"
+#include "tier/description.h"
 #include "tier/refusal.h"
 #include "tier/slab_format.h"
 
@@ -59,7 +60,10 @@ class PageFile {
       out_.stored_bytes += header.payload_bytes;
       return validate ? read_payload(header, payload_at) : kvc_status{KVC_OK};
     }));
-    if (found.size() == 1) std::copy(found.begin()->begin(), found.begin()->end(), out_.fingerprint);
+    if (found.size() == 1) {
+      std::copy(found.begin()->begin(), found.begin()->end(), out_.fingerprint);
+      describe();
+    }
     return KVC_OK;
   }
 
@@ -97,6 +101,22 @@ class PageFile {
   }
 
  private:
+  // What the pages of its fingerprint are of, if that is kept beside them.
+  void describe() {
+    Digest256 fingerprint;
+    std::memcpy(fingerprint.bytes, out_.fingerprint, sizeof fingerprint.bytes);
+    std::string text;
+    if (out_.kind == KVC_PAGE_FILE_SLAB) {
+      for (const PageDescription& one : read_slab_descriptions(files_, file_.fd()))
+        if (one.fingerprint == fingerprint) text = one.text;
+    } else {
+      const std::string path(path_), subfolder = path.substr(0, path.find_last_of('/') + 1);
+      OpenFile folder(files_);
+      if (folder.open(AT_FDCWD, (subfolder + "..").c_str(), O_RDONLY | O_DIRECTORY) == 0)
+        text = read_folder_description(files_, folder.fd(), fingerprint);
+    }
+    out_.description[text.copy(out_.description, sizeof out_.description - 1)] = 0;
+  }
   kvc_status check(int error, const char* what) const {
     return error == 0 ? kvc_status{KVC_OK} : refused_by_system("file", path_, what, error);
   }

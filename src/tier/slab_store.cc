@@ -15,6 +15,7 @@
 
 #include "base/crc32c.h"
 #include "base/status.h"
+#include "tier/description.h"
 #include "tier/refusal.h"
 #include "tier/slab_format.h"
 #include "tier/slab_io.h"
@@ -42,6 +43,12 @@ class SlabStore final : public SlotStore {
         io_(memory_, files) {}
 
   kvc_status open(const SlabConfig& config);
+  void describe(const std::string& text) override {
+    static_cast<void>(write_slab_description(files_, file_.fd(), fingerprint_, text));
+  }
+  std::string difference(const std::string& text) override {
+    return describe_difference(read_slab_descriptions(files_, file_.fd()), fingerprint_, text);
+  }
 
  private:
   struct Found {

@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "base/sha256.h"
 
@@ -65,7 +66,12 @@ class PageStore {
   virtual size_t batch() const { return 1; }
   // Whether exists() asks a table in memory: the tier then answers in the thread that asks.
   virtual bool knows_pages() const { return false; }
-  // Whether a get gives what was put; else it keeps sizes alone.
+  // Keeps beside the pages what those of its own fingerprint are of (tier/description.h).
+  virtual void describe(const std::string&) {}
+  // What differs between these and the pages of other fingerprints; those of the fewest differences if there
+  // are several. Empty: there are none, or none that are described.
+  virtual std::string difference(const std::string&) { return ""; }
+  // A get gives bytes; else pages have keys and sizes alone.
   virtual bool has_bytes() const { return true; }
   // It may become unreachable: the tier leaves it alone after failures.
   virtual bool is_remote() const { return false; }

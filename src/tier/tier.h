@@ -94,6 +94,9 @@ class Tier {
   TierStats stats();
   const TierOptions& options() const { return options_; }
   bool has_bytes() const { return store_->has_bytes(); }
+  // Of the store.
+  void describe(const std::string& text) { store_->describe(text); }
+  std::string difference(const std::string& text) { return store_->difference(text); }
 
  private:
   static constexpr size_t kManyItems = 256;  // of exists and remove, at once

@@ -57,7 +57,7 @@ VALUE(KVC_CHECKPOINT_REQUESTS, 4);
 VALUE(KVC_CHECKPOINT_NO_SYNC, 8);
 VALUE(KVC_CHECKPOINT_BYTES_ELSEWHERE, 16);
 
-SIZE(kvc_page_file_info, 136);
+SIZE(kvc_page_file_info, 1160);
 AT(kvc_page_file_info, struct_size, 0);
 AT(kvc_page_file_info, kind, 8);
 AT(kvc_page_file_info, version, 12);
@@ -70,6 +70,7 @@ AT(kvc_page_file_info, num_pages, 104);
 AT(kvc_page_file_info, stored_bytes, 112);
 AT(kvc_page_file_info, bad_headers, 120);
 AT(kvc_page_file_info, bad_pages, 128);
+AT(kvc_page_file_info, description, 136);
 
 VALUE(KVC_PAGE_FILE_SLAB, 1);
 VALUE(KVC_PAGE_FILE_PAGE, 2);

@@ -51,7 +51,7 @@ AT(kvc_offload_stats, short_loads, 96);
 AT(kvc_offload_stats, loaded_tokens, 104);
 AT(kvc_offload_stats, failed_publications, 112);
 
-SIZE(kvc_offload_tier_stats, 112);
+SIZE(kvc_offload_tier_stats, 368);
 AT(kvc_offload_tier_stats, struct_size, 0);
 AT(kvc_offload_tier_stats, hits, 8);
 AT(kvc_offload_tier_stats, misses, 16);
@@ -66,6 +66,7 @@ AT(kvc_offload_tier_stats, waits, 80);
 AT(kvc_offload_tier_stats, load_ns_per_byte, 88);
 AT(kvc_offload_tier_stats, outages, 96);
 AT(kvc_offload_tier_stats, available, 104);
+AT(kvc_offload_tier_stats, difference, 112);
 
 int main(void) {
   puts("the layout is as frozen");

@@ -159,7 +159,7 @@ class Place(command.CommandTest):
         path = self.slab()
         found = self.inspect(path, "--verify")
         self.assertEqual((found["pages"], found["bad_pages"]), (3, 0))
-        self.assertEqual(found["fingerprints"], [{"fingerprint": of.hex(), "pages": pages, "stored_bytes": 100 * pages, "bad_pages": 0}
+        self.assertEqual(found["fingerprints"], [{"fingerprint": of.hex(), "pages": pages, "stored_bytes": 100 * pages, "bad_pages": 0, "of": {}}
                                                  for of, pages in ((self.OLD, 2), (self.NEW, 1))])
         self.assertIn(f"Fingerprint {self.NEW.hex()}\n", command.run("inspect", path)[1])
         self.assert_refused(command.run("inspect", path, "--purge", "0" * 64), "has no pages of the fingerprint")
@@ -171,6 +171,20 @@ class Place(command.CommandTest):
         purged = self.inspect(path, "--purge", self.OLD.hex()[:8])
         self.assertEqual((purged["purged_pages"], purged["purged_bytes"]), (2, 200))
         self.assertEqual([one["fingerprint"] for one in self.inspect(path)["fingerprints"]], [self.NEW.hex()])
+
+    def test_what_pages_are_of_is_shown_and_never_raw(self):
+        text = b'model: "llama"\nweights: "v1"\nno field\nbad: \x1b[2J\xff\n'
+        (self.tier / f"{self.OLD.hex()}.txt").write_bytes(text)
+        old, new = self.inspect(self.tier)["fingerprints"]
+        self.assertEqual((old["of"], new["of"]), ({"model": '"llama"', "weights": '"v1"', "bad": "\\x1b[2J\\xff"}, {}))
+        self.assertIn('"llama"', command.run("inspect", self.tier)[1])
+        path = self.slab()
+        entry = struct.pack("<IQ32s944s", len(text), 1, self.NEW, text)
+        with path.open("r+b") as file:
+            file.seek(128)
+            file.write(struct.pack("<I", crc32c(entry)) + entry)
+        old, new = self.inspect(path)["fingerprints"]
+        self.assertEqual((old["of"], new["of"]["weights"]), ({}, '"v1"'))
 
     def test_wrong_purges_are_refused_and_remove_nothing(self):
         for i in range(3):

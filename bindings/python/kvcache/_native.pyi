@@ -955,6 +955,7 @@ class kvc_page_file_info:
     stored_bytes: int
     bad_headers: int
     bad_pages: int
+    description: str
 
 class kvc_offload_info:
     state: int
@@ -993,6 +994,7 @@ class kvc_offload_tier_stats:
     load_ns_per_byte: float
     outages: int
     available: int
+    difference: str
 
 class kvc_latency:
     count: int

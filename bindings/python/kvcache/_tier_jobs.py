@@ -99,6 +99,22 @@ def nanoseconds(name: str, seconds: Optional[float]) -> int:
     return 0 if number > 1e9 else max(1, int(number * 1e9))
 
 
+def lease_of(seconds: float) -> int:
+    """Returns a lease in ns for the library, to which 0 means none; a long one is as long as it can be."""
+    return 0 if not seconds else nanoseconds("lease", seconds) or 2**63 - 1
+
+
+def shown_url(url: str) -> str:
+    """Returns a URL as texts may show it: without a user and a password before the host. A '?' in a password looks as if parameters began there."""
+    begin, last = url.find("//"), url.rfind("@")
+    if begin < 0 or last < begin:
+        return url
+    end = url.find("?") if "?" in url else len(url)
+    at = url.rfind("@", 0, end)
+    host = "..." + url[at:end] if at > begin else ""
+    return url[:begin + 2] + host + ("..." + url[last:] if last > end else url[end:])
+
+
 def _memory(name: str, value: Any, written: bool) -> Array:
     """Returns the memory of a buffer as an array in place: of whatever has a buffer, and of PyTorch's tensors."""
     array: Array

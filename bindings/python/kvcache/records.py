@@ -833,6 +833,8 @@ class PageFileInfo(NamedTuple):
     stored_bytes: Of these pages.
     bad_headers: Slots with something else; they are free.
     bad_pages: With validate=True: pages whose checksum does not match; they are misses.
+    description: Of pages of one fingerprint: what they are of, as the offload that stored them said: lines "field: value" of printable ASCII;
+        ended by 0; empty if nothing was said. Whoever may write to the place may have written it.
     """
 
     kind: PageFileKind
@@ -846,13 +848,14 @@ class PageFileInfo(NamedTuple):
     stored_bytes: int
     bad_headers: int
     bad_pages: int
+    description: str
 
     @classmethod
     def read(cls, filled: _native.kvc_page_file_info) -> PageFileInfo:
         """Reads the struct of the native layer."""
         return cls(PageFileKind(filled.kind), filled.version, filled.fingerprint, filled.key, filled.file_bytes,
                    filled.page_bytes, filled.num_slots, filled.num_pages, filled.stored_bytes, filled.bad_headers,
-                   filled.bad_pages)
+                   filled.bad_pages, filled.description)
 
 
 @described
@@ -937,6 +940,8 @@ class OffloadTierStats(NamedTuple):
     load_ns_per_byte: Gauge: what loads took lately; 0 = not measured.
     outages: Times that it was given up, after failures in a row.
     available: Gauge: 0 = it is left alone now.
+    difference: Why pages that were there when the offload was made are misses: the first field that differs and both values, such as `weights is
+        "v1" there and "v2" here`; ended by 0. Empty: the tier had pages of these fields, or none that are described. Printable ASCII.
     """
 
     hits: int
@@ -952,13 +957,14 @@ class OffloadTierStats(NamedTuple):
     load_ns_per_byte: float
     outages: int
     available: int
+    difference: str
 
     @classmethod
     def read(cls, filled: _native.kvc_offload_tier_stats) -> OffloadTierStats:
         """Reads the struct of the native layer."""
         return cls(filled.hits, filled.misses, filled.loaded_pages, filled.loaded_bytes, filled.failed_loads,
                    filled.stored_pages, filled.stored_bytes, filled.refused_stores, filled.failed_stores, filled.waits,
-                   filled.load_ns_per_byte, filled.outages, filled.available)
+                   filled.load_ns_per_byte, filled.outages, filled.available, filled.difference)
 
 
 @described

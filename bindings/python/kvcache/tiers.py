@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from . import _native
 from ._arrays import np, take_path, whole
 from ._docs import described
-from ._tier_jobs import Completion, Job, make_items, nanoseconds, take_digest, take_keys
+from ._tier_jobs import Completion, Job, lease_of, make_items, nanoseconds, shown_url, take_digest, take_keys
 from ._tier_waiting import FutureWaiter, Ready, Signal, Waiter, Watch
 from .constants import PageResult, TierKind, TierPriority
 from .errors import BusyError, KvCacheError, NotFoundError, UnsupportedError
@@ -193,7 +193,7 @@ class Tier:
     def __repr__(self) -> str:
         if getattr(self, "_t", None) is None:
             return "<kvcache.Tier, closed>"
-        return f"<kvcache.Tier: {self._url!r}, pages of {self._page_bytes} bytes, {len(self._jobs)} jobs>"
+        return f"<kvcache.Tier: {shown_url(self._url)!r}, pages of {self._page_bytes} bytes, {len(self._jobs)} jobs>"
 
     @property
     def url(self) -> str:
@@ -226,7 +226,7 @@ class Tier:
                       now_ns: Optional[int] = None, user_data: Any = None) -> int:
         """Enqueues the question which pages are there, and returns the id of the job. lease: seconds that the pages found should stay at least, as
         far as Completion.lease_until says."""
-        return self._submit(None, TierKind.EXISTS, keys, None, timeout, priority, nanoseconds("lease", lease or None), now_ns, user_data).number
+        return self._submit(None, TierKind.EXISTS, keys, None, timeout, priority, lease_of(lease), now_ns, user_data).number
 
     def submit_remove(self, keys: Any, *, timeout: Optional[float] = None, priority: TierPriority = TierPriority.STORE, now_ns: Optional[int] = None,
                       user_data: Any = None) -> int:
@@ -311,7 +311,7 @@ class Tier:
     def exists(self, keys: Any, *, lease: float = 0.0, timeout: Optional[float] = None, priority: TierPriority = TierPriority.LOAD,
                now_ns: Optional[int] = None) -> Completion:
         """Asks which pages are there, and waits for the answer. Parameters as for submit_exists()."""
-        return self._wait_new(TierKind.EXISTS, keys, None, timeout, priority, nanoseconds("lease", lease or None), now_ns)
+        return self._wait_new(TierKind.EXISTS, keys, None, timeout, priority, lease_of(lease), now_ns)
 
     def remove(self, keys: Any, *, timeout: Optional[float] = None, priority: TierPriority = TierPriority.STORE,
                now_ns: Optional[int] = None) -> Completion:
@@ -332,7 +332,7 @@ class Tier:
     async def aexists(self, keys: Any, *, lease: float = 0.0, timeout: Optional[float] = None, priority: TierPriority = TierPriority.LOAD,
                       now_ns: Optional[int] = None) -> Completion:
         """exists() for asyncio."""
-        return await self._await_new(TierKind.EXISTS, keys, None, timeout, priority, nanoseconds("lease", lease or None), now_ns)
+        return await self._await_new(TierKind.EXISTS, keys, None, timeout, priority, lease_of(lease), now_ns)
 
     async def aremove(self, keys: Any, *, timeout: Optional[float] = None, priority: TierPriority = TierPriority.STORE,
                       now_ns: Optional[int] = None) -> Completion:

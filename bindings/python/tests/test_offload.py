@@ -464,3 +464,69 @@ def test_errors_name_the_argument_and_give_the_tier_back(change, error, text):
         kvcache.Offload(**arguments)
     assert tier.exists(bytes(32)).num_ok == 0
     tier.close()
+
+
+def test_an_admission_keeps_no_hold_beside_that_of_the_request():
+    s = storage_of()
+    with kvcache.Manager(BLOCKS, BLOCK, offload="memory:?bytes=1MiB", storages=s, model=NAMES[0], weights=NAMES[1]) as m:
+        with m.allocate(PROMPT) as request:
+            compute(s, request)
+        m.offload.flush()
+        m.evict(BLOCKS)
+        with m.allocate(PROMPT) as request:
+            assert request.num_cached == 20
+        with m.create(np.arange(1000, 1000 + BLOCKS * BLOCK, dtype=np.int32)) as whole:  # needs every block, and nobody polls
+            whole.admit()
+        m.offload.flush()
+        m.evict(BLOCKS)
+        with pytest.raises(kvcache.NoSpaceError):
+            m.allocate(np.concatenate([PROMPT, np.arange(BLOCKS * BLOCK, dtype=np.int32)]))
+        with m.create(np.arange(2000, 2000 + BLOCKS * BLOCK, dtype=np.int32)) as whole:
+            whole.admit()
+
+
+def test_it_waits_with_descriptors_above_1023():
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("no descriptors above 1023")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1030)]
+    try:
+        with kvcache.Manager(BLOCKS, BLOCK, event_capacity=64) as m, kvcache.Offload(m, storage_of(), "memory:?bytes=1MiB", *NAMES) as offload:
+            assert offload.fileno() > 1023
+            assert offload._wait(time.monotonic() + 60)
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_time_is_the_callers(tmp_path):
+    s = storage_of()
+    with kvcache.Manager(BLOCKS, BLOCK, event_capacity=256) as m, kvcache.Offload(m, s, "memory:?bytes=1MiB", *NAMES, hold_ns=100) as offload:
+        with m.create(PROMPT) as request:
+            offload.admit(request, now_ns=1)
+            compute(s, request, None)
+            offload.store_request(request)
+        assert offload.flush(now_ns=2)
+        m.evict(BLOCKS)
+        with m.create(PROMPT) as request:
+            offload.lookup(request, 3)
+            while offload.query(request).state != OffloadState.READY:
+                offload.poll(4)
+            offload.poll(1000)  # its hold is over, by that clock
+            assert offload.stats().busy_lookups == 0
+
+
+def test_what_differs_is_named(tmp_path):
+    for place in ("slab", "dir"):
+        url = f"{place}:{tmp_path}/{place}?bytes=1MiB"
+        s = storage_of()
+        with kvcache.Manager(BLOCKS, BLOCK, offload=url, storages=s, model=NAMES[0], weights=NAMES[1]) as m:
+            with m.allocate(PROMPT) as request:
+                compute(s, request)
+            assert m.offload.tier_stats().difference == ""
+        with kvcache.Manager(BLOCKS, BLOCK, offload=url, storages=storage_of(), model=NAMES[0], weights=b"of June") as m:
+            assert m.allocate(PROMPT).num_cached == 0
+            assert m.offload.tier_stats().difference == f'weights is "{NAMES[1].decode()}" there and "of June" here'

@@ -625,3 +625,19 @@ def test_the_example_of_the_manual_runs():
         request.commit(100)
     exec(compile(checkpoints, "PYTHON.md", "exec"), names)
     assert names["restored"].info.num_blocks == 6 and names["new"].probe(names["prompt"]).num_cached == 96
+
+
+def test_passwords_of_a_url_are_not_shown():
+    from kvcache._tier_jobs import shown_url
+    for url, shown in (("redis://user:secret@host:6379/0?prefix=a", "redis://...@host:6379/0?prefix=a"), ("redis://:se?cret@host/0", "redis://...@host/0"),
+                       ("slab:/path?bytes=1MiB", "slab:/path?bytes=1MiB"), ("redis://host/0", "redis://host/0"), ("redis://a@b:c@host", "redis://...@host")):
+        assert shown_url(url) == shown
+
+
+def test_a_lease_without_end_is_a_lease():
+    with kvcache.Tier("memory:?bytes=1MiB&threads=0", 64, b"f" * 32) as tier:
+        keys = [b"k" * 32]
+        tier.put(keys, [bytearray(64)])
+        for lease in (float("inf"), 2e9, 1):
+            assert tier.exists(keys, lease=lease, now_ns=5).lease_until[0] > 5 + 10**8
+        assert tier.exists(keys, now_ns=5).lease_until[0] == 0

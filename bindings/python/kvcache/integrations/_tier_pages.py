@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 
 from .. import _native
 from .._arrays import np
-from .._tier_jobs import item_type
+from .._tier_jobs import item_type, shown_url
 from ..constants import PageResult, TierKind, TierPriority
 from ..errors import LimitError
 from ..tiers import Tier
@@ -81,7 +81,7 @@ class Pages:
         self._tier: Optional[Tier] = Tier(url, page_bytes, fingerprint)
         if not self._tier._has_threads:
             self._tier.close()
-            raise ValueError(f"url is {url!r}: with threads=0 nobody does the work; leave threads out, or write threads=1 or more")
+            raise ValueError(f"url is {shown_url(url)!r}: with threads=0 nobody does the work; leave threads out, or write threads=1 or more")
         self._t: Any = self._tier._t
         self.url, self.page_bytes = url, page_bytes
         self._lock = threading.Lock()
@@ -154,7 +154,7 @@ class Pages:
         """Logs refusals 1, 2, 4, 8, ..."""
         self._refusals += 1
         if self._refusals & (self._refusals - 1) == 0:
-            _log.warning("kvcache: %s refused %d jobs so far: %s", self.url, self._refusals, error)
+            _log.warning("kvcache: %s refused %d jobs so far: %s", shown_url(self.url), self._refusals, error)
 
     def close(self) -> None:
         """Cancels what waits, waits for what runs, and closes the tier. May be called again."""
@@ -165,7 +165,7 @@ class Pages:
 
     def _opened(self) -> Tier:
         if self._tier is None:
-            raise ValueError(f"{self.url} is closed")
+            raise ValueError(f"{shown_url(self.url)} is closed")
         return self._tier
 
     def _submit(self, kind: int, keys: Array, priority: int, addresses: Any, sizes: Any, keep: Any, lease_ns: int = 0) -> Optional[int]:
