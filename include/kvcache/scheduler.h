@@ -148,11 +148,13 @@ typedef struct kvc_schedule_job {
    *  must be 0, and the flags PUBLISH_ENQUEUED and SHARE_FILLING unset. wait_until_ns needs the time. */
   const kvc_request_config* config;
   uint64_t max_new_tokens; /**< It ends when it has got so many; at least 1. */
-  uint64_t
-      expected_new_tokens; /**< The engine's prediction; 0 = the mean of what its tenant's requests got. */
-  int32_t priority;        /**< PRIORITY: a lower number is served first. */
-  uint32_t tenant;         /**< FAIR: below max_tenants. */
-  uint64_t adapter;        /**< Number of its adapter (LoRA) for max_adapters; 0 = none. */
+  /** The engine's prediction; 0 = with KVC_MANAGER_RESERVE what 75 of 100 requests got at most, as
+   *  kvc_manager_expected_tokens has it when the request is added; without, or while that has nothing to go
+   *  by, the mean of what its tenant's requests got. */
+  uint64_t expected_new_tokens;
+  int32_t priority;                /**< PRIORITY: a lower number is served first. */
+  uint32_t tenant;                 /**< FAIR: below max_tenants. */
+  uint64_t adapter;                /**< Number of its adapter (LoRA) for max_adapters; 0 = none. */
   const kvc_encoder_input* inputs; /**< [num_inputs] by first_token, without overlaps. They are copied. */
   size_t num_inputs;               /**< At most 65,536. */
   uint32_t flags;                  /**< KVC_JOB_* */

@@ -70,6 +70,7 @@ kvc_status read_options(const kvc_scheduler_config& config, const Shape& shape, 
   o.block_size = shape.block_size, o.vocab_size = shape.vocab_size;
   o.row_stride = shape.positions_of(o.max_request_tokens);
   o.has_states = shape.state_groups != 0;
+  o.has_lengths = shape.has_reserves();
   o.ends_at_blocks = shape.state_groups != 0 || shape.has_fills();
   if (o.max_tokens < o.max_running)
     return invalid("max_tokens is %u and max_running %u; each running request needs a token", o.max_tokens,
@@ -177,6 +178,7 @@ kvc_status kvc_scheduler_create(const kvc_scheduler_config* config, kvc_schedule
                                   kvc_manager_pool_info,
                                   kvc_manager_stats,
                                   kvc_manager_quota_info,
+                                  kvc_manager_expected_tokens,
                                   kvc_offload_lookup,
                                   kvc_offload_query,
                                   kvc_offload_cancel,

@@ -55,6 +55,14 @@ kvc_status Scheduler::advance(uint64_t now_ns) {
   return KVC_OK;
 }
 
+// New tokens of a request, by the manager's quantile; 0 = unknown.
+uint64_t Scheduler::predict() const {
+  uint64_t tokens = 0;
+  if (options_.has_lengths)
+    static_cast<void>(calls_.expected_tokens(calls_.manager, KVC_RESERVE_BALANCED, 0, &tokens));
+  return tokens;
+}
+
 kvc_status Scheduler::add(const NewJob& from) {
   const kvc_schedule_job& of = *from.job;
   if (of.now_ns != 0 && of.now_ns < now_ns_) return advance(of.now_ns);
@@ -76,7 +84,8 @@ kvc_status Scheduler::add(const NewJob& from) {
   job.limit = static_cast<uint32_t>(
       std::min<uint64_t>(uint64_t{job.prompt} + job.max_new, options_.max_request_tokens));
   job.lookahead = options_.lookahead(of.max_new_tokens);
-  job.expected = static_cast<uint32_t>(std::min<uint64_t>(of.expected_new_tokens, job.max_new));
+  const uint64_t expected = of.expected_new_tokens != 0 ? of.expected_new_tokens : predict();
+  job.expected = static_cast<uint32_t>(std::min<uint64_t>(expected, job.max_new));
   job.priority = of.priority;
   job.tenant = of.tenant;
   job.row = -1;

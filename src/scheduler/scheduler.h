@@ -8,6 +8,7 @@
 #include <kvcache/manager.h>
 #include <kvcache/offload.h>
 #include <kvcache/quota.h>
+#include <kvcache/resize.h>
 #include <kvcache/step.h>
 
 #include "pool/quotas.h"
@@ -34,6 +35,7 @@ struct SchedulerCalls {
   decltype(&kvc_manager_pool_info) pool_info;
   decltype(&kvc_manager_stats) stats;
   decltype(&kvc_manager_quota_info) quota_info;
+  decltype(&kvc_manager_expected_tokens) expected_tokens;
   decltype(&kvc_offload_lookup) look_up;
   decltype(&kvc_offload_query) query;
   decltype(&kvc_offload_cancel) cancel;
@@ -51,6 +53,7 @@ struct SchedulerOptions {
   uint32_t block_size, vocab_size;
   bool ends_at_blocks;  // chunks end there where they can
   bool has_states;      // a failed plan leaves states that nobody knows
+  bool has_lengths;     // the manager knows how many tokens requests got
 
   // Slots behind the known tokens of a request with so many new tokens, for the token that the plan in flight
   // brings. No more than its last token takes, so that a request that fits does so with it.
@@ -96,6 +99,7 @@ class Scheduler {
 
   // scheduler.cc
   kvc_status find(uint64_t id, JobIndex* index) const;
+  uint64_t predict() const;
   void make_ready(JobIndex index);
   void enqueue(JobIndex index);
   void forget(JobIndex index);

@@ -34,6 +34,28 @@ TEST(SchedulerOrderTest, SharesOfTenantsHoldWithTheOrdersByCachedPrefixes) {
   }
 }
 
+// Of five answers four have 2 tokens and one has 30: 75 of 100 got at most 2, and the mean is more than 5.
+TEST(SchedulerOrderTest, WithoutAPredictionTheQuantileOfAnswersDecides) {
+  for (const uint32_t flags : {0u, uint32_t{KVC_MANAGER_RESERVE}}) {
+    EngineConfig config;
+    config.manager_flags = flags;
+    config.scheduler.policy = KVC_SCHEDULE_SHORTEST, config.scheduler.max_running = 1;
+    config.scheduler.max_wait_ns = UINT64_MAX;
+    Engine engine(config);
+    for (int32_t i = 0; i < 10; ++i) engine.add(prompt_of(4, i), job_of(i % 5 == 4 ? 30 : 2));
+    engine.run();
+    kvc_schedule_job told = job_of(40);
+    told.expected_new_tokens = 5;
+    engine.add(prompt_of(8, 20), told);
+    const uint64_t predicted = engine.add(prompt_of(8, 21), job_of(40));
+    engine.plan();
+    const bool is_first = engine.admitted().back() == predicted;
+    EXPECT_EQ(is_first, flags != 0) << "2 tokens by the quantile, 7 by the mean";
+    engine.finish();
+    engine.run();
+  }
+}
+
 TEST(SchedulerOrderTest, APriorityChangesNoOtherOrder) {
   EngineConfig config;
   config.scheduler.policy = KVC_SCHEDULE_FAIR, config.scheduler.max_tenants = 2;
