@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
 from . import _native
 from ._arrays import whole
+from ._tier_jobs import shown_url
 from .checkpoints import take_manager, take_storages
 from .constants import OffloadPolicy, OffloadReason, OffloadState
 from .errors import KvCacheError, LimitError, OutOfMemoryError
@@ -165,7 +166,7 @@ class Offload:
     def __repr__(self) -> str:
         if getattr(self, "_o", None) is None or self._closing:
             return "<kvcache.Offload, closed>"
-        return f"<kvcache.Offload to {', '.join(tier.url for tier in self._tiers)}>"
+        return f"<kvcache.Offload to {', '.join(shown_url(tier.url) for tier in self._tiers)}>"
 
     def _open(self) -> Any:
         """With the lock. No variable may hold what it returns: a traceback would, beyond close()."""
