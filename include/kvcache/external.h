@@ -29,7 +29,8 @@ KVC_API kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* 
                                               int32_t* blocks, size_t capacity, size_t* count);
 
 /** Publishes externally held blocks as the KV of the first num_blocks * block_size tokens, which must be
- *  written. Publishing a block again under the same identity changes nothing. -1 skips a position.
+ *  written. Publishing a block again under the same identity changes nothing. -1 skips a position. Blocks
+ *  leave the list of those to clear (kvc_manager_take_pending).
  *  @return KVC_OK; INVALID_ARGUMENT (too few tokens, a block twice or of another pool), NOT_HELD (no
  *  external hold), BUSY (published under another identity, or also held by requests), LIMIT (all nodes in
  *  use), NOT_FOUND, OUT_OF_MEMORY. Since 0.1. */

@@ -25,7 +25,11 @@
  *  A page that fails, is missing or does not check shortens the prefix that is loaded; the rest is computed
  *  as ever. Blocks become cached only when all their bytes are there.
  *
- *  A tier that fails three times in a row is left alone for retry_ns; then one job tries it again.
+ *  A tier whose reads fail three times in a row is left alone for retry_ns; then one of them tries it again.
+ *  Writes that fail, or find no room, three times in a row end writes alone.
+ *
+ *  What kvc_manager_unpublish_blocks takes back may be in the tiers already, and comes back from there:
+ *  publish only what is right, or use other `weights` afterwards.
  *
  *  The manager needs events (kvc_manager_config.event_capacity), whatever the policy.
  *
@@ -72,8 +76,8 @@ enum {
   KVC_OFFLOAD_CANCELLED = 6 /**< Not seen: a lookup that was cancelled is forgotten. */
 };
 
-/** What to offload where. The manager has groups of kinds FULL, SLIDING_WINDOW and CHUNKED_LOCAL alone, and
- *  events. The caller's objects must outlive the offload. */
+/** What to offload where. The manager has groups of kinds FULL, SLIDING_WINDOW and CHUNKED_LOCAL alone,
+ *  events, and no KVC_MANAGER_ZERO_* flag. The caller's objects must outlive the offload. */
 typedef struct kvc_offload_config {
   size_t struct_size;   /**< sizeof(kvc_offload_config) */
   kvc_manager* manager; /**< Whose blocks. */
@@ -92,7 +96,7 @@ typedef struct kvc_offload_config {
    *  kvc_request_config.max_cached_tokens is a bound, too. */
   uint32_t max_lookup_blocks;
   uint32_t clean_blocks; /**< BEFORE_EVICTION: blocks of each pool at each poll; 0 = 64. */
-  uint64_t timeout_ns;   /**< Of each job of a tier; 0 = 10 s. */
+  uint64_t timeout_ns;   /**< How long a lookup waits for a job of a tier; 0 = 10 s. */
   uint64_t hold_ns;      /**< How long loaded blocks wait for the admission; 0 = 1 s. */
   /** Time that the engine takes to compute a token of a prompt. A load that is expected to take longer is not
    *  begun. 0 = everything is loaded. */
@@ -142,8 +146,8 @@ typedef struct kvc_offload_tier_stats {
   uint64_t failed_stores;              /**< The tier had no space, failed, or did not come to it in time. */
   uint64_t waits;                      /**< Loads that the queue refused at first. */
   double load_ns_per_byte;             /**< Gauge: what loads took lately; 0 = not measured. */
-  uint64_t outages;                    /**< Times that it was given up, after failures in a row. */
-  uint64_t available;                  /**< Gauge: 0 = it is left alone now. */
+  uint64_t outages;   /**< Times that reads or writes were given up, after failures in a row. */
+  uint64_t available; /**< Gauge: 0 = it is left alone now, or writes are. */
   /** Why pages that were there when the offload was made are misses: the first field that differs and both
    *  values, such as `weights is "v1" there and "v2" here`; ended by 0. Empty: the tier had pages of these
    *  fields, or none that are described. Printable ASCII. */

@@ -260,7 +260,8 @@ enum {
   KVC_WAIT_READY = 1, /**< For kvc_scheduler_set_ready. */
   KVC_WAIT_LOAD = 2,  /**< For the offload, or for room in it. */
   KVC_WAIT_PLANS = 3, /**< It was preempted, and plans in flight still compute it. */
-  KVC_WAIT_TURN = 4,  /**< Others come first, or the plan had no tokens or rows left. */
+  /** Others come first, or the plan had no tokens or rows left; or no plan has been made since it waits. */
+  KVC_WAIT_TURN = 4,
   KVC_WAIT_SPACE = 5, /**< For blocks. */
   KVC_WAIT_PEAK = 6,  /**< For blocks that running requests are expected to need (KVC_ADMIT_PEAK, WORST). */
   KVC_WAIT_PRESSURE = 7, /**< For pressure to end: high_watermark was reached, low_watermark was not yet. */

@@ -123,20 +123,19 @@ kvc_status take_tiers(const kvc_offload_config& config, const OffloadGroup* grou
   KVC_REQUIRE_ARRAY(config.tiers, config.num_tiers);
   for (size_t t = 0; t < config.num_tiers; ++t) {
     if (config.tiers[t] == nullptr) return invalid("tiers[%zu] is NULL", t);
-    if (config.tiers[t]->is_offloaded.exchange(true))
-      return fail(KVC_ERROR_BUSY, "tiers[%zu] is given to an offload already", t);
+    if (!config.tiers[t]->lend()) return fail(KVC_ERROR_BUSY, "tiers[%zu] is given to an offload already", t);
     offload->tiers[t] = config.tiers[t];
     tiers[t] = config.tiers[t]->impl.get();
-    const TierStats stats = tiers[t]->stats();
-    const uint64_t jobs = stats.waiting_jobs + stats.running_jobs + stats.done_jobs;
-    if (jobs != 0)  // they would end as the offload's
-      return fail(KVC_ERROR_BUSY, "tiers[%zu] has %llu jobs that were not polled; wait for them and poll it",
-                  t, ull(jobs));
     if (config.storages != nullptr && !tiers[t]->has_bytes())
       return fail(KVC_ERROR_UNSUPPORTED,
                   "tiers[%zu] keeps the sizes of pages and no bytes, for simulations; take memory:, slab: or "
                   "dir:, or leave storages NULL",
                   t);
+    const TierStats stats = tiers[t]->stats();
+    const uint64_t jobs = stats.waiting_jobs + stats.running_jobs + stats.done_jobs;
+    if (jobs != 0)  // they would end as the offload's
+      return fail(KVC_ERROR_BUSY, "tiers[%zu] has %llu jobs that were not polled; wait for them and poll it",
+                  t, ull(jobs));
     for (uint32_t g = 0; g < num_groups; ++g)
       if (const uint64_t most = config.tiers[t]->page_bytes; most != 0 && groups[g].page_bytes > most)
         return invalid(
@@ -200,8 +199,8 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
                                 kvc_manager_acquire_prefix,
                                 kvc_manager_acquire_blocks,
                                 kvc_manager_publish_blocks,
-                                kvc_manager_release_blocks,
-                                kvc_manager_unpublish_blocks};
+                                kvc_manager_unpublish_blocks,
+                                kvc_manager_release_blocks};
     KVC_TRY(Offload::create(made->env, calls, view, groups, tiers, own.num_tiers, options, &made->impl));
     if (own.storages != nullptr)
       KVC_TRY(describe_tiers(pages, groups, view.shape().num_token_groups, tiers, own.num_tiers,
@@ -296,8 +295,8 @@ kvc_status kvc_offload_read_tier_stats(kvc_offload* o, uint32_t tier, kvc_offloa
       out->failed_stores = own.failed_stores;
       out->waits = own.refused_loads;
       out->load_ns_per_byte = own.ns_per_byte;
-      out->outages = offload.breaker(tier).outages();
-      out->available = offload.breaker(tier).available();
+      out->outages = offload.outages(tier);
+      out->available = offload.available(tier);
       const std::string& text = o->differences[tier];
       out->difference[text.copy(out->difference, sizeof out->difference - 1)] = 0;
       return KVC_OK;

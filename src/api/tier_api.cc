@@ -89,6 +89,7 @@ kvc_status kvc_tier_submit(kvc_tier* t, const kvc_tier_job* job, uint64_t* id) {
     KVC_TRY(read_struct(job, &own));
     TierJob inner;
     KVC_TRY(read_job(own, &inner));
+    const std::shared_lock use(t->use);
     KVC_TRY(check_not_offloaded(*t));
     return tier.submit(inner, id);
   });
@@ -105,6 +106,7 @@ kvc_status kvc_tier_poll(kvc_tier* t, kvc_tier_completion* completions, size_t c
   return on_tier(t, [&](Tier& tier) -> kvc_status {
     KVC_REQUIRE_ARRAY(completions, capacity);
     KVC_REQUIRE_POINTER(count);
+    const std::shared_lock use(t->use);
     KVC_TRY(check_not_offloaded(*t));
     constexpr size_t kPiece = 64;
     TierCompletion some[kPiece];

@@ -211,10 +211,12 @@ class Blocks {
   // With hints a position may lose its block before those behind it, which then keep its node. So if all
   // nodes are in use, victims leave until there is one for a namespace. False if that does not help.
   bool evict_for_node(uint32_t ns);
-  // Without full attention the end of a long chain keeps the nodes of all positions before it. So before new
-  // positions come there, victims leave while few nodes are free: a bounded number for each position, which
-  // is enough to evict all that nobody holds before the free nodes run out.
-  void make_node_room(uint32_t ns, size_t positions);
+  // Without full attention the end of a long chain keeps the nodes of all positions before it. So before a
+  // new position comes there, victims leave while few nodes are free: a bounded number, which is enough to
+  // evict all that nobody holds before the free nodes run out. Does nothing if the position is known.
+  void make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra, uint32_t ns,
+                      uint64_t epoch);
+  size_t spare_nodes() const;  // free ones beyond those that make_node_room() keeps
   // Nodes that `wanted` new positions below `kept` can have: all of them, or fewer.
   size_t room_for_positions(size_t wanted, NodeId kept);
   // A cursor keeps its position alive.

@@ -155,7 +155,6 @@ kvc_status Requests::commit_cross(Request& request, uint32_t committed) {
   }
   request.end_cross_pending();
   if (!publishes) return KVC_OK;
-  if (shape_.has_gaps()) blocks_.make_node_room(request.ns, positions);
   const size_t published = blocks_.publish_cross(
       {cross.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
       positions);
@@ -168,6 +167,7 @@ size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
   NodeId node = root_of(ns);
   for (size_t j = 0; j < positions; ++j) {
     const NodeId parent = node;
+    if (shape_.has_gaps()) make_node_room(parent, keys[j], tokens, extras.view(j), ns, epoch);
     do {
       node = tree_.publish_position(parent, keys[j], tokens, extras, j, ns, epoch);
     } while (!is_node(node) && shape_.has_hints() && evict_for_node(ns));

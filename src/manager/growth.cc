@@ -221,7 +221,6 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks",
                 full - request.published);
   }
-  if (shape_.has_gaps()) blocks_.make_node_room(request.ns, full - request.published);
   constexpr size_t kPiece = 64;  // positions that are hashed here, then published together
   NodeId cursor = request.cursor;
   const size_t checkpoint = ends_there ? full - 1 : SIZE_MAX;

@@ -49,7 +49,9 @@ size_t OffloadView::read_cold(size_t p, size_t most, StoredBlock* out, size_t ca
   for (size_t list = 0; list < pool.num_lists(); ++list) {
     BlockId id = pool.lru_head(p, list);
     for (size_t i = 0; i < most && count < capacity && !pool.at_end(id); ++i, id = pool[id].next) {
-      if (is_node(pool[id].node)) count += add(pool[id].node, pool[id].group, id, out + count);
+      const NodeId node = pool[id].node;
+      if (is_node(node) && !blocks_.tree().stale(blocks_.tree()[node]))
+        count += add(node, pool[id].group, id, out + count);
     }
   }
   return count;

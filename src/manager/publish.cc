@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks that become findable, and blocks that stop being so before they are evicted.
+#include <algorithm>
+
 #include "manager/blocks.h"
 
 namespace kvc {
@@ -18,10 +20,13 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
   while (i < end) {
     const uint64_t* keys = first_key + (i - begin);
     const int32_t* tokens = first_token + (i - begin) * shape_.block_size;
+    if (shape_.has_gaps()) make_node_room(*cursor, *keys, tokens, extras.view(i), ns, epoch);
     if (extras.empty() && filled_by == 0 && shape_.state_groups == 0) {
       size_t run = end - i;
-      if (shape_.has_gaps())
-        for (run = 0; i + run < end && is_block(groups[0].blocks.data[i + run]);) ++run;
+      if (shape_.has_gaps()) {
+        const size_t most = std::min(run, std::max(spare_nodes(), size_t{1}));
+        for (run = 0; run < most && is_block(groups[0].blocks.data[i + run]);) ++run;
+      }
       NodeId last = *cursor;
       const size_t made =
           run == 0 ? 0 : tree_.publish_chain(last, keys, tokens, groups[0].blocks.data + i, run, ns, epoch);
@@ -78,13 +83,19 @@ bool Blocks::evict_position(uint32_t ns) {
   return true;
 }
 
-void Blocks::make_node_room(uint32_t ns, size_t positions) {
-  constexpr size_t kReserve = 8;   // part of the nodes
-  constexpr size_t kRounds = 16;   // for a position and a group
-  constexpr size_t kReclaim = 16;  // dead chains for a position
-  const size_t wanted = positions + shape_.max_nodes / kReserve;
-  size_t rounds = kRounds * shape_.num_groups * positions, chains = kReclaim * positions;
-  while (tree_.free_nodes() < wanted) {
+size_t Blocks::spare_nodes() const {
+  constexpr size_t kReserve = 8;  // part of the nodes
+  const size_t free = tree_.free_nodes(), reserve = shape_.max_nodes / kReserve;
+  return free < reserve ? 0 : free - reserve;
+}
+
+void Blocks::make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
+                            uint32_t ns, uint64_t epoch) {
+  constexpr size_t kReclaim = 16;  // dead chains
+  constexpr size_t kRounds = 16;   // for a group
+  if (spare_nodes() != 0 || is_node(tree_.find(parent, key, tokens, extra, epoch))) return;
+  size_t chains = kReclaim, rounds = kRounds * shape_.num_groups;
+  while (spare_nodes() == 0) {
     if (is_node(tree_.first_orphan())) {  // what is dead comes first
       if (chains-- == 0) return;
       tree_.has_room();
@@ -116,7 +127,7 @@ void Blocks::publish_external(const Prompt& prompt, uint32_t group, const int32_
     Block& block = pool_[id];
     if (block.node == node) continue;
     if (is_node(block.node)) detach(id);  // of an epoch that is over
-    if (zeroing_.on()) zeroing_.set_owner(id, namespaces_.id(prompt.ns));
+    if (zeroing_.on()) zeroing_.overwrite(id, namespaces_.id(prompt.ns));
     if (quotas_.on()) give(id, prompt.ns);
     block.group = static_cast<uint8_t>(group);
     pool_.mark_written(block);

@@ -19,7 +19,8 @@ class Zeroing {
 
   // The blocks are about to be written by `owner`.
   void hand_over(const BlockId* blocks, size_t count, uint64_t owner);
-  // A copy is about to overwrite the whole block: clearing it is not needed, and would come after the copy.
+  // A copy is about to overwrite the whole block, or somebody has written it: clearing it is not needed, and
+  // would come after that.
   void overwrite(BlockId block, uint64_t owner);
   // The content of the block is the owner's.
   void set_owner(BlockId block, uint64_t owner) { owners_[index(block)] = ~owner; }

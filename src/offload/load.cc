@@ -21,15 +21,17 @@ constexpr uint64_t kMeasureAgain = 16;
 kvc_status Offload::build_lookups() {
   const Shape& shape = view_.shape();
   const size_t lookups = options_.max_lookups, groups = num_groups();
-  max_positions_ = static_cast<size_t>(shape.max_request_tokens / shape.block_size);
+  // No hit is longer than there are nodes.
+  max_positions_ = static_cast<size_t>(std::min<uint64_t>(
+      shape.max_request_tokens / shape.block_size, uint64_t{shape.max_nodes} + options_.max_lookup_blocks));
   pages_per_lookup_ = std::min(options_.max_lookup_blocks, std::max<size_t>(max_positions_, 1)) * groups;
   size_t tokens, blocks, pages;
   if (!checked_mul(max_positions_ * shape.block_size, lookups, &tokens) ||
       !checked_mul(max_positions_ * groups, lookups, &blocks) ||
       !checked_mul(pages_per_lookup_, lookups, &pages) || !lookups_.create(memory_, lookups) ||
       !pages_.create(memory_, pages) || !keys_.create(memory_, pages) || !items_.create(memory_, pages) ||
-      !blocks_.create(memory_, blocks) || !published_.create(memory_, max_positions_) ||
-      !tokens_.create(memory_, tokens) || !extra_keys_.create(memory_, lookups * kMaxKeys))
+      !blocks_.create(memory_, blocks) || !tokens_.create(memory_, tokens) ||
+      !publication_.create(memory_, max_positions_) || !extra_keys_.create(memory_, lookups * kMaxKeys))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu lookups of %zu blocks", lookups,
                 options_.max_lookup_blocks);
   return KVC_OK;
@@ -170,7 +172,7 @@ bool Offload::follow_other(Lookup& lookup) {
 }
 
 void Offload::ask(Lookup& lookup) {
-  while (lookup.tier < num_tiers_ && !takes(lookup.tier)) ++lookup.tier;
+  while (lookup.tier < num_tiers_ && !gives(lookup.tier)) ++lookup.tier;
   if (lookup.tier == num_tiers_) return conclude(lookup);
   kvc_tier_item* const items = items_of(lookup);
   size_t count = 0;
@@ -181,10 +183,12 @@ void Offload::ask(Lookup& lookup) {
     items[count++].bytes = groups_[i % num_groups()].page_bytes;
   }
   if (submit(lookup.tier, TierJobKind::kExists, TierPriority::kLoad, items, count, index_of(lookup),
-             &lookup.exists_job) == KVC_OK)
+             &lookup.exists_job) == KVC_OK) {
     lookup.outstanding = 1;
-  else
+    lookup.moved_ns = monotonic_ns();
+  } else {
     ++of_tier_[lookup.tier].refused_loads;  // the next poll asks again
+  }
 }
 
 void Offload::end_ask(Lookup& lookup) {
@@ -328,6 +332,7 @@ void Offload::begin_load(Lookup& lookup) {
   lookup.state = LookupState::kLoading;
   lookup.next = 0;
   lookup.begun_ns = now_ns_;
+  lookup.moved_ns = monotonic_ns();
 }
 
 bool Offload::get_pages(Lookup& lookup) {
@@ -336,7 +341,7 @@ bool Offload::get_pages(Lookup& lookup) {
     LookupPage& page = pages_of(lookup)[lookup.next];
     if (page.block < 0) continue;
     const size_t tier = page.tier;
-    if (!takes(tier)) {
+    if (!gives(tier)) {
       if (health_[tier].probing) return true;
       page.state = PageState::kFailed;
       lookup.failed = true;
@@ -374,6 +379,7 @@ void Offload::end_get(uint32_t index, size_t tier) {
   Lookup& lookup = lookups_[stage.lookup];
   const kvc_tier_item& item = stages_.item(index, tier);
   stage.jobs = 0;
+  lookup.moved_ns = monotonic_ns();
   if (item.result == KVC_PAGE_OK) {
     ++of_tier_[tier].loaded_pages;
     of_tier_[tier].loaded_bytes += item.bytes;
@@ -405,6 +411,58 @@ void Offload::put_in(uint32_t index, void* stream) {
   if (!later) stages_.give_back(index);
 }
 
+// Publishes what was loaded, and nothing of the hit: somebody may have unpublished that since. False: not
+// all of it.
+bool Offload::publish(Lookup& lookup, size_t end) {
+  const OffloadView::Prompt& names = lookup.prompt;
+  const auto is_epoch = [&] { return view_.is_epoch(names.namespace_id, names.epoch); };
+  const kvc_prompt prompt = prompt_of(lookup, end);
+  bool published = is_epoch();
+  std::fill_n(publication_.data(), lookup.first, -1);
+  for (uint32_t g = 0; g < num_groups() && published; ++g) {
+    int32_t* const blocks = blocks_of(lookup, g);
+    for (size_t p = lookup.first; p < end; ++p) {  // a shorter prefix needs other blocks of windows
+      const LookupPage& page = pages_of(lookup)[(p - lookup.first) * num_groups() + g];
+      if (page.state != PageState::kLoaded && blocks[p] >= 0) {
+        static_cast<void>(calls_.release_blocks(calls_.manager, &blocks[p], 1));
+        blocks[p] = -1;
+      }
+      publication_[p] = blocks[p];
+    }
+    published = calls_.publish_blocks(calls_.manager, &prompt, g, publication_.data(), end) == KVC_OK;
+  }
+  if (!published || is_epoch()) return published;
+  for (uint32_t g = 0; g < num_groups(); ++g) {  // a reset came in between
+    uint64_t unpublished = 0;
+    static_cast<void>(calls_.unpublish_blocks(calls_.manager, blocks_of(lookup, g) + lookup.first,
+                                              end - lookup.first, &unpublished));
+  }
+  return false;
+}
+
+// Whether a call of a tier takes too long for a lookup to wait.
+bool Offload::hangs(const Lookup& lookup) const {
+  return lookup.outstanding != 0 && monotonic_ns() - lookup.moved_ns > options_.timeout_ns;
+}
+
+// Goes on without the calls of tiers that have not ended. What they write is in staging pages.
+void Offload::give_up(Lookup& lookup) {
+  uint32_t tiers = lookup.state == LookupState::kAsking ? 1u << lookup.tier : 0;
+  for (uint32_t i = 0; i < stages_.size() && lookup.state == LookupState::kLoading; ++i) {
+    const Stage& stage = stages_[i];
+    if (stage.state != Stage::State::kGetting || stage.jobs == 0 || stage.lookup != index_of(lookup))
+      continue;
+    const uint8_t tier = pages_of(lookup)[stage.page].tier;
+    tiers |= 1u << tier;
+    ++of_tier_[tier].failed_loads;
+  }
+  for (size_t t = 0; t < num_tiers_; ++t)
+    if ((tiers >> t & 1) != 0) health_[t].gets.end(Breaker::Turn::kCall, Breaker::Answer::kBad, now_ns_);
+  cancel_jobs(lookup);
+  if (lookup.state == LookupState::kLoading) return finish_load(lookup);
+  settle(lookup, KVC_OFFLOAD_FAILED);
+}
+
 void Offload::finish_load(Lookup& lookup) {
   const uint64_t ns = now_ns_ - lookup.begun_ns;
   Histogram* const latency =
@@ -423,23 +481,7 @@ void Offload::finish_load(Lookup& lookup) {
     const double now = static_cast<double>(ns) / static_cast<double>(bytes);
     rate = rate == 0 ? now : rate + (now - rate) / 8;
   }
-  bool published = end != lookup.first && view_.is_epoch(lookup.prompt.namespace_id, lookup.prompt.epoch);
-  for (uint32_t g = 0; g < num_groups() && published; ++g) {
-    int32_t* const blocks = blocks_of(lookup, g);
-    for (size_t p = lookup.first; p < end; ++p) {  // a shorter prefix needs other blocks of windows
-      const LookupPage& page = pages_of(lookup)[(p - lookup.first) * num_groups() + g];
-      if (page.state != PageState::kLoaded && blocks[p] >= 0) {
-        static_cast<void>(calls_.release_blocks(calls_.manager, &blocks[p], 1));
-        blocks[p] = -1;
-      }
-    }
-    published = publish(lookup, g, end);
-  }
-  // An epoch that ended meanwhile made what was loaded before it stale.
-  if (published && !view_.is_epoch(lookup.prompt.namespace_id, lookup.prompt.epoch)) {
-    unpublish(lookup, end);
-    published = false;
-  }
+  const bool published = end != lookup.first && publish(lookup, end);
   if (published) {
     lookup.loaded_tokens = (end - lookup.first) * view_.shape().block_size;
     counters_.loaded_tokens += lookup.loaded_tokens;
@@ -449,22 +491,6 @@ void Offload::finish_load(Lookup& lookup) {
   counters_.short_loads += lookup.loaded_tokens != lookup.found_tokens;
   keep(lookup, published ? end : 0);
   settle(lookup, published && end == lookup.end ? KVC_OFFLOAD_LOADED : KVC_OFFLOAD_FAILED);
-}
-
-// What was loaded, and not the hit before it: of that the engine may have unpublished blocks meanwhile.
-bool Offload::publish(const Lookup& lookup, uint32_t group, size_t end) {
-  int32_t* const blocks = published_.data();
-  std::fill_n(blocks, lookup.first, -1);
-  std::copy(blocks_of(lookup, group) + lookup.first, blocks_of(lookup, group) + end, blocks + lookup.first);
-  const kvc_prompt prompt = prompt_of(lookup, end);
-  return calls_.publish_blocks(calls_.manager, &prompt, group, blocks, end) == KVC_OK;
-}
-
-void Offload::unpublish(const Lookup& lookup, size_t end) {
-  uint64_t ignored;
-  for (uint32_t g = 0; g < num_groups(); ++g)
-    static_cast<void>(calls_.unpublish_blocks(calls_.manager, blocks_of(lookup, g) + lookup.first,
-                                              end - lookup.first, &ignored));
 }
 
 // Ends the external holds of a lookup from a position on.
@@ -483,6 +509,12 @@ void Offload::settle(Lookup& lookup, uint32_t reason) {
     lookup.state = LookupState::kReady;
     return;
   }
+  cancel_jobs(lookup);
+  free_lookup(lookup);
+}
+
+// What has not begun does not begin.
+void Offload::cancel_jobs(Lookup& lookup) {
   if (lookup.state == LookupState::kAsking && lookup.outstanding != 0)
     tiers_[lookup.tier]->cancel(lookup.exists_job);
   for (uint32_t i = 0; i < stages_.size() && lookup.state == LookupState::kLoading; ++i) {
@@ -491,12 +523,12 @@ void Offload::settle(Lookup& lookup, uint32_t reason) {
       continue;
     tiers_[pages_of(lookup)[stage.page].tier]->cancel(stage.job);
   }
-  lookup.state = LookupState::kEnding;
 }
 
+// Gives its blocks back. Calls of tiers that have not ended still write to its items.
 void Offload::free_lookup(Lookup& lookup) {
   keep(lookup, 0);
-  lookup.state = LookupState::kFree;
+  lookup.state = lookup.outstanding == 0 ? LookupState::kFree : LookupState::kEnding;
 }
 
 void Offload::advance(Lookup& lookup) {
@@ -507,6 +539,7 @@ void Offload::advance(Lookup& lookup) {
       break;
     case LookupState::kAsking:
       if (lookup.outstanding == 0) ask(lookup);
+      if (hangs(lookup)) give_up(lookup);
       break;
     case LookupState::kFollowing: {
       const Lookup& leader = lookups_[lookup.leader];
@@ -516,7 +549,8 @@ void Offload::advance(Lookup& lookup) {
       break;
     }
     case LookupState::kLoading:
-      if (!get_pages(lookup) && lookup.outstanding == 0) finish_load(lookup);
+      if (!get_pages(lookup) && lookup.outstanding == 0) return finish_load(lookup);
+      if (hangs(lookup)) give_up(lookup);
       break;
     case LookupState::kReady:
       if (now_ns_ >= lookup.hold_until) free_lookup(lookup);
@@ -545,7 +579,6 @@ kvc_status Offload::cancel(uint64_t request) {
   Lookup* lookup = find(request);
   if (lookup == nullptr) return KVC_OK;
   settle(*lookup, KVC_OFFLOAD_CANCELLED);
-  if (lookup->outstanding == 0) free_lookup(*lookup);
   return KVC_OK;
 }
 

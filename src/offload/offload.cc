@@ -18,15 +18,18 @@ constexpr uint64_t kOfExists = uint64_t{1} << 63, kIsProbe = uint64_t{1} << 62;
 constexpr int kNumberAt = 32;
 constexpr uint64_t kNsPerMs = 1000000;
 
-// What the results of a job say of its tier. An index in memory says nothing of the disk, and a job that was
-// cancelled nothing at all.
-Breaker::Answer answer_of(const kvc_tier_item* items, size_t count, bool is_exists) {
+// What the results of a job say of its tier. An index in memory says nothing of the disk, a job that was
+// cancelled nothing at all, and so does a put that waited too long: gets go first.
+Breaker::Answer answer_of(const kvc_tier_item* items, size_t count, TierJobKind kind) {
+  const bool is_put = kind == TierJobKind::kPut;
   Breaker::Answer answer = Breaker::Answer::kNone;
   for (size_t i = 0; i < count; ++i) {
     const int32_t result = items[i].result;
-    if (result == KVC_PAGE_FAILED || result == KVC_PAGE_TIMEOUT || result == KVC_PAGE_UNAVAILABLE)
+    if (result == KVC_PAGE_FAILED || result == KVC_PAGE_UNAVAILABLE || result == KVC_PAGE_NO_SPACE)
       return Breaker::Answer::kBad;
-    if (result != KVC_PAGE_CANCELLED && !is_exists) answer = Breaker::Answer::kGood;
+    if (result == KVC_PAGE_TIMEOUT && !is_put) return Breaker::Answer::kBad;
+    if (result != KVC_PAGE_CANCELLED && result != KVC_PAGE_TIMEOUT && kind != TierJobKind::kExists)
+      answer = Breaker::Answer::kGood;
   }
   return answer;
 }
@@ -85,7 +88,7 @@ kvc_status Offload::build(const OffloadGroup* groups, Tier* const* tiers, size_t
     if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, tiers[t]->event_fd(), &event) != 0)
       return fail(KVC_ERROR_LIMIT, "tier %zu: epoll_ctl: %s", t, std::strerror(errno));
     tiers_[t] = tiers[t];
-    health_[t].breaker = Breaker(options_.retry_ns);
+    health_[t].gets = health_[t].puts = Breaker(options_.retry_ns);
     runs_tiers_ = runs_tiers_ || tiers[t]->options().num_threads == 0;
   }
   num_tiers_ = num_tiers;
@@ -97,7 +100,7 @@ kvc_status Offload::submit(size_t tier, TierJobKind kind, TierPriority priority,
                            size_t count, uint64_t tag, uint64_t* id) {
   Health& health = health_[tier];
   const bool is_exists = kind == TierJobKind::kExists;
-  Breaker after = health.breaker;  // a question says too little to be a probe
+  Breaker after = health.of(kind);  // a question says too little to be a probe
   const Breaker::Turn turn = is_exists ? Breaker::Turn::kCall : after.begin(now_ns_);
   const bool is_probe = turn == Breaker::Turn::kProbe;
   uint64_t lease;
@@ -106,19 +109,18 @@ kvc_status Offload::submit(size_t tier, TierJobKind kind, TierPriority priority,
       {kind, priority, items, count, now_ns_, is_exists ? lease : 0, options_.timeout_ns,
        tag | uint64_t{count} << kNumberAt | (is_exists ? kOfExists : 0) | (is_probe ? kIsProbe : 0)},
       id));
-  health.breaker = after;
-  health.probing = health.probing || is_probe;
+  health.of(kind) = after;
+  health.probing = health.probing || (is_probe && kind == TierJobKind::kGet);
   ++health.jobs;
   return KVC_OK;
 }
 
 // A job has ended.
-void Offload::judge(size_t tier, const TierCompletion& completion, const kvc_tier_item* items, size_t count) {
+void Offload::judge(size_t tier, TierJobKind kind, bool is_probe, const kvc_tier_item* items, size_t count) {
   Health& health = health_[tier];
-  const bool is_probe = (completion.tag & kIsProbe) != 0;
-  const Breaker::Answer answer = answer_of(items, count, (completion.tag & kOfExists) != 0);
-  health.breaker.end(is_probe ? Breaker::Turn::kProbe : Breaker::Turn::kCall, answer, now_ns_);
-  health.probing = health.probing && !is_probe;
+  health.of(kind).end(is_probe ? Breaker::Turn::kProbe : Breaker::Turn::kCall, answer_of(items, count, kind),
+                      now_ns_);
+  health.probing = health.probing && !(is_probe && kind == TierJobKind::kGet);
   --health.jobs;
 }
 
@@ -126,9 +128,15 @@ void Offload::end_job(size_t tier, const TierCompletion& completion) {
   const auto index = static_cast<uint32_t>(completion.tag);
   const auto count = static_cast<uint32_t>((completion.tag & ~(kOfExists | kIsProbe)) >> kNumberAt);
   const bool is_exists = (completion.tag & kOfExists) != 0;
-  judge(tier, completion, is_exists ? items_of(lookups_[index]) : &stages_.item(index, tier), count);
+  const bool is_get = !is_exists && stages_[index].state == Stage::State::kGetting;
+  judge(tier,
+        is_exists ? TierJobKind::kExists
+        : is_get  ? TierJobKind::kGet
+                  : TierJobKind::kPut,
+        (completion.tag & kIsProbe) != 0, is_exists ? items_of(lookups_[index]) : &stages_.item(index, tier),
+        count);
   if (is_exists) return end_ask(lookups_[index]);
-  if (stages_[index].state == Stage::State::kGetting) return end_get(index, tier);
+  if (is_get) return end_get(index, tier);
   const uint32_t end = index + count;
   for (uint32_t i = index; i < end; ++i) end_put(i, tier);
 }
@@ -192,9 +200,9 @@ kvc_status Offload::flush(uint64_t now_ns, uint64_t timeout_ns, void* stream, ui
 bool Offload::move(void* stream) {
   bool any = false;
   follow_events();
-  // What the engine has enqueued comes first, and so do copies of polls that had a stream.
+  // What the engine has enqueued comes first, and copies of polls that had a stream.
   if (stream == nullptr && stages_.backend() != nullptr &&
-      (num_candidates_ != 0 || stages_.num_busy() != 0)) {
+      (num_candidates_ != 0 || stages_.num_busy() != 0 || num_busy_lookups() != 0)) {
     for (size_t g = 0; g < num_groups(); ++g) groups_[g].backend->storage_wait(groups_[g].storage);
   }
   for (bool again = true; again;) {

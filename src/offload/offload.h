@@ -7,9 +7,10 @@
 // right if the block was at its position, which one serial names for ever, before and after, and has not come
 // there in between. With a stream, the copy is ordered before all that the engine enqueues later.
 //
-// A tier that fails three times in a row is left alone for a while, by the caller's clock: nothing is asked
-// of it or stored there, and pages that it was found to have are given up. Then one get or put tries it
-// again.
+// A tier whose gets fail three times in a row is left alone for a while, by the caller's clock: nothing is
+// asked of it or stored there, and pages that it was found to have are given up. Then one get tries it again.
+// Puts that fail end puts alone: what can only be read is read. A call of a store may never end: a lookup
+// waits for it timeout_ns, by the time of the machine, and goes on without; its staging page stays in use.
 //
 // A load: the pages beyond a prompt's hit are asked for, tier by tier; the hit is held, blocks are taken,
 // pages are read and checked by the tier and copied in; then the blocks are published, as an engine with its
@@ -39,8 +40,8 @@ struct ManagerCalls {
   decltype(&kvc_manager_acquire_prefix) acquire_prefix;
   decltype(&kvc_manager_acquire_blocks) acquire_blocks;
   decltype(&kvc_manager_publish_blocks) publish_blocks;
-  decltype(&kvc_manager_release_blocks) release_blocks;
   decltype(&kvc_manager_unpublish_blocks) unpublish_blocks;
+  decltype(&kvc_manager_release_blocks) release_blocks;
 };
 
 struct OffloadOptions {
@@ -92,7 +93,10 @@ class Offload {
 
   const OffloadCounters& counters() const { return counters_; }
   const TierCounters& tier_counters(size_t tier) const { return of_tier_[tier]; }
-  const Breaker& breaker(size_t tier) const { return health_[tier].breaker; }
+  uint64_t outages(size_t tier) const { return health_[tier].gets.outages() + health_[tier].puts.outages(); }
+  bool available(size_t tier) const {
+    return health_[tier].gets.available() && health_[tier].puts.available();
+  }
   size_t num_tiers() const { return num_tiers_; }
   size_t num_candidates() const { return num_candidates_; }
   size_t num_busy_stages() const { return stages_.num_busy(); }
@@ -118,8 +122,9 @@ class Offload {
     uint32_t reason;
     uint64_t request, exists_job;
     uint64_t begun_ns, hold_until;
-    uint32_t tier;    // that is asked, of the positions from `asked` on
-    uint32_t leader;  // that is followed, by this request:
+    uint64_t moved_ns;  // by the time of the machine: when a tier was asked, or gave something
+    uint32_t tier;      // that is asked, of the positions from `asked` on
+    uint32_t leader;    // that is followed, by this request:
     uint64_t leader_request;
     size_t outstanding;  // jobs
     // Positions: the first that is looked up, and how many were asked for before, are now, and can be.
@@ -138,24 +143,23 @@ class Offload {
   kvc_status build(const OffloadGroup* groups, Tier* const* tiers, size_t num_tiers);
   kvc_status build_lookups();
 
-  // A tier that fails in a row is left alone, by the caller's clock.
   struct Health {
-    Breaker breaker{0};
+    Breaker gets{0}, puts{0};
     uint32_t jobs;  // that have not ended
-    bool probing;   // one of them tries a tier that has failed
+    bool probing;   // one of them is a get that tries the tier again
+    Breaker& of(TierJobKind kind) { return kind == TierJobKind::kPut ? puts : gets; }
   };
-  // Whether a job would be sent to a tier now.
-  bool takes(size_t tier) const {
-    Breaker copy = health_[tier].breaker;
-    return copy.begin(now_ns_) != Breaker::Turn::kNot;
-  }
+  // Whether gets, or puts, would be sent to a tier now.
+  bool gives(size_t tier) const { return takes(health_[tier].gets); }
+  bool stores(size_t tier) const { return gives(tier) && takes(health_[tier].puts); }
+  bool takes(Breaker copy) const { return copy.begin(now_ns_) != Breaker::Turn::kNot; }
 
   // offload.cc
   bool move(void* stream);
   size_t num_busy_stores();
   bool end_jobs();
   void end_job(size_t tier, const TierCompletion& completion);
-  void judge(size_t tier, const TierCompletion& completion, const kvc_tier_item* items, size_t count);
+  void judge(size_t tier, TierJobKind kind, bool is_probe, const kvc_tier_item* items, size_t count);
   kvc_status submit(size_t tier, TierJobKind kind, TierPriority priority, kvc_tier_item* items, size_t count,
                     uint64_t tag, uint64_t* id);
 
@@ -197,11 +201,13 @@ class Offload {
   bool get_pages(Lookup& lookup);
   void end_get(uint32_t stage, size_t tier);
   void put_in(uint32_t stage, void* stream);
+  bool hangs(const Lookup& lookup) const;
+  void give_up(Lookup& lookup);
+  bool publish(Lookup& lookup, size_t end);
   void finish_load(Lookup& lookup);
-  bool publish(const Lookup& lookup, uint32_t group, size_t end);
-  void unpublish(const Lookup& lookup, size_t end);
   void keep(Lookup& lookup, size_t positions);
   void settle(Lookup& lookup, uint32_t reason);
+  void cancel_jobs(Lookup& lookup);
   void free_lookup(Lookup& lookup);
   void advance(Lookup& lookup);
 
@@ -234,7 +240,7 @@ class Offload {
   Array<Digest256> keys_;
   Array<kvc_tier_item> items_;
   Array<int32_t> blocks_, tokens_;
-  Array<int32_t> published_;  // of one call
+  Array<int32_t> publication_;  // of one call
   Array<kvc_extra_key> extra_keys_;
   uint64_t slow_loads_ = 0;  // expected to be slower than computing
   OffloadCounters counters_ = {};

@@ -95,7 +95,10 @@ kvc_status Stages::swap(uint32_t stage, const OffloadGroup& group, BlockId block
   const uint64_t bytes = (group.layout.block_bytes + 15) / 16 * 16;
   const kvc_backend_swap swap = {&copy, 1, stages_[stage].bytes, bytes, bytes, out, 0};
   KVC_TRY(group.backend->swap_blocks(group.storage, &swap, stream));
-  return stream == nullptr ? kvc_status{KVC_OK} : group.backend->event_record(stages_[stage].event, stream);
+  if (stream == nullptr) return KVC_OK;
+  const kvc_status status = group.backend->event_record(stages_[stage].event, stream);
+  if (status != KVC_OK) static_cast<void>(group.backend->stream_synchronize(stream));  // the copy is under way
+  return status;
 }
 
 kvc_status Stages::copy_out(uint32_t index, const OffloadGroup& group, BlockId block, void* stream) {

@@ -31,7 +31,10 @@ void Offload::follow_events() {
     const size_t count = view_.read_published(&cursor_, found_.data(), std::min(room, found_.size()), &lost);
     counters_.published += count;
     counters_.dropped_events += lost;
-    for (size_t i = 0; i < count; ++i) add_candidate(found_[i]);
+    for (size_t i = 0; i < count; ++i) {  // one that came back may have been dropped by the tiers
+      marks_[static_cast<size_t>(raw(found_[i].block))] = 0;
+      add_candidate(found_[i]);
+    }
     if (count == 0) return;
   }
 }
@@ -56,7 +59,7 @@ bool Offload::store_candidates(void* stream) {
   constexpr size_t kPiece = 32;
   const uint32_t all = (1u << num_tiers_) - 1;
   uint32_t off = 0;  // tiers that take nothing now
-  for (size_t t = 0; t < num_tiers_; ++t) off |= takes(t) ? 0 : 1u << t;
+  for (size_t t = 0; t < num_tiers_; ++t) off |= stores(t) ? 0 : 1u << t;
   const size_t reserve = stages_.size() / 4;
   bool any = false;
   size_t waiting = 0;  // that are filling, and go to the end
@@ -161,7 +164,7 @@ void Offload::begin_puts() {
 
 void Offload::put(uint32_t first, uint32_t count, size_t tier) {
   uint64_t id = 0;
-  const bool is_on = takes(tier);
+  const bool is_on = stores(tier);
   const bool is_taken = is_on && submit(tier, TierJobKind::kPut, TierPriority::kStore,
                                         &stages_.item(first, tier), count, first, &id) == KVC_OK;
   if (is_on && !is_taken && count > 1) {  // there may be room for some

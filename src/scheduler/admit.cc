@@ -196,7 +196,7 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     encoder_left_ = encoder;
     return refuse(job, KVC_WAIT_ENCODER, stats_.refused_encoder, passed);
   }
-  if (admit(index, share, first)) return Found::kAdmitted;
+  if (admit(index, share, first, encoder)) return Found::kAdmitted;
   encoder_left_ = encoder;
   switch (share.status = step_.status[0]; failure_ != KVC_OK ? failure_ : share.status) {
     case KVC_ERROR_FILLING:
@@ -251,8 +251,9 @@ Scheduler::Found Scheduler::end_waiting(JobIndex index) {
   return Found::kAdmitted;
 }
 
-// `expected`: tokens of its hit. false: the manager has refused it; its status is the step's first.
-bool Scheduler::admit(JobIndex index, Share share, uint32_t expected) {
+// `expected`: tokens of its hit. `encoder`: what the encoder had left before this share. false: the manager
+// has refused it; its status is the step's first.
+bool Scheduler::admit(JobIndex index, Share share, uint32_t expected, uint64_t encoder) {
   Job& job = jobs_[index];
   const uint64_t slots = share.num_tokens;
   uint64_t id = 0, cached = 0;
@@ -278,6 +279,7 @@ bool Scheduler::admit(JobIndex index, Share share, uint32_t expected) {
     share.num_tokens = std::min(share.num_tokens, job.known - first);
     if (job.num_inputs != 0) {
       reset_inputs(job, first);
+      encoder_left_ = encoder;
       share.num_tokens = encodable(job, first, share.num_tokens, &share);
     }
   }

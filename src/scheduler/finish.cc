@@ -130,7 +130,7 @@ kvc_status Scheduler::finish(kvc_plan_result& result) {
     if (reason == 0) [[likely]] {
       if (job.state == JobState::kWaiting && !job.queued && job.plans_in_flight == 0) {
         --num_draining_;
-        waiting_.push(index);
+        enqueue(index);
       }
       continue;
     }
@@ -172,8 +172,10 @@ kvc_status Scheduler::tell_waiting(const PlanSet& set, const kvc_plan_result& re
 
 // The plans in flight were not computed. Their tokens are planned again.
 void Scheduler::fail_plans() {
+  bool lost_copies = false;
   for (; oldest_plan_ != next_plan_; ++oldest_plan_) {
     const PlanSet& set = oldest_set();
+    lost_copies |= set.num_copies != 0;
     for (size_t i = 0; i < set.num_items; ++i) {
       const JobIndex index = jobs_.find(set.requests[i]);
       if (index == kNoJob) continue;
@@ -183,7 +185,7 @@ void Scheduler::fail_plans() {
       job.drafts_in_flight = false;
       if (job.state == JobState::kWaiting && !job.queued && job.plans_in_flight == 0) {
         --num_draining_;
-        waiting_.push(index);
+        enqueue(index);
       }
       if (job.state != JobState::kRunning || job.admission != set.admissions[i]) continue;
       job.most_planned = std::max(job.most_planned, job.planned);
@@ -193,6 +195,11 @@ void Scheduler::fail_plans() {
       any_restarts_ |= job.restarts;
     }
     retire(set.step_id);
+  }
+  for (size_t i = 0; i < num_running_ && lost_copies; ++i) {  // also for those that have got no token yet
+    Job& job = jobs_[running_[i]];
+    job.restarts |= job.state == JobState::kRunning && !job.is_told;
+    any_restarts_ |= job.restarts;
   }
 }
 

@@ -39,9 +39,8 @@ kvc_status Scheduler::plan(uint64_t now_ns, kvc_plan* out) {
   run_step(nullptr, nullptr, false);
   resolve_failures();
   admit_waiting();
-  watch_pressure();
-
   if (num_items_ == 0 && plans_in_flight() == 0 && last_step_ != retired_step_) retire(last_step_);
+  watch_pressure();
   if (num_items_ + set.num_ended + set.num_preempted == 0 && failure_ != KVC_OK) return failure_;
   ++calls_of_plan_;
   set.plan_id = num_items_ != 0 ? next_plan_++ : 0;

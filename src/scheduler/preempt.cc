@@ -125,7 +125,7 @@ void Scheduler::stop_running(JobIndex index) {
   ++job.preemptions;
   ++stats_.preemptions;
   if (job.plans_in_flight == 0) {
-    waiting_.push(index);
+    enqueue(index);
   } else {
     ++num_draining_;
   }

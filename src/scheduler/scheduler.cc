@@ -93,6 +93,13 @@ kvc_status Scheduler::add(const NewJob& from) {
 
 void Scheduler::make_ready(JobIndex index) {
   jobs_[index].state = JobState::kWaiting;
+  enqueue(index);
+}
+
+// It waits for its admission. What the last plan has found says nothing about it.
+void Scheduler::enqueue(JobIndex index) {
+  jobs_[index].wait_reason = KVC_WAIT_TURN;
+  jobs_[index].refused_at = tries_;
   waiting_.push(index);
 }
 

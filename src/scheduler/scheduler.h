@@ -97,6 +97,7 @@ class Scheduler {
   // scheduler.cc
   kvc_status find(uint64_t id, JobIndex* index) const;
   void make_ready(JobIndex index);
+  void enqueue(JobIndex index);
   void forget(JobIndex index);
   void note_end(JobIndex index, uint32_t reason);
   void leave_row(Job& job);
@@ -153,7 +154,7 @@ class Scheduler {
   Found pass_namespace(Job& job);
   bool others_hold_blocks(const Job* of);
   Found end_waiting(JobIndex index);
-  bool admit(JobIndex index, Share share, uint32_t expected);
+  bool admit(JobIndex index, Share share, uint32_t expected, uint64_t encoder);
   void reset_inputs(Job& job, uint32_t first);
 
   // pressure.cc

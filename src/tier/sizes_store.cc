@@ -15,7 +15,6 @@ class SizesStore final : public SlotStore {
   bool create(size_t num_slots, uint64_t ttl_ns) {
     return index_.create(memory_, num_slots, SlotPolicy::kLru, ttl_ns);
   }
-
   bool has_bytes() const override { return false; }
 
  private:

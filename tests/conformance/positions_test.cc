@@ -92,5 +92,16 @@ TEST(Positions, OfOneCommitEvictFewBlocks) {
   EXPECT_EQ(c.stats().evictions, 32u);
 }
 
+TEST(Positions, ThatAreKnownNeedNoRoom) {
+  Cache c(few_nodes(), {window_group(8, 0, B)}, {300});
+  for (int32_t which = 1; which <= 3; ++which) c.free(compute(c, text(which, kTokens)));
+  c.free(compute(c, text(4, kTokens / 2)));
+  RequestOptions again = request_config();
+  again.flags = KVC_REQUEST_NO_READ;
+  const Admitted r = c.allocate(text(1, kTokens), again);
+  c.commit(r.id, kTokens);
+  EXPECT_EQ(c.stats().evictions, 0u) << "what is computed again has its positions";
+}
+
 }  // namespace
 }  // namespace conformance

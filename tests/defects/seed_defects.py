@@ -9,12 +9,14 @@ one program to link.
                                        WORDS: only defects whose name has them
     seed_defects.py --texts            checks alone that the text of each defect stands in its file once
 """
+import contextlib
 import filecmp
 import glob
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -63,18 +65,25 @@ def build(tree, targets):
 def notices(tree, target, case=None):
     """What of this program fails, or None; `case`: one GoogleTest case alone."""
     options = ["--shrink", "0"] if target == MODEL else [f"--gtest_filter={case}"] if case else []
-    try:
-        done = subprocess.run([os.path.join(tree, "tests", target), *options], capture_output=True, text=True, timeout=60, check=False,
-                              errors="replace", env={**os.environ, "KVC_PLUGIN_PATH": f"{tree}/plugins:{tree}/lib", "KVC_BACKEND_PATH": f"{tree}/backends"})
-    except subprocess.TimeoutExpired:
+    environment = {**os.environ, "KVC_PLUGIN_PATH": f"{tree}/plugins:{tree}/lib", "KVC_BACKEND_PATH": f"{tree}/backends"}
+    with subprocess.Popen([os.path.join(tree, "tests", target), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          env=environment, start_new_session=True) as test:
+        try:
+            output, _ = test.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            output = None
+        finally:  # it may have left processes of its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(test.pid, signal.SIGKILL)
+    if output is None:
         return f"{target}: no end"
-    if done.returncode == 0:
+    if test.returncode == 0:
         return None
-    failed = re.search(r"\[  FAILED  \] (\S+)", done.stdout)
+    failed = re.search(r"\[  FAILED  \] (\S+)", output)
     if failed:
         return f"{target}: {failed.group(1).rstrip(',')}"
-    said = re.search(r"FAILED in the episode.*\n(.*)", done.stdout)
-    return f"{target}: {said.group(1) if said else f'ended with {done.returncode}'}"
+    said = re.search(r"FAILED in the episode.*\n(.*)", output)
+    return f"{target}: {said.group(1) if said else f'ended with {test.returncode}'}"
 
 
 def in_turn(file, last):

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offload: what was evicted comes back before the admission, and nothing else does.
+#include <fstream>
+
 #include "offload/scene.h"
 #include "tier_config.h"
 
@@ -340,6 +342,42 @@ TEST(Offload, StreamsAndDevicesAndLayoutsMakeNoDifference) {
       }
     }
   }
+}
+
+TEST(Offload, StaleBlocksAreNoneThatLeaveNext) {
+  SceneConfig config;
+  config.policy = KVC_OFFLOAD_BEFORE_EVICTION;
+  Scene scene(config);
+  scene.serve(tokens_of(100, 8 * kBlock + 1));
+  ASSERT_EQ(kvc_manager_reset(scene.manager, 0), KVC_OK);
+  for (int i = 0; i < 10; ++i) scene.poll();
+  EXPECT_EQ(scene.stats().gone_blocks, 0u);
+  EXPECT_EQ(scene.tier().stored_pages, 0u);
+}
+
+// Requests may be as long as they like by default: that alone takes no memory.
+TEST(Offload, OfASmallManagerTakesLittleMemory) {
+  Scene scene({});
+  scene.close();
+  kvc_manager_config config = {};
+  config.struct_size = sizeof config;
+  config.num_blocks = 32, config.block_size = kBlock, config.event_capacity = 64;
+  kvc_manager* small = nullptr;
+  ASSERT_EQ(kvc_manager_create(&config, &small), KVC_OK) << kvc_last_error();
+  std::swap(scene.manager, small);
+  const auto size = [] {
+    std::ifstream file("/proc/self/statm");
+    uint64_t pages = 0;
+    file >> pages;
+    return pages * 4096;
+  };
+  const uint64_t before = size();
+  scene.open();
+  EXPECT_LT(size() - before, uint64_t{64} << 20);
+  scene.close();
+  std::swap(scene.manager, small);
+  kvc_manager_destroy(small);
+  scene.open();
 }
 
 TEST(Offload, AHoldWithoutEndLastsUntilTheAdmission) {

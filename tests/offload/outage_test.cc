@@ -94,15 +94,68 @@ TEST(OffloadOutage, ATierThatCannotWriteIsLeftAloneAndComesBack) {
   EXPECT_GT(scene.tier().stored_pages, 0u);
 }
 
-TEST(OffloadOutage, AFullTierIsNoFailure) {
-  Scene scene(patient());
-  scene.weather[0].full = 1;
-  for (int32_t i = 0; i < 8; ++i) {
-    scene.serve(tokens_of(1000 * i, kPages * kBlock + 1));
-    scene.settle();
+// A disk that is full, or may only be read. The same blocks are not offered at each poll.
+TEST(OffloadOutage, ATierThatCannotWriteStillLoads) {
+  for (const bool full : {false, true}) {
+    SceneConfig config = patient();
+    config.policy = KVC_OFFLOAD_WRITE_THROUGH | KVC_OFFLOAD_BEFORE_EVICTION;
+    Scene scene(config);
+    const auto tokens = tokens_of(100, kPages * kBlock + 1);
+    scene.store_and_evict(tokens);
+    (full ? scene.weather[0].full : scene.weather[0].broken_puts) = 1;
+    Asked asked(scene.weather[0]);
+    for (int32_t i = 1; i < 9; ++i) {
+      scene.serve(tokens_of(1000 * i, kPages * kBlock + 1));
+      for (int k = 0; k < 20; ++k) scene.poll();
+    }
+    EXPECT_LE(asked.puts(), 2 * kPages) << "three jobs, of up to 16 pages together";
+    EXPECT_EQ(scene.tier().outages, 1u);
+    EXPECT_EQ(scene.tier().available, 0u);
+    for (int i = 0; i < 4; ++i) {
+      scene.poll();
+      scene.evict_all();
+      EXPECT_EQ(scene.serve(tokens), kPages * kBlock);
+    }
+    EXPECT_EQ(scene.wrong_pages, 0u);
+    scene.weather[0].full = scene.weather[0].broken_puts = 0;
+    scene.now += kRetry;
+    const auto later = tokens_of(50000, kPages * kBlock + 1);
+    scene.store_and_evict(later);
+    EXPECT_EQ(scene.serve(later), kPages * kBlock);
+    EXPECT_EQ(scene.tier().available, 1u);
   }
-  EXPECT_GT(scene.tier().failed_stores, 16u);
-  EXPECT_EQ(scene.tier().outages, 0u);
+}
+
+// A server behind a file system that has gone away.
+TEST(OffloadOutage, ACallThatNeverEndsHoldsUpNoRequest) {
+  for (const TierJobKind kind : {TierJobKind::kExists, TierJobKind::kGet}) {
+    std::atomic<bool> hangs{false}, hung{false};
+    SceneConfig config = patient();
+    config.threads = 2;
+    config.timeout_ns = 20000000;
+    Scene scene(config);
+    const auto tokens = tokens_of(100, kPages * kBlock + 1);
+    scene.store_and_evict(tokens);
+    scene.weather[0].before = [&](TierJobKind called) {
+      if (called != kind || !hangs.exchange(false)) return;
+      hung = true;
+      while (hung) std::this_thread::yield();
+    };
+    hangs = true;
+    EXPECT_LT(scene.serve(tokens), kPages * kBlock);
+    ASSERT_TRUE(hung);
+    EXPECT_EQ(scene.last.state, uint32_t{KVC_OFFLOAD_READY});
+    EXPECT_EQ(scene.last.reason, uint32_t{KVC_OFFLOAD_FAILED});
+    scene.poll();
+    EXPECT_EQ(scene.held_blocks(), 0u);
+    scene.evict_all();
+    EXPECT_EQ(scene.serve(tokens), kPages * kBlock) << "the others go on";
+    hung = false;
+    while (scene.stats().busy_lookups != 0) scene.poll();
+    scene.settle();
+    EXPECT_EQ(scene.wrong_pages, 0u);
+    scene.check();
+  }
 }
 
 TEST(OffloadOutage, TheOtherTierServesMeanwhile) {

@@ -93,7 +93,7 @@ struct SceneConfig {
   uint32_t threads = 0, num_tiers = 1, num_pages = 8;
   uint64_t tier_pages = 1024, max_request_blocks = 64, hold_ns = 100000;
   double compute_ns = 0;
-  uint64_t min_load_tokens = 0, retry_ns = 1000;
+  uint64_t min_load_tokens = 0, retry_ns = 1000, timeout_ns = 0;
   uint32_t tier_jobs = 1024;
   std::string url;  // of the tier, without weather; "" = memory, with weather, or
   std::function<kvc_status(uint64_t page_bytes, PageStorePtr*)> open_store;
@@ -211,7 +211,8 @@ class Scene {
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
-  void open() {
+  void open() { EXPECT_EQ(try_open(), KVC_OK) << kvc_last_error(); }
+  kvc_status try_open() {
     std::vector<kvc_storage*> of_groups;
     for (const kvc_group_config& group : groups) of_groups.push_back(storages[group.pool]);
     const std::vector<uint64_t> sizes(num_groups, page_bytes);
@@ -231,7 +232,8 @@ class Scene {
     o.compute_ns_per_token = config_.compute_ns;
     o.min_load_tokens = config_.min_load_tokens;
     o.retry_ns = config_.retry_ns;
-    EXPECT_EQ(kvc_offload_create(&o, &offload), KVC_OK) << kvc_last_error();
+    o.timeout_ns = config_.timeout_ns;
+    return kvc_offload_create(&o, &offload);
   }
   void open_url(const std::string& url, const kvc_page_info& info) {
     kvc_tier_config config = {};

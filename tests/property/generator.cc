@@ -56,7 +56,7 @@ Setup random_setup(Random& random) {
   model::Config& c = setup.config;
   const uint64_t B = c.block_size = kBlockSizes[random.below(6)];
   uint64_t low = 4, high = random.chance(90) ? 20 : 26;
-  switch (random.below(44)) {
+  switch (random.below(48)) {
     case 2:
       c.groups = {model::Group{}, model::Group{}}, low = 8;
       break;
@@ -116,7 +116,7 @@ Setup random_setup(Random& random) {
     const bool alone = c.groups.size() == 1 || (c.pools.size() == 2 && g.pool == 1);
     if (g.state && alone && random.chance(25)) g.max_checkpoints = random.between(1, 6);
   }
-  const uint64_t cross = c.max_nodes == 0 && random.chance(35) ? random.between(1, 2) : 0;
+  const uint64_t cross = random.chance(35) ? random.between(1, 2) : 0;
   for (uint64_t i = 0; i < cross; ++i) {  // in a pool that there is, or in one of its own
     const bool own = random.chance(40) ||
                      std::any_of(c.groups.begin(), c.groups.end(), [](auto& g) { return g.max_checkpoints; });
@@ -139,7 +139,7 @@ Setup random_setup(Random& random) {
   c.hints = random.chance(60) && c.max_nodes == 0;
   const bool has_states =
       std::any_of(c.groups.begin(), c.groups.end(), [](const model::Group& g) { return g.state; });
-  c.fills = random.chance(50) && !has_states && c.max_nodes == 0;
+  c.fills = random.chance(50) && !has_states;
   if (c.fills && c.groups.size() == 1 && c.cross.empty() && random.chance(20)) {  // more groups that fill
     c.groups.push_back(random.chance(70) ? window(random, B, random.chance(30)) : chunks(random, B));
     for (uint64_t& count : c.pools) count = std::max<uint64_t>(count, 12);

@@ -217,14 +217,10 @@ class Model : public PartialRules {
         if (const int b = r->table[g][j].block; b >= 0 && c > r->committed && !blocks_[b].filling)
           blocks_[b].written = true;
     const uint64_t published = r->published, committed = r->committed;
-    if (publishes(*r) && published < c / B) make_node_room(int64_t(r->options.ns), c / B - published);
+    const bool was_publishing = publishes(*r);
     for (uint64_t j = published; publishes(*r) && (j + 1) * B <= c; r->published = ++j) {
       const Key k = key(r->options.ns, r->text, j + 1);
-      if (!finds_node(k)) {
-        stats.unpublished_blocks += c / B - j, stats.node_tokens += (r->text.tokens.size() / B - j) * B;
-        r->stopped = true;
-        break;
-      }
+      if (!finds_node(*r, k, c / B)) break;
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (r->table[g][j].block >= 0 && (!config_.groups[g].state || (j + 1) * B == c))
           stats.duplicates += attach(r->table[g][j].block, g, k);
@@ -244,7 +240,7 @@ class Model : public PartialRules {
           drop(b, &Block::requests, far(*r, g, j)), b = -1;
         }
     drop_copies();
-    if (r->cross_pending && c > committed && computed) write_cross(*r);
+    if (r->cross_pending && c > committed && computed) write_cross(*r, was_publishing);
     return KVC_OK;
   }
   kvc_status truncate(uint64_t id, uint64_t n) {
@@ -534,7 +530,7 @@ class Model : public PartialRules {
     for (int id : ids)
       if (id >= 0 && !findable(id)) {
         detach(id), blocks_[id].written = true, blocks_[id].group = int(group);
-        blocks_[id].owner = blocks_[id].payer = int64_t(ns);
+        blocks_[id].owner = blocks_[id].payer = int64_t(ns), remove(zeros, id);
         if (quota(ns).cls) keep_to(int64_t(ns), blocks_[id].pool, quota(ns).most(blocks_[id].pool));
         stats.duplicates += attach(id, group, wanted[id]), changed();
         policies_.use(positions, wanted[id]);

@@ -39,12 +39,16 @@ class CrossRules : public FillRules {
     return true;
   }
   // A token was committed that was computed after the admission.
-  void write_cross(Request& r) {
+  void write_cross(Request& r, bool publishes) {
     r.cross_pending = false;
     for (auto& row : r.cross)
       for (const Cell& cell : row) blocks_[cell.block].written = true;
-    for (uint64_t j = 0; publishes(r) && j < up(r.options.cross); ++j) {
+    for (uint64_t j = 0; publishes && j < up(r.options.cross); ++j) {
       const Key k = cross_key(r.options, j + 1);
+      if (!finds_node(int64_t(r.options.ns), k)) {
+        stats.unpublished_blocks += up(r.options.cross) - j;
+        break;
+      }
       bool is_new = false;
       for (size_t i = 0; i < r.cross.size(); ++i)
         if (const int b = r.cross[i][j].block; !blocks_[b].published)

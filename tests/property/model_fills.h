@@ -43,10 +43,11 @@ class FillRules : public HintRules {
   void enqueue(Request& r, uint64_t step) {
     if (!(r.options.flags & KVC_REQUEST_PUBLISH_ENQUEUED) || !publishes(r)) return;
     if (r.committed < r.cached + r.options.external) return;
-    const uint64_t published = r.published;
-    for (; (r.published + 1) * B <= std::min(r.enqueued, r.prefill); ++r.published) {
+    const uint64_t published = r.published, end = std::min(r.enqueued, r.prefill) / B;
+    for (; r.published < end; ++r.published) {
       const uint64_t j = r.published;
       const Key k = key(r.options.ns, r.text, j + 1);
+      if (!finds_node(r, k, end)) break;
       for (size_t g = 0; g < config_.groups.size(); ++g)
         if (const int b = r.table[g][j].block; b >= 0) stats.duplicates += attach(b, g, k), fill(b, step);
       policies_.use(positions, k), recall(r.options.ns, r.text, j, j + 1), changed();

@@ -124,15 +124,26 @@ class Rules {
     return nodes;
   }
   // Whether a position has a node, or gets one.
-  bool finds_node(const Key& k) const {
+  bool finds_node(int64_t ns, const Key& k) {
     if (!config_.max_nodes) return true;
+    make_node_room(ns, k);
     const std::set<Key> all = nodes();
     return all.count(k) || all.size() < config_.max_nodes;
   }
-  // Before n positions come without full attention.
-  void make_node_room(int64_t ns, uint64_t n) {
-    const uint64_t most = config_.max_nodes, wanted = n + most / 8;
-    for (uint64_t round = 0; most && round < 16 * num_groups() * n; ++round) {
+  // The same for the next position of a request. Without a node it publishes none up to `end`, and none
+  // later.
+  bool finds_node(Request& r, const Key& k, uint64_t end) {
+    if (finds_node(int64_t(r.options.ns), k)) return true;
+    stats.unpublished_blocks += end - r.published;
+    stats.node_tokens += (r.text.tokens.size() / B - r.published) * B;
+    r.stopped = true;
+    return false;
+  }
+  // Before a position comes without full attention.
+  void make_node_room(int64_t ns, const Key& k) {
+    const uint64_t most = config_.max_nodes, wanted = 1 + most / 8;
+    if (nodes().count(k)) return;
+    for (uint64_t round = 0; round < 16 * num_groups(); ++round) {
       if (most - nodes().size() >= wanted) return;
       int gone = -1;
       for (size_t p = 0, cached = 0; p < pools.size(); ++p) {

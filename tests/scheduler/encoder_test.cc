@@ -35,5 +35,53 @@ TEST(SchedulerEncoderTest, TheLastTokenIsEncodedAgainAfterAPlanThatFailed) {
   engine.check();
 }
 
+// A request of 43 tokens over a pool that has cached 34 of them, the last two in a block to copy. There is no
+// room for its whole prompt and that copy, but for its first chunk: so its hit is longer than a probe says.
+uint64_t add_with_longer_hit(Engine& engine, const kvc_encoder_input& input) {
+  std::vector<int32_t> prompt = prompt_of(43, 1);
+  prompt[34] = (prompt[34] + 1) % 50;
+  kvc_schedule_job job = job_of(1);
+  job.inputs = &input, job.num_inputs = 1;
+  return engine.add(prompt, job);
+}
+EngineConfig short_of_blocks(uint64_t num_blocks) {
+  EngineConfig config;
+  config.num_blocks = num_blocks;
+  config.manager_flags = KVC_MANAGER_PARTIAL_REUSE;
+  config.scheduler.max_chunk = 4, config.scheduler.max_encoder_tokens = 10;
+  return config;
+}
+
+TEST(SchedulerEncoderTest, AHitThatIsLongerThanExpectedTakesTheEncoderOnce) {
+  Engine engine(short_of_blocks(11));
+  engine.add(prompt_of(40, 1), job_of(1));
+  engine.run();
+  const uint64_t id = add_with_longer_hit(engine, {32, 8});
+  EXPECT_EQ(engine.plan(), 1u) << "nothing else needs the encoder";
+  EXPECT_EQ(engine.sequences().at(id).written, 34u + 4u);
+  engine.finish();
+  engine.run();
+}
+
+TEST(SchedulerEncoderTest, ACopyForARequestThatGotNoTokenIsLostWithItsPlan) {
+  Engine engine(short_of_blocks(12));
+  engine.add(prompt_of(40, 1), job_of(1));
+  engine.run();
+  const kvc_encoder_input input = {0, 4};
+  kvc_schedule_job job = job_of(4);
+  job.inputs = &input, job.num_inputs = 1;
+  engine.add(prompt_of(4, 2), job);
+  const uint64_t id = add_with_longer_hit(engine, {33, 8});  // the hit ends inside an input without room
+  EXPECT_EQ(engine.plan(), 1u);
+  kvc_scheduled_info info = {};
+  info.struct_size = sizeof info;
+  EXPECT_EQ(kvc_scheduler_request_info(engine.scheduler(), id, &info), KVC_OK);
+  EXPECT_EQ(info.state, KVC_SCHEDULED_RUNNING) << "it was admitted, without a token";
+  EXPECT_EQ(info.num_cached, 34u);
+  engine.finish(true);  // engine.h compares what it reads next
+  engine.run();
+  engine.check_output(id);
+}
+
 }  // namespace
 }  // namespace kvc::test

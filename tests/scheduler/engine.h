@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "property/random.h"
+#include "scheduler/listener.h"
 
 namespace kvc::test {
 
@@ -128,6 +129,7 @@ class Engine {
   kvc_scheduler* scheduler() { return scheduler_; }
   kvc_manager* manager() { return manager_; }
   kvc_offload* offload() { return offload_; }
+  const Flight* oldest() const { return flights_.empty() ? nullptr : &flights_.front(); }
   std::map<uint64_t, Sequence>& sequences() { return sequences_; }
   const std::vector<uint64_t>& admitted() const { return admitted_; }  // in their order
   size_t in_flight() const { return flights_.size(); }
@@ -140,6 +142,7 @@ class Engine {
     Space& s = spaces_[space];
     if (kvc_manager_set_quota(manager_, s.id, 0, min_blocks, max_blocks) == KVC_OK)
       s.max_blocks = max_blocks == 0 ? config_.num_blocks : max_blocks;
+    for (Listener* const one : listeners) one->got_quota(space, min_blocks, max_blocks);
   }
   uint64_t add(const std::vector<int32_t>& prompt, kvc_schedule_job job = {},
                kvc_request_config* options = nullptr, size_t space = 0) {
@@ -162,12 +165,26 @@ class Engine {
     s.inputs.assign(job.inputs, job.inputs + job.num_inputs);
     s.arrival = plans;
     ++num_live_;
+    for (Listener* const one : listeners) one->added(id, job, prompt, space);
     return id;
   }
   void abort(uint64_t id) {
     EXPECT_EQ(kvc_scheduler_abort(scheduler_, id), KVC_OK) << kvc_last_error();
     end(sequences_.at(id), 0);
     sequences_.at(id).aborted = true;
+    for (Listener* const one : listeners) one->aborted(id);
+  }
+  void set_ready(uint64_t id) {
+    EXPECT_EQ(kvc_scheduler_set_ready(scheduler_, id), KVC_OK) << kvc_last_error();
+    for (Listener* const one : listeners) one->made_ready(id);
+  }
+  void set_priority(uint64_t id, int32_t priority) {
+    EXPECT_EQ(kvc_scheduler_set_priority(scheduler_, id, priority), KVC_OK) << kvc_last_error();
+    for (Listener* const one : listeners) one->got_priority(id, priority);
+  }
+  void set_weight(uint32_t tenant, double weight) {
+    EXPECT_EQ(kvc_scheduler_set_weight(scheduler_, tenant, weight), KVC_OK) << kvc_last_error();
+    for (Listener* const one : listeners) one->got_weight(tenant, weight);
   }
   // Drafts for the next plan: `right` of them are what the model will say.
   void draft(uint64_t id, uint32_t count, uint32_t right) {
@@ -181,12 +198,14 @@ class Engine {
       copy.push(drafted);
     }
     EXPECT_EQ(kvc_scheduler_set_drafts(scheduler_, &id, &count, 1), KVC_OK) << kvc_last_error();
+    for (Listener* const one : listeners) one->got_drafts(id, count);
   }
 
   // Makes a plan and runs it. Its number of items.
   size_t plan() {
     EXPECT_TRUE(offload_ == nullptr || kvc_offload_poll(offload_, now, nullptr) == KVC_OK)
         << kvc_last_error();
+    for (Listener* const one : listeners) one->plans(now);
     kvc_plan plan = {};
     plan.struct_size = sizeof plan;
     const kvc_status status =
@@ -195,6 +214,7 @@ class Engine {
     if (status != KVC_OK) return 0;
     ++plans;
     last_tokens = plan.num_tokens;
+    for (Listener* const one : listeners) one->planned(plan, now);
     for (size_t i = 0; i < plan.num_preempted; ++i) {
       Sequence& s = sequences_.at(plan.preempted[i]);
       EXPECT_TRUE(s.running) << "preempted " << plan.preempted[i] << " does not run";
@@ -255,6 +275,7 @@ class Engine {
     result.ended = ended.data();
     ASSERT_EQ(without_memory_first([&] { return kvc_scheduler_finish(scheduler_, &result); }), KVC_OK)
         << kvc_last_error();
+    for (Listener* const one : listeners) one->finished(result);
     std::vector<uint64_t> got;
     for (size_t i = 0; i < result.num_ended; ++i) {
       got.push_back(ended[i].request);
@@ -304,6 +325,7 @@ class Engine {
   uint64_t preemptions = 0, computed = 0;
   bool* no_memory = nullptr;  // set while plans are made and results taken; those that fail are repeated
   uint64_t refusals = 0;      // calls that had no memory
+  std::vector<Listener*> listeners;
 
  private:
   template <typename Call>
@@ -519,6 +541,7 @@ class Engine {
     result.plan_id = flights_.front().plan_id, result.num_items = flights_.front().requests.size();
     result.flags = KVC_RESULT_FAILED;
     ASSERT_EQ(kvc_scheduler_finish(scheduler_, &result), KVC_OK) << kvc_last_error();
+    for (Listener* const one : listeners) one->failed();
     std::set<uint64_t> done;
     for (const Flight& flight : flights_) {
       for (size_t i = 0; i < flight.requests.size(); ++i) {

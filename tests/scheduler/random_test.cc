@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random engines, requests and failures. Whatever happens, every request gets the tokens that it would have
-// got alone, and ends: engine.h compares every plan. KVC_TEST_OPERATIONS and KVC_TEST_SEED change length and
-// start.
-#include <algorithm>
+// Random engines, requests, failures and misuse. Whatever happens, every request gets the tokens that it
+// would have got alone, and ends: engine.h computes every plan, and model.h holds every plan and state
+// against what is promised. KVC_TEST_OPERATIONS and KVC_TEST_SEED change length and start.
+#include <cmath>
 #include <cstdlib>
+#include <fstream>
 
-#include "scheduler/engine.h"
+#include "golden.h"
+#include "scheduler/misuse.h"
+#include "scheduler/model.h"
+#include "scheduler/plan_log.h"
 
 namespace kvc::test {
 namespace {
@@ -47,15 +51,34 @@ EngineConfig random_config(Random& random) {
   return config;
 }
 
+SchedulerModel::Limits limits_of(const EngineConfig& config) {
+  SchedulerModel::Limits limits = {};
+  limits.config = config.scheduler;
+  kvc_scheduler_config& s = limits.config;
+  if (s.max_chunk == 0) s.max_chunk = s.max_tokens;
+  if (s.max_request_tokens == 0) s.max_request_tokens = config.num_blocks * config.block_size;
+  limits.offload = config.offload, limits.quotas = config.quotas != 0, limits.states = config.states;
+  limits.fills = (config.manager_flags & KVC_MANAGER_FILLS) != 0;
+  return limits;
+}
+
 class Player {
  public:
-  explicit Player(uint64_t seed) : random_(seed), config_(random_config(random_)), engine_(config_) {
+  explicit Player(uint64_t seed)
+      : random_(seed),
+        config_(random_config(random_)),
+        engine_(config_),
+        model_(engine_.manager(), engine_.scheduler(), limits_of(config_)) {
+    engine_.listeners = {&model_, &log_};
     for (uint32_t i = 1; i <= config_.quotas; ++i) set_quota(i);
   }
+  Player(const Player&) = delete;
+  Player& operator=(const Player&) = delete;
 
   // One random operation.
   void step() {
     engine_.now += random_.below(3);
+    if (random_.chance(3)) return misuse(random_, config_, engine_);
     const uint64_t what = random_.below(100);
     if (what < 35) {
       if (engine_.in_flight() < std::max(config_.scheduler.max_plans, 1u)) engine_.plan();
@@ -70,21 +93,27 @@ class Player {
     } else if (what < 88) {
       engine_.abort(id);
     } else if (what < 91) {
-      EXPECT_EQ(kvc_scheduler_set_priority(engine_.scheduler(), id, static_cast<int32_t>(random_.below(4))),
-                KVC_OK);
-    } else if (what < 94) {
-      EXPECT_EQ(kvc_scheduler_set_ready(engine_.scheduler(), id), KVC_OK);
+      engine_.set_priority(id, static_cast<int32_t>(random_.below(4)));
+    } else if (what < 93) {
+      engine_.set_ready(id);
+    } else if (what == 93) {
+      const auto tenant = static_cast<uint32_t>(random_.below(config_.scheduler.max_tenants));
+      const double weight = std::ldexp(1.0, static_cast<int>(random_.between(0, 8)) - 4);
+      engine_.set_weight(tenant, weight);
     } else if (config_.scheduler.max_drafts != 0) {
       const auto count = static_cast<uint32_t>(random_.between(1, config_.scheduler.max_drafts));
       if (engine_.sequences().at(id).known == engine_.sequences().at(id).tokens.size())
         engine_.draft(id, count, static_cast<uint32_t>(random_.below(count + 1)));
     }
   }
-  void check() { engine_.check(); }
+  void check() {
+    engine_.check();
+    model_.check();
+  }
   // All that is left ends, in a bounded number of plans.
   void drain() {
     for (const auto& [id, s] : engine_.sequences())
-      EXPECT_TRUE(s.ended || kvc_scheduler_set_ready(engine_.scheduler(), id) == KVC_OK);
+      if (!s.ended) engine_.set_ready(id);
     for (int i = 0; i < 20000 && (engine_.num_live() != 0 || engine_.in_flight() != 0); ++i) {
       if (testing::Test::HasFailure()) return;
       if (engine_.in_flight() == std::max(config_.scheduler.max_plans, 1u) || engine_.plan() == 0) {
@@ -93,6 +122,9 @@ class Player {
       ++engine_.now;
     }
     EXPECT_EQ(engine_.num_live(), 0u) << "requests do not end";
+    engine_.plan();  // the blocks of those that ended last come back
+    check();
+    model_.check_end();
     for (const auto& [id, s] : engine_.sequences()) engine_.check_output(id);
     const kvc_scheduler_stats stats = engine_.stats();
     EXPECT_EQ(stats.waiting + stats.running + stats.plans_in_flight, 0u);
@@ -101,13 +133,23 @@ class Player {
     EXPECT_EQ(stats.prompt_tokens + stats.decode_tokens + stats.draft_tokens, engine_.computed);
   }
   uint64_t digest() {
-    uint64_t digest = 0, manager;
+    uint64_t manager;
     EXPECT_EQ(kvc_manager_digest(engine_.manager(), &manager), KVC_OK);
-    // Ids go on where those of an earlier manager ended.
-    for (const uint64_t id : engine_.admitted())
-      digest = mix(digest, (id - engine_.admitted().front()) & 0xffffffff);
-    return mix(digest, manager);
+    return mix(log_.digest(), manager);
   }
+  // The engine, then its calls.
+  std::string text() const {
+    const kvc_scheduler_config& s = config_.scheduler;
+    PlanLog head;
+    head.line("engine", config_.num_blocks, config_.block_size, config_.vocab, config_.max_requests,
+              config_.manager_flags, config_.window, config_.states, config_.quotas, s.policy, s.admission,
+              s.flags, s.max_running, s.max_tokens, s.max_chunk, s.max_drafts, s.max_plans, s.max_adapters,
+              s.max_tenants, s.max_encoder_tokens, s.max_wait_ns, s.high_watermark, s.low_watermark,
+              s.adaptive_plans);
+    return head.text() + log_.text();
+  }
+  bool has_offload() const { return config_.offload; }
+  uint32_t policy() const { return config_.scheduler.policy; }
   uint64_t preemptions() const { return engine_.preemptions; }
 
  private:
@@ -154,6 +196,8 @@ class Player {
   Random random_;
   EngineConfig config_;
   Engine engine_;
+  SchedulerModel model_;
+  PlanLog log_;
 };
 
 TEST(SchedulerRandomTest, EveryRequestGetsItsTokensWhateverHappens) {
@@ -186,6 +230,36 @@ TEST(SchedulerRandomTest, TheSameCallsGiveTheSamePlans) {
     }
     EXPECT_EQ(digests[0], digests[1]) << "seed " << seed;
   }
+}
+
+// bindings/python/tests/test_scheduler_plans.py makes the same calls in Python. KVC_TEST_WRITE_PLANS=1 writes
+// the file anew.
+TEST(SchedulerRandomTest, PlansAreTheSameInEachBuildAndLanguage) {
+  const std::string path = std::string(kGoldenFolder) + "/plans.txt";
+  std::string text =
+      "# SPDX-License-Identifier: Apache-2.0\n"
+      "# Random calls of an engine of each policy, and digests of the plans: plan_log.h, random_test.cc.";
+  for (uint32_t policy = 0; policy <= KVC_SCHEDULE_ADAPTIVE; ++policy) {
+    for (uint64_t seed = 100;; ++seed) {
+      Player player(seed);
+      if (player.policy() != policy || player.has_offload()) continue;
+      for (int i = 0; i < 250; ++i) player.step();
+      text += player.text();
+      player.drain();
+      break;
+    }
+  }
+  text += '\n';
+  if (std::getenv("KVC_TEST_WRITE_PLANS") != nullptr) std::ofstream(path) << text;
+  std::ifstream file(path);
+  const std::string golden((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::istringstream lines(text), golden_lines(golden);
+  std::string line, golden_line;
+  for (size_t number = 1; std::getline(lines, line); ++number) {
+    std::getline(golden_lines, golden_line);
+    ASSERT_EQ(line, golden_line) << "line " << number << " of " << path;
+  }
+  EXPECT_EQ(text.size(), golden.size());
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ TEST(WaitReason, ThoseThatAreNotTriedBecauseARunningRequestLacksBlocks) {
   EXPECT_EQ(info_of(engine, b).state, KVC_SCHEDULED_WAITING);
   EXPECT_EQ(reason(engine, b), KVC_WAIT_SPACE);
   EXPECT_EQ(reason(engine, late), KVC_WAIT_SPACE);
+  EXPECT_EQ(reason(engine, engine.add(prompt_of(4, 4))), KVC_WAIT_TURN) << "no plan has seen it";
 }
 
 TEST(WaitReason, PlansInFlightOfAPreemptedRequest) {
@@ -95,6 +96,16 @@ TEST(WaitReason, Pressure) {
   const uint64_t late = engine.add(prompt_of(4, 2));
   engine.plan();
   EXPECT_EQ(reason(engine, late), KVC_WAIT_PRESSURE);
+  kvc_schedule_job job = job_of(4);
+  const uint64_t added = engine.add(prompt_of(4, 3), job);
+  job.flags = KVC_JOB_NOT_READY;
+  const uint64_t ready = engine.add(prompt_of(4, 4), job);
+  EXPECT_EQ(kvc_scheduler_set_ready(engine.scheduler(), ready), KVC_OK);
+  EXPECT_EQ(reason(engine, added), KVC_WAIT_TURN) << "no plan has seen it";
+  EXPECT_EQ(reason(engine, ready), KVC_WAIT_TURN) << "no plan has seen it";
+  engine.finish(), engine.plan();
+  EXPECT_EQ(reason(engine, added), KVC_WAIT_PRESSURE);
+  EXPECT_EQ(reason(engine, ready), KVC_WAIT_PRESSURE);
 }
 
 TEST(WaitReason, TheQuotaOfANamespace) {

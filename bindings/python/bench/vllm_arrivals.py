@@ -272,10 +272,11 @@ def main():
             for kind, result in rounds[-1].items():
                 print(f"{kind}: {result}", flush=True)
     for kind in options.kinds:
-        if "vllm" in options.kinds and kind != "vllm":
-            all = [one["vllm"]["host_us_per_step"] / one[kind]["host_us_per_step"] for one in rounds]
+        first = options.kinds[0]
+        if kind != first:
+            all = [one[first]["host_us_per_step"] / one[kind]["host_us_per_step"] for one in rounds]
             ratios[kind] = {"median": round(statistics.median(all), 1), "least": round(min(all), 1), "most": round(max(all), 1)}
-    print(json.dumps({"rounds": rounds, "host_ratio": ratios}) if options.json else f"vLLM's host time is so many times that of: {ratios}")
+    print(json.dumps({"rounds": rounds, "host_ratio": ratios}) if options.json else f"{options.kinds[0]}'s host time is so many times that of: {ratios}")
 
 
 if __name__ == "__main__":

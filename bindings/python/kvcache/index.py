@@ -120,8 +120,11 @@ class Index:
         kind = _room(0)[0].dtype
         if events.dtype != kind:
             raise TypeError(f"events are an array of {events.dtype.name}; give the array of EventReader.poll(), or objects of Event")
+        records = np.ascontiguousarray(events)
+        if records.ctypes.data % 8 != 0:  # a view of bytes; C reads numbers of 8 bytes
+            records = records.copy()
         struct = _native.kvc_index_applied()
-        _native.kvc_index_apply(self._i, worker, medium, as_bytes(np.ascontiguousarray(events)), now_ns, struct)
+        _native.kvc_index_apply(self._i, worker, medium, as_bytes(records), now_ns, struct)
         return IndexApplied.read(struct)
 
     def begin_resync(self, worker: int, medium: Optional[int] = None) -> None:

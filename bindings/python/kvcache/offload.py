@@ -8,7 +8,7 @@ import os
 import select
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
 from . import _native
 from ._arrays import whole
@@ -189,13 +189,19 @@ class Offload:
         """Moves everything on: takes what tiers have done, stores blocks, loads pages. stream: of the kernels that read and write blocks; copies to
         and from blocks are enqueued there. None = the caller's work on the storages is done; copies are made at once."""
         self._check()
+        self._enqueue(stream, lambda handle: _native.kvc_offload_poll(self._open(), _time(now_ns), handle))
+
+    def _flush(self, now_ns: int, most: int, stream: Optional[Stream]) -> int:
+        return self._enqueue(stream, lambda handle: _native.kvc_offload_flush(self._open(), now_ns, most, handle))
+
+    def _enqueue(self, stream: Optional[Stream], call: Callable[[Any], Any]) -> Any:
+        """Calls with the stream's handle. The stream keeps the memory of the blocks from then on."""
         with self._lock:
             if stream is None:
-                _native.kvc_offload_poll(self._open(), _time(now_ns), None)
-                return
+                return call(None)
             handle, memory = stream._open(), self._kept[1:3] if self._kept else None
             try:
-                _native.kvc_offload_poll(self._open(), _time(now_ns), handle)
+                return call(handle)
             except (KvCacheError, TypeError, ValueError, OverflowError):
                 memory = None
                 raise
@@ -225,38 +231,40 @@ class Offload:
         with self._lock:
             _native.kvc_offload_cancel(self._open(), _number(request))
 
-    def admit(self, request: Request, timeout: Optional[float] = None, now_ns: Optional[int] = None) -> OffloadInfo:
+    def admit(self, request: Request, timeout: Optional[float] = None, *, now_ns: Optional[int] = None, stream: Optional[Stream] = None) -> OffloadInfo:
         """Looks a waiting request up, waits until what the tiers have is loaded, admits it, and returns what was found: for programs without a loop
-        that polls. timeout: seconds that a load may take; then the request is admitted without it; None = no limit. Raises what Request.admit() raises;
-        then the request is still waiting, and what was loaded is cached and held by nobody."""
+        that polls. timeout: seconds that a load may take; then the request is admitted without it; None = no limit. now_ns, stream: as in poll().
+        Raises what Request.admit() raises; then the request is still waiting. In both cases the lookup has ended."""
         if not isinstance(request, Request):
             raise TypeError(f"request is {type(request).__name__}; it must be a kvcache.Request")
         end = _end_of(timeout)
         try:
-            self.lookup(request, now_ns)
-        except (LimitError, OutOfMemoryError):
-            pass  # it is admitted as ever
-        try:
+            try:
+                self.lookup(request, now_ns)
+            except (LimitError, OutOfMemoryError):
+                pass  # it is admitted as ever
             while True:
-                self.poll(now_ns)
+                self.poll(now_ns, stream=stream)
                 info = self.query(request)
                 if info.state in (OffloadState.NONE, OffloadState.READY) or not self._wait(end):
                     break
             request.admit()
-        finally:  # the request holds its hit itself now
-            self.cancel(request)
+        finally:  # the request holds what it has hit; nobody may poll again
+            with self._lock:
+                if self._o is not None and not self._closing:
+                    _native.kvc_offload_cancel(self._o, request.id)
         return info
 
-    def flush(self, timeout: Optional[float] = None, now_ns: Optional[int] = None) -> bool:
+    def flush(self, timeout: Optional[float] = None, *, now_ns: Optional[int] = None, stream: Optional[Stream] = None) -> bool:
         """Polls until all blocks that wait to be stored are in the tiers, or were dropped: tier_stats() counts these. timeout: seconds; None = no
-        limit. Returns False if something is left: the timeout ended first, or the content of blocks is still to come."""
+        limit. now_ns, stream: as in poll(). Returns False if something is left: the timeout ended first, or the content of blocks is still to
+        come."""
         end = _end_of(timeout)
         while True:
             self._check()
             begun = time.monotonic_ns()
             most = int(min(max(end - begun / 1e9, 0), _PIECE_SECONDS) * 1e9)  # signals, and other threads, get their turn
-            with self._lock:
-                left = _native.kvc_offload_flush(self._open(), _time(now_ns), most, None)
+            left = self._flush(begun if now_ns is None else now_ns, most, stream)
             if left == 0:
                 return True
             if time.monotonic_ns() - begun < most or time.monotonic() >= end:
@@ -274,9 +282,9 @@ class Offload:
         """Until a tier has done something, but a moment only: copies of a device make nothing readable. False: it is late."""
         left = end - time.monotonic()
         if left > 0:
-            waiter = select.poll()  # which takes descriptors above 1023, too
-            waiter.register(self.fileno(), select.POLLIN)
-            waiter.poll(min(left, 0.001) * 1000)
+            poll = select.poll()  # select() knows no descriptor above 1023
+            poll.register(self.fileno(), select.POLLIN)
+            poll.poll(1)
         return left > 0
 
     def store_request(self, request: Request | int) -> int:

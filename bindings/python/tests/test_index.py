@@ -47,6 +47,19 @@ def test_it_has_what_the_managers_have():
         index.worker(7)
 
 
+def test_events_may_begin_at_any_byte():
+    manager = served(PROMPT)
+    events, _ = manager.events().poll()
+    memory = np.zeros(events.nbytes + 1, np.uint8)
+    memory[1:] = events.view(np.uint8)
+    shifted = memory[1:].view(events.dtype)
+    assert shifted.ctypes.data % 8 != 0  # the address sanitizer tells if C reads there
+    index = kvcache.Index(num_media=2)
+    index.add_worker(1, "engine")
+    index.apply(1, shifted)
+    assert rows(index.match_tokens(PROMPT)) == {1: [4, 4, 0]}
+
+
 def test_events_may_be_objects():
     index = kvcache.Index()
     index.add_worker(1)

@@ -134,6 +134,61 @@ def test_a_manager_frees_what_it_cannot_admit_and_ends_in_any_order():
     assert _native.kvc_live_objects() == before
 
 
+def test_an_admission_gives_back_what_the_load_held():
+    s = storage_of()
+    with kvcache.Manager(BLOCKS, BLOCK, offload="memory:?bytes=1MiB", storages=s, model=NAMES[0], weights=NAMES[1]) as m:
+        m.allocate(PROMPT).close()
+        with m.create(PROMPT) as request:
+            request.admit()
+            request.commit(len(PROMPT))
+        assert m.offload.flush()
+        m.evict(BLOCKS)
+        with m.allocate(PROMPT) as request:
+            assert request.num_cached == 20
+        m.evict(BLOCKS)  # nobody polls: nothing may be held
+        m.allocate(np.arange(BLOCKS * BLOCK, dtype=np.int32)).close()
+        with pytest.raises(kvcache.NoSpaceError):
+            m.allocate(np.arange(BLOCKS * BLOCK + 1, dtype=np.int32))
+        info = m.pool_info()
+        assert info.free + info.cached == BLOCKS
+
+
+def test_the_clock_may_be_the_callers_and_a_stream_does_the_copies_of_a_flush():
+    life = Life("memory:?bytes=1MiB", hold_ns=10)
+    with kvcache.Stream() as stream, life.m.create(PROMPT) as first, life.m.create(PROMPT) as second:
+        life.offload.admit(first, now_ns=1, stream=stream)
+        compute(life.s, first)
+        assert life.offload.flush(now_ns=2, stream=stream)
+        first.close()
+        life.m.evict(BLOCKS)
+        assert life.offload.admit(second, now_ns=3, stream=stream).num_loaded == 20
+        stream.synchronize()
+    with life.m.create(PROMPT) as third:
+        life.m.evict(BLOCKS)
+        life.offload.lookup(third, 4)
+        while life.offload.query(third).state != OffloadState.READY:
+            life.offload.poll(5)
+        life.offload.poll(15)  # the hold is over by this clock, and no other one was told
+        assert life.offload.query(third).state == OffloadState.NONE
+    life.close()
+
+
+def test_a_program_may_have_more_descriptors_than_select_knows():
+    code = """
+        import os, resource
+        import numpy as np
+        import kvcache
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        kept = [os.dup(0) for _ in range(1100)]
+        s = kvcache.Storage(16, 2, 2, 8, block_size=4, dtype="float32")
+        with kvcache.Manager(16, 4, offload="memory:?bytes=1MiB", storages=s, model=b"m", weights=b"w") as m:
+            assert m.offload.fileno() > 1023
+            assert m.offload._wait(float("inf"))
+            m.allocate(np.arange(21, dtype=np.int32)).close()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=120)
+
+
 def test_short_prefixes_are_not_loaded_and_failing_tiers_are_told():
     life = Life("memory:?bytes=1MiB", min_load_tokens=21, retry_ns=1)
     life.compute()

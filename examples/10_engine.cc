@@ -2,8 +2,8 @@
 // A serving engine: 32 requests arrive one after the other, share a prompt's beginning in groups, and are
 // served together. The scheduler (kvcache/scheduler.h) plans each step, the manager says where keys and
 // values go, the storage keeps them and computes attention, a tier of host memory takes what is preempted,
-// and prompt lookup drafts tokens. Runs with each feature off and on, and shows that every request gets the
-// same tokens as when it is served alone.
+// prompt lookup drafts tokens, and tenants get shares by their weights. Runs with each feature off and on,
+// and shows that every request gets the same tokens as when it is served alone.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -17,18 +17,19 @@
 
 namespace {
 
-constexpr uint32_t kBlockSize = 16, kRequests = 32, kNewTokens = 48, kDrafts = 4;
+constexpr uint32_t kBlockSize = 16, kRequests = 32, kNewTokens = 48, kDrafts = 4, kTenants = 4;
 constexpr size_t kRequestBlocks = 12;  // of 192 tokens
 
 struct Features {
   const char* name;
-  bool batching, cache, chunks, tight, swap, drafts;
+  bool batching, cache, chunks, tight, swap, drafts, tenants;
 };
 
 struct Request {
   std::vector<int32_t> tokens;  // prompt and answer
   size_t prompt = 0;
   double arrived = 0, first = 0, ended = 0;  // seconds
+  uint64_t waited = 0;                       // plans until its first token
 };
 
 struct Result {
@@ -64,11 +65,14 @@ class Engine {
     auto config = kvc::make<kvc_scheduler_config>();
     config.manager = manager_.get();
     config.offload = offload_;
-    config.max_running = features.batching ? kRequests : 1;
+    config.max_running = features.tenants ? kRequests / 4 : features.batching ? kRequests : 1;
     config.max_tokens = features.chunks ? 96 : 4096;
     config.max_drafts = features.drafts ? kDrafts : 0;
     config.max_request_tokens = kRequestBlocks * kBlockSize;
+    config.max_tenants = kTenants;
+    if (features.tenants) config.policy = KVC_SCHEDULE_FAIR;
     kvc::check(kvc_scheduler_create(&config, &scheduler_));
+    kvc::check(kvc_scheduler_set_weight(scheduler_, 0, 8));  // the others have 1
   }
   ~Engine() {
     kvc_scheduler_destroy(scheduler_);
@@ -92,7 +96,7 @@ class Engine {
       for (size_t i = 0; i < plan.num_ended; ++i) throw std::runtime_error("a request does not fit");
       if (plan.num_items == 0) continue;  // a load is under way
       ended += compute(plan, result);
-      ++result.plans;
+      result.plans = ++plans_;
     }
     result.seconds = now() - start;
     kvc::check(kvc_scheduler_read_stats(scheduler_, &result.stats));
@@ -135,12 +139,13 @@ class Engine {
   void add(Request& request, uint32_t number) {
     request.tokens = prompt_of(number, vocab_);
     request.prompt = request.tokens.size();
-    request.arrived = now();
+    request.arrived = now(), request.waited = plans_;
     auto prompt = kvc::make<kvc_prompt>();
     prompt.tokens = request.tokens.data(), prompt.num_tokens = request.tokens.size();
     auto job = kvc::make<kvc_schedule_job>();
     job.prompt = &prompt;
     job.max_new_tokens = kNewTokens;
+    job.tenant = number % kTenants;
     uint64_t id = 0;
     kvc::check(kvc_scheduler_add(scheduler_, &job, &id));
     numbers_[id] = number;
@@ -199,7 +204,7 @@ class Engine {
           request.tokens.push_back(likely[row + k]);
         }
         row += plan.num_drafts[i] + 1;
-        if (request.first == 0) request.first = time;
+        if (request.first == 0) request.first = time, request.waited = plans_ + 1 - request.waited;
         request.ended = time;
       }
       offsets.push_back(sampled.size());
@@ -223,6 +228,7 @@ class Engine {
   kvc_tier* tier_ = nullptr;
   kvc_offload* offload_ = nullptr;
   kvc_scheduler* scheduler_ = nullptr;
+  uint64_t plans_ = 0;
   std::unordered_map<uint64_t, uint32_t> numbers_;  // of live requests
   std::unordered_map<uint64_t, std::vector<int32_t>> drafts_;
 };
@@ -232,37 +238,46 @@ class Engine {
 int main() try {
   const llama::Model model = llama::random_model(1, 2, 0.5f);
   const Features all[] = {
-      {"one at a time", false, false, false, false, false, false},
-      {"continuous batching", true, false, false, false, false, false},
-      {"+ shared prefixes", true, true, false, false, false, false},
-      {"+ chunked prefill", true, true, true, false, false, false},
-      {"+ prompt lookup", true, true, true, false, false, true},
-      {"a tight pool", true, true, true, true, false, false},
-      {"+ swap to host memory", true, true, true, true, true, false},
-      {"+ prompt lookup", true, true, true, true, true, true},
+      {"one at a time", false, false, false, false, false, false, false},
+      {"continuous batching", true, false, false, false, false, false, false},
+      {"+ shared prefixes", true, true, false, false, false, false, false},
+      {"+ chunked prefill", true, true, true, false, false, false, false},
+      {"+ prompt lookup", true, true, true, false, false, true, false},
+      {"8 at once, by tenants", true, true, true, false, false, true, true},
+      {"a tight pool", true, true, true, true, false, false, false},
+      {"+ swap to host memory", true, true, true, true, true, false, false},
+      {"+ prompt lookup", true, true, true, true, true, true, false},
   };
   std::vector<Request> alone;
   bool good = true;
-  std::printf("%-22s %9s %9s %9s %6s %7s %8s %8s  same tokens\n", "", "tokens/s", "TTFT ms", "TPOT ms",
-              "steps", "cached", "preempts", "drafts");
+  std::printf("%-22s %9s %9s %9s %6s %7s %8s %8s %14s  same tokens\n", "", "tokens/s", "TTFT ms", "TPOT ms",
+              "steps", "cached", "preempts", "drafts", "tenants wait");
   for (const Features& features : all) {
     const Result result = Engine(model, features).serve();
     double ttft = 0, tpot = 0;
+    uint64_t waited[kTenants] = {};
     bool same = true;
     for (size_t i = 0; i < kRequests; ++i) {
       const Request& request = result.requests[i];
       ttft += request.first - request.arrived;
+      waited[i % kTenants] += request.waited;
       tpot += (request.ended - request.first) / (kNewTokens - 1);
       same &= alone.empty() || request.tokens == alone[i].tokens;
     }
     if (alone.empty()) alone = result.requests;
     good &= same;
-    std::printf("%-22s %9.0f %9.1f %9.2f %6llu %7llu %8llu %8llu  %s\n", features.name,
+    const auto mean = [&](uint32_t tenant) {
+      return static_cast<double>(waited[tenant]) * kTenants / kRequests;
+    };
+    char waits[32];  // plans until the first token
+    std::snprintf(waits, sizeof waits, "%.0f %.0f %.0f %.0f", mean(0), mean(1), mean(2), mean(3));
+    std::printf("%-22s %9.0f %9.1f %9.2f %6llu %7llu %8llu %8llu %14s  %s\n", features.name,
                 kRequests * kNewTokens / result.seconds, ttft * 1e3 / kRequests, tpot * 1e3 / kRequests,
                 static_cast<unsigned long long>(result.plans),
                 static_cast<unsigned long long>(result.stats.cached_tokens),
                 static_cast<unsigned long long>(result.stats.preemptions),
-                static_cast<unsigned long long>(result.stats.accepted_drafts), same ? "yes" : "NO");
+                static_cast<unsigned long long>(result.stats.accepted_drafts), waits, same ? "yes" : "NO");
+    good &= !features.tenants || (mean(0) < mean(1) && mean(0) < mean(2) && mean(0) < mean(3));
     good &= (result.stats.preemptions != 0) == features.tight;
     good &= (result.stats.accepted_drafts != 0) == features.drafts;
   }
