@@ -5,8 +5,9 @@
 /** @file kvcache/checkpoint.h
  *  @brief Checkpoints: what a manager has cached, with the bytes of its blocks, in a folder.
  *
- *  A checkpoint has the namespaces, the prefix positions with their tokens and extra keys, which of them has
- *  a block in which group, the order in which the blocks would be evicted, and the pages (kvcache/page.h) of
+ *  A checkpoint has the namespaces with their quotas, the prefix positions with their tokens, extra keys and
+ *  priorities, those of encoders and states too, which of them has a block in which group, the order in which
+ *  the blocks would be evicted, the registered prompts with what they pin, and the pages (kvcache/page.h) of
  *  the blocks. A new manager in another process takes it over and has the same hits. Its number of blocks,
  *  the layout of its storages and its policy may be others.
  *
@@ -17,9 +18,8 @@
  *  A checkpoint is there in whole or not at all, wherever a process ends. Everything that is read is checked
  *  before a manager changes. One process at a time writes to a folder; any number read.
  *
- *  Not kept: pins, registered prompts, quotas, statistics, events, what the policy remembers of evicted
- *  positions, encoders' requests, and blocks that a step in flight is writing. Blocks in use count as used
- *  last.
+ *  Not kept: pins without a name (kvc_manager_pin_prefix), statistics, events, what the policy remembers of
+ *  evicted positions, and blocks that a step in flight is writing. Blocks in use count as used last.
  *
  *  <kvcache.h> states the conventions of all calls. */
 
@@ -43,7 +43,8 @@ enum {
   KVC_CHECKPOINT_NO_SYNC = 8,
   /** Restore: groups without a storage are restored too. The caller brings their bytes before it admits a
    *  request, or has them still: all blocks must keep their ids, or the restore fails. */
-  KVC_CHECKPOINT_BYTES_ELSEWHERE = 16
+  KVC_CHECKPOINT_BYTES_ELSEWHERE = 16,
+  KVC_CHECKPOINT_CACHE_ONLY = 32 /**< Restore: without quotas and registered prompts. */
 };
 
 /** How to save, restore and compact. `folder` has no default. */
@@ -96,12 +97,12 @@ typedef struct kvc_request_pair {
   uint64_t old_id, new_id; /**< Ids of requests of equal tokens. */
 } kvc_request_pair;
 
-/** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken once to read the
- *  positions, and for a moment for each megabyte of pages. Blocks cannot be evicted while they are copied: at
- *  one time at most a sixteenth of the smallest pool, or one block if that is more. If nobody uses the
- *  manager, its order of eviction does not change. kvc_manager_resize may find blocks held (BUSY). Execute
- *  the moves that the manager asked for before; compact and shrink no pool meanwhile. The log of a recorded
- *  manager has nothing of a save: nobody should use such a one meanwhile.
+/** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken for 64 positions and
+ *  blocks at a time, or for as many as an admission of the prefix at hand visits. Blocks cannot be evicted
+ *  while they are copied: at one time at most a sixteenth of the smallest pool, or one block if that is more.
+ *  If nobody uses the manager, its order of eviction does not change. kvc_manager_resize may find blocks held
+ *  (BUSY). Execute the moves that the manager asked for before; compact and shrink no pool meanwhile. The log
+ *  of a recorded manager has nothing of a save: nobody should use such a one meanwhile.
  *  @param[in]  storages [num_storages] a storage in host memory for each group; NULL = its blocks are saved
  *              without bytes. Its block i has the id i, or, if it has fewer blocks than that takes, the i-th
  *              id of its group's pool.
@@ -116,17 +117,20 @@ KVC_API kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* stora
 /** Fills a new manager, and the storages of its groups, with a checkpoint. block_size, groups and what
  *  computed the pages must be the same. If there are too few blocks or positions, those that would be evicted
  *  first are left out. With as many blocks as before, all blocks keep their ids, and kvc_manager_digest is
- *  what it was.
+ *  what it was, unless somebody besides registered prompts held a block.
  *
- *  Namespaces are opened as often as they were; requests wait. Both have new ids. Hints end after as much
- *  time as they had left.
+ *  Namespaces are opened as often as they were, and have their quotas; requests wait, and an admission finds
+ *  what they had committed in full blocks. Both have new ids. Hints end after as much time as they had left.
+ *  Prompts are registered as they were.
  *  @param[out] namespaces [namespace_capacity] all but the default one; num_namespaces of the checkpoint
  *              (kvc_checkpoint_read_info). @param[out] requests [request_capacity] likewise, with
  *              KVC_CHECKPOINT_REQUESTS.
  *  @param[out] info What was restored. NULL = nobody asks.
  *  @return KVC_OK; NOT_FOUND (no such checkpoint or folder); CORRUPT (a file does not check; the text says
  *  which); INVALID_ARGUMENT (made for something else: the text names the field and both values);
- *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new); UNSUPPORTED (a group
+ *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new); INVALID_ARGUMENT, LIMIT
+ *  (quotas or prompts for which the manager has no room; KVC_CHECKPOINT_CACHE_ONLY leaves them out);
+ *  UNSUPPORTED (a group
  *  without storage; a recorded manager; a storage of a device; a newer format; KVC_MANAGER_NO_PREFIX_CACHE);
  *  NOT_FOUND (its codec); LIMIT, OUT_OF_MEMORY, DEVICE. If it fails the manager is as it was; blocks of the
  *  storages, all of them free, may have other bytes. Nobody else may use the manager meanwhile. Since 0.3. */

@@ -11,7 +11,8 @@ using namespace kvc;
 namespace {
 
 constexpr uint32_t kAllFlags = KVC_CHECKPOINT_FULL | KVC_CHECKPOINT_INCREMENT | KVC_CHECKPOINT_REQUESTS |
-                               KVC_CHECKPOINT_NO_SYNC | KVC_CHECKPOINT_BYTES_ELSEWHERE;
+                               KVC_CHECKPOINT_NO_SYNC | KVC_CHECKPOINT_BYTES_ELSEWHERE |
+                               KVC_CHECKPOINT_CACHE_ONLY;
 
 std::string text_of(const void* data, size_t size) {
   return size == 0 ? std::string() : std::string(static_cast<const char*>(data), size);

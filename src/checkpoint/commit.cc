@@ -94,7 +94,7 @@ kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
 void describe(const Manifest& manifest, kvc_checkpoint_info* out) {
   const Contents& contents = manifest.contents;
   out->id = manifest.id;
-  out->version = kCheckpointVersion;
+  out->version = manifest.version;
   out->block_size = contents.block_size;
   out->num_groups = contents.num_groups;
   out->num_files = manifest.files.size();

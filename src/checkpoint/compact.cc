@@ -28,6 +28,7 @@ class Compaction {
     }
     new_ = old_;
     new_.id = folder_.next_id();
+    new_.version = kCheckpointVersion;
     new_.files.clear(), new_.codecs.clear();
     new_.codec = codec_.name;
     Manifest::DataFile own = {};

@@ -50,7 +50,7 @@ class Load {
     KVC_TRY(check_same_source(manifest_, here));
     KVC_TRY(check_bytes(here));
     const bool requests = (options_.flags & KVC_CHECKPOINT_REQUESTS) != 0;
-    if (!requests) manifest_.contents.requests.clear();
+    if (!requests) manifest_.contents.requests.clear(), manifest_.contents.bonds.clear();
     describe(manifest_, out);
     if (out->num_namespaces > restored.namespace_capacity || out->num_requests > restored.request_capacity) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL,
@@ -58,7 +58,7 @@ class Load {
                   ull(out->num_namespaces), ull(out->num_requests), restored.namespace_capacity,
                   restored.request_capacity);
     }
-    Restore restore(manager_, manifest_.contents);
+    Restore restore(manager_, manifest_.contents, (options_.flags & KVC_CHECKPOINT_CACHE_ONLY) != 0);
     KVC_TRY(restore.take());
     if (elsewhere_ && !restore.keeps_ids())
       return invalid(

@@ -157,7 +157,8 @@ class Save {
         plain.resize(std::max<size_t>(plain.size(), bytes));
         room = plain.data();
       }
-      holder.hold(batch.data(), batch.size(), held.data());
+      batch.resize(holder.hold(batch.data(), batch.size(), held.data()));
+      end = begin + batch.size();
       uint64_t at = 0;
       for (size_t i = 0; i < batch.size(); ++i) {
         const GroupMemory& memory = groups_[batch[i].group];
