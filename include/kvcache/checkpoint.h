@@ -15,6 +15,9 @@
  *  pages that the checkpoint before does not have (an increment), unless it is asked for a full one. Every
  *  checkpoint can be restored and removed by itself; files that others need stay.
  *
+ *  A save that was cut short, by the end of the process or a full disk, leaves the pages that it has written;
+ *  the next one does not write these again.
+ *
  *  A checkpoint is there in whole or not at all, wherever a process ends. Everything that is read is checked
  *  before a manager changes. One process at a time writes to a folder; any number read.
  *
@@ -90,7 +93,24 @@ typedef struct kvc_checkpoint_info {
   uint8_t content[32];         /**< kvc_manager_content_digest of the manager that was saved. */
   char codec[16];              /**< Of its own data file. */
   char model[64], weights[64]; /**< Their first bytes, other than printable ones as '?'. */
+  uint64_t resumed_pages;      /**< Save: of new_pages, those that a save which was cut short had written. */
+  /** Save: positions, blocks and other records that it visited at most under one hold of the manager's lock,
+   *  and positions and blocks that one admission visited at most since the manager was made. A hold is not
+   *  longer than 64, or than an admission of the longest prefix that is saved. */
+  uint64_t longest_hold, longest_admission;
 } kvc_checkpoint_info;
+
+/** What a save would write now. */
+typedef struct kvc_checkpoint_needs {
+  size_t struct_size; /**< sizeof(kvc_checkpoint_needs) */
+  uint64_t num_pages; /**< Blocks with bytes. */
+  /** Of these, neither in the newest checkpoint nor left by a save that was cut short. */
+  uint64_t new_pages;
+  uint64_t new_bytes; /**< Of the disk that the save takes at most; without a codec hardly more. */
+  /** The same of a save of all pages. */
+  uint64_t full_bytes;
+  uint64_t free_bytes; /**< Of the disk of the folder, for this user. */
+} kvc_checkpoint_needs;
 
 /** A request by its ids in two managers. Frozen. */
 typedef struct kvc_request_pair {
@@ -108,11 +128,30 @@ typedef struct kvc_request_pair {
  *              id of its group's pool.
  *  @param[out] info What was saved. NULL = nobody asks. The caller sets struct_size.
  *  @return KVC_OK; INVALID_ARGUMENT; NOT_FOUND (INCREMENT without a base; a codec; the folder's parent);
- *  CORRUPT (INCREMENT on a damaged base); BUSY (another process writes to the folder); LIMIT (the disk is
- *  full); DEVICE (the system failed; the text has the file and the reason); UNSUPPORTED (a storage of a
- *  device; channel keys); OUT_OF_MEMORY. A failed save leaves earlier ones alone. Thread-safe. Since 0.3. */
+ *  CORRUPT (INCREMENT on a damaged base); BUSY (another process writes to the folder); LIMIT (the disk has
+ *  too little room: without a codec nothing was written); DEVICE (the system failed; the text has the file
+ *  and the reason); UNSUPPORTED (a storage of a device; channel keys); OUT_OF_MEMORY. A failed save leaves
+ *  earlier ones alone. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
                                        const kvc_checkpoint_config* config, kvc_checkpoint_info* info);
+
+/** Tells what kvc_checkpoint_save() would write, with the same parameters, and writes nothing.
+ *  @param[out] needs The caller sets struct_size.
+ *  @return As of kvc_checkpoint_save. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_measure(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
+                                          const kvc_checkpoint_config* config, kvc_checkpoint_needs* needs);
+
+/** Saves all that a manager has cached as one stream: to a file, a memfd, a pipe, a socket. The stream ends
+ *  with the call; the descriptor stays open. A pipe or a socket that nobody reads is an error, and no
+ *  SIGPIPE.
+ *  @param[in] config As of kvc_checkpoint_save, where folder, keep_last and interval_ns are 0, and flags are
+ *  0 or KVC_CHECKPOINT_REQUESTS.
+ *  @param[in] fd     Is written from its position on. A full pipe is waited for, if it does not block too.
+ *  @return As of kvc_checkpoint_save; LIMIT (the disk is full), DEVICE (the text has the reason). If it
+ *  fails, a part of the stream was written, which no restore takes. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const* storages,
+                                              size_t num_storages, const kvc_checkpoint_config* config,
+                                              int32_t fd, kvc_checkpoint_info* info);
 
 /** Fills a new manager, and the storages of its groups, with a checkpoint. block_size, groups and what
  *  computed the pages must be the same. If there are too few blocks or positions, those that would be evicted
@@ -139,6 +178,20 @@ KVC_API kvc_status kvc_checkpoint_restore(kvc_manager* m, kvc_storage* const* st
                                           size_t namespace_capacity, kvc_request_pair* requests,
                                           size_t request_capacity, kvc_checkpoint_info* info);
 
+/** Fills a new manager with a checkpoint of kvc_checkpoint_save_stream(), as kvc_checkpoint_restore() does:
+ *  all of it is read and checked before the manager changes.
+ *  @param[in] config As of kvc_checkpoint_restore, where id is 0. folder: what can be read once, a pipe or a
+ *             socket, waits there in a file without a name; NULL = in memory.
+ *  @param[in] fd     A file or a memfd is read from its position to its end, and the position stays. All
+ *             others are read until nothing more comes: who writes must close, or shut down, its end.
+ *  @return As of kvc_checkpoint_restore; CORRUPT (the stream is damaged, or did not come whole). After
+ *  BUFFER_TOO_SMALL what a pipe had is lost. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_restore_stream(kvc_manager* m, kvc_storage* const* storages,
+                                                 size_t num_storages, const kvc_checkpoint_config* config,
+                                                 int32_t fd, kvc_namespace_pair* namespaces,
+                                                 size_t namespace_capacity, kvc_request_pair* requests,
+                                                 size_t request_capacity, kvc_checkpoint_info* info);
+
 /** Lists the checkpoints of a folder, without opening them. @param[out] ids [capacity] ascending. @param[out]
  *  count How many. @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed); NOT_FOUND (the folder);
  *  DEVICE. Thread-safe. Since 0.3. */
@@ -155,6 +208,11 @@ KVC_API kvc_status kvc_checkpoint_validate(const char* folder, uint64_t id, kvc_
 /** Removes a checkpoint, and the files that only it needs. @return KVC_OK; INVALID_ARGUMENT (id 0),
  *  NOT_FOUND, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_remove(const char* folder, uint64_t id);
+
+/** Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint
+ *  needs: pages, and what saves that were cut short have left. @param[out] removed_bytes Of these files.
+ *  @return KVC_OK; NOT_FOUND (the folder), BUSY, DEVICE. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_collect(const char* folder, uint32_t keep_last, uint64_t* removed_bytes);
 
 /** Makes a checkpoint of the same content with all its pages in one file, and then removes the one that it
  *  was made from, and others as config.keep_last says. No manager is needed. @param[out] info The new one.

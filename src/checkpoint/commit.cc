@@ -87,7 +87,7 @@ kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
     if (all[i] != manifest.id) gone.push_back(all[i]);
   }
   out->not_removed += folder.remove_manifests(gone, sync);
-  out->not_removed += folder.remove_unneeded(&manifest, sync);
+  out->not_removed += folder.remove_unneeded(&manifest, true, sync);
   return KVC_OK;
 }
 

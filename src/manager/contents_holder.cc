@@ -68,8 +68,7 @@ size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* he
   for (size_t i = 0; i < count; ++i) {
     Contents::Cached& entry = entries[i];
     find_way(entry.position);
-    // An admission looks at each position and takes a block for it.
-    most = std::max<uint64_t>(most, 2 * (uint64_t{contents_.positions[entry.position].depth} + 1));
+    most = std::max<uint64_t>(most, uint64_t{contents_.positions[entry.position].depth} + 1);
     if (i != 0 && visited + way_.size() + 1 > most) {
       count = i;
       break;

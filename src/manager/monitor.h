@@ -93,7 +93,8 @@ class SlicedHold {
     monitor_.mutex().unlock();
   }
   void visit(uint64_t count = 1) { visited_ += count; }
-  bool is_long() const { return visited_ >= kSlice; }
+  // Whether so many more would make this slice longer than one should be.
+  bool is_long(uint64_t more) const { return visited_ != 0 && visited_ + more > kSlice; }
   // At the beginning of this slice, or of the last one.
   uint64_t changes() const { return changes_; }
   uint64_t longest() const { return longest_; }

@@ -73,9 +73,10 @@ class ContentsReader {
   }
 
  private:
-  // Lets others in if this slice is long enough. True if somebody may have changed something since.
-  bool pause() {
-    if (!hold_.is_long()) return false;
+  // Lets others in before so much more is visited, if this slice is long enough. True if somebody may have
+  // changed something since.
+  bool pause(uint64_t more = 1) {
+    if (!hold_.is_long(more)) return false;
     const uint64_t before = hold_.changes();
     hold_.end();
     // Memory for the next slice, so that it grows without the lock.
@@ -129,8 +130,8 @@ class ContentsReader {
   void read_quotas() {
     const Quotas& quotas = state_.blocks.quotas();
     for (uint32_t cls = 1; cls < quotas.num_classes(); ++cls) {
+      pause(state_.shape.num_pools);
       hold_.visit(state_.shape.num_pools);
-      pause();
       if (!quotas.tenant(cls).taken) continue;
       const uint32_t entry = entry_of(quotas.tenant(cls).ns);
       if (entry == UINT32_MAX) continue;
@@ -146,7 +147,10 @@ class ContentsReader {
     for (size_t i = 0; i < prompt_of_.size(); ++i) {
       hold_.visit();
       pause();
-      const RegisteredPrompt* const prompt = state_.prompts.at(i);
+      const RegisteredPrompt* prompt = state_.prompts.at(i);
+      if (prompt == nullptr) continue;
+      pause(prompt->num_positions + size_t{prompt->num_pinned} * state_.shape.num_token_groups);
+      prompt = state_.prompts.at(i);
       if (prompt == nullptr || entry_of(prompt->ns) == UINT32_MAX) continue;
       Contents::NamedPrompt out;
       out.name.assign(prompt->name.data, prompt->name_size);
@@ -189,11 +193,11 @@ class ContentsReader {
       } else {
         return;
       }
-      if (!hold_.is_long()) continue;
+      if (!hold_.is_long(2 + 2 * uint64_t{state_.shape.num_groups})) continue;
       if (is_node(next) && !tree.alive(next)) continue;  // a reader rests on what is alive
       reader.behind = next;
       tree.join(reader);
-      pause();
+      pause(SlicedHold::kSlice);
       tree.leave(reader);
       next = reader.behind;
       if (entry_of(ns) != entry) return;
@@ -335,10 +339,11 @@ class ContentsReader {
     const size_t count = state_.requests.table().size();
     for (size_t i = 0; i < count; ++i) {
       const Request& request = state_.requests.table()[i];
-      hold_.visit(1 + (request.id == 0 ? 0 : state_.shape.positions_of(request.known)));
+      const auto work = [&] { return request.id == 0 ? 1 : 1 + state_.shape.positions_of(request.known); };
+      pause(work());
+      hold_.visit(work());
       if (request.id != 0 && !request.building && entry_of(request.ns) != UINT32_MAX)
         read_request(i, request);
-      pause();
     }
   }
 
