@@ -531,6 +531,9 @@ static kvc_bytes kvc_plan_bytes(const kvc_plan *plan, int32_t array) {
 KVC_INSTEAD(kvc_checkpoint_save, checkpoint_save)
 KVC_INSTEAD(kvc_checkpoint_restore, checkpoint_restore)
 KVC_INSTEAD(kvc_checkpoint_compact, checkpoint_compact)
+KVC_INSTEAD(kvc_checkpoint_measure, checkpoint_measure)
+KVC_INSTEAD(kvc_checkpoint_save_stream, checkpoint_save_stream)
+KVC_INSTEAD(kvc_checkpoint_restore_stream, checkpoint_restore_stream)
 KVC_INSTEAD(kvc_manager_content_digest, content_digest)
 KVC_INSTEAD(kvc_offload_create, offload_create)
 KVC_INSTEAD(kvc_offload_store_request, offload_store_request)
@@ -552,6 +555,23 @@ static kvc_status checkpoint_restore(kvc_manager *m, KVC_STORAGES, KVC_PAGES, co
                                      kvc_checkpoint_info *info) {
   const kvc_checkpoint_config config = {sizeof config, folder, KVC_THE_PAGES, NULL, id, 0, flags, 0, 0, 0, 0, 0};
   return kvc_checkpoint_restore(m, storages, num_storages, &config, pairs, pair_capacity, request_pairs, request_capacity, info);
+}
+static kvc_status checkpoint_measure(kvc_manager *m, KVC_STORAGES, KVC_PAGES, const char *folder, const char *codec, uint32_t flags,
+                                     kvc_checkpoint_needs *needs) {
+  const kvc_checkpoint_config config = {sizeof config, folder, KVC_THE_PAGES, codec, 0, 0, flags, 0, 0, 0, 0, 0};
+  return kvc_checkpoint_measure(m, storages, num_storages, &config, needs);
+}
+static kvc_status checkpoint_save_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES, int32_t fd, const char *codec, int32_t level, uint32_t flags,
+                                         kvc_checkpoint_info *info) {
+  const kvc_checkpoint_config config = {sizeof config, NULL, KVC_THE_PAGES, codec, 0, level, flags, 0, 0, 0, 0, 0};
+  return kvc_checkpoint_save_stream(m, storages, num_storages, &config, fd, info);
+}
+/* folder: "" = in memory */
+static kvc_status checkpoint_restore_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES, int32_t fd, const char *folder, uint32_t flags,
+                                            kvc_namespace_pair *pairs, size_t pair_capacity, kvc_request_pair *request_pairs,
+                                            size_t request_capacity, kvc_checkpoint_info *info) {
+  const kvc_checkpoint_config config = {sizeof config, folder != NULL && *folder != 0 ? folder : NULL, KVC_THE_PAGES, NULL, 0, 0, flags, 0, 0, 0, 0, 0};
+  return kvc_checkpoint_restore_stream(m, storages, num_storages, &config, fd, pairs, pair_capacity, request_pairs, request_capacity, info);
 }
 static kvc_status checkpoint_compact(const char *folder, uint64_t id, const char *codec, int32_t level, uint32_t flags, uint32_t keep_last,
                                      kvc_checkpoint_info *info) {

@@ -387,6 +387,7 @@ class Step {
 }  // namespace cpp
 }  // namespace kvc
 
+#include <kvcache/checkpoint.hpp>
 #include <kvcache/metrics.hpp>
 #include <kvcache/offload.hpp>
 #include <kvcache/publisher.hpp>

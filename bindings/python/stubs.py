@@ -95,6 +95,7 @@ RECORDS = {
     "TierStats": ("kvc_tier_stats", "State of a Tier, and counters since it was opened"),
     "TierCounts": ("kvc_tier_counts", "What the jobs of one kind came to"),
     "CheckpointInfo": ("kvc_checkpoint_info", "A checkpoint"),
+    "CheckpointNeeds": ("kvc_checkpoint_needs", "What a save would write"),
     "PageFileInfo": ("kvc_page_file_info", "What a file of a Tier has"),
     "OffloadInfo": ("kvc_offload_info", "How far the lookup of a request is"),
     "OffloadStats": ("kvc_offload_stats", "State of an Offload, and counters since it was created"),

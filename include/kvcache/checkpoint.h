@@ -5,8 +5,9 @@
 /** @file kvcache/checkpoint.h
  *  @brief Checkpoints: what a manager has cached, with the bytes of its blocks, in a folder.
  *
- *  A checkpoint has the namespaces, the prefix positions with their tokens and extra keys, which of them has
- *  a block in which group, the order in which the blocks would be evicted, and the pages (kvcache/page.h) of
+ *  A checkpoint has the namespaces with their quotas, the prefix positions with their tokens, extra keys and
+ *  priorities, those of encoders and states too, which of them has a block in which group, the order in which
+ *  the blocks would be evicted, the registered prompts with what they pin, and the pages (kvcache/page.h) of
  *  the blocks. A new manager in another process takes it over and has the same hits. Its number of blocks,
  *  the layout of its storages and its policy may be others.
  *
@@ -14,12 +15,14 @@
  *  pages that the checkpoint before does not have (an increment), unless it is asked for a full one. Every
  *  checkpoint can be restored and removed by itself; files that others need stay.
  *
+ *  A save that was cut short, by the end of the process or a full disk, leaves the pages that it has written;
+ *  the next one does not write these again.
+ *
  *  A checkpoint is there in whole or not at all, wherever a process ends. Everything that is read is checked
  *  before a manager changes. One process at a time writes to a folder; any number read.
  *
- *  Not kept: pins, registered prompts, quotas, statistics, events, what the policy remembers of evicted
- *  positions, encoders' requests, and blocks that a step in flight is writing. Blocks in use count as used
- *  last.
+ *  Not kept: pins without a name (kvc_manager_pin_prefix), statistics, events, what the policy remembers of
+ *  evicted positions, and blocks that a step in flight is writing. Blocks in use count as used last.
  *
  *  <kvcache.h> states the conventions of all calls. */
 
@@ -43,7 +46,8 @@ enum {
   KVC_CHECKPOINT_NO_SYNC = 8,
   /** Restore: groups without a storage are restored too. The caller brings their bytes before it admits a
    *  request, or has them still: all blocks must keep their ids, or the restore fails. */
-  KVC_CHECKPOINT_BYTES_ELSEWHERE = 16
+  KVC_CHECKPOINT_BYTES_ELSEWHERE = 16,
+  KVC_CHECKPOINT_CACHE_ONLY = 32 /**< Restore: without quotas and registered prompts. */
 };
 
 /** How to save, restore and compact. `folder` has no default. */
@@ -89,44 +93,83 @@ typedef struct kvc_checkpoint_info {
   uint8_t content[32];         /**< kvc_manager_content_digest of the manager that was saved. */
   char codec[16];              /**< Of its own data file. */
   char model[64], weights[64]; /**< Their first bytes, other than printable ones as '?'. */
+  uint64_t resumed_pages;      /**< Save: of new_pages, those that a save which was cut short had written. */
+  /** Save: positions, blocks and other records that it visited at most under one hold of the manager's lock,
+   *  and positions and blocks that one admission visited at most since the manager was made. A hold is not
+   *  longer than 64, or than an admission of the longest prefix that is saved. */
+  uint64_t longest_hold, longest_admission;
 } kvc_checkpoint_info;
+
+/** What a save would write now. */
+typedef struct kvc_checkpoint_needs {
+  size_t struct_size; /**< sizeof(kvc_checkpoint_needs) */
+  uint64_t num_pages; /**< Blocks with bytes. */
+  /** Of these, neither in the newest checkpoint nor left by a save that was cut short. */
+  uint64_t new_pages;
+  uint64_t new_bytes; /**< Of the disk that the save takes at most; without a codec hardly more. */
+  /** The same of a save of all pages. */
+  uint64_t full_bytes;
+  uint64_t free_bytes; /**< Of the disk of the folder, for this user. */
+} kvc_checkpoint_needs;
 
 /** A request by its ids in two managers. Frozen. */
 typedef struct kvc_request_pair {
   uint64_t old_id, new_id; /**< Ids of requests of equal tokens. */
 } kvc_request_pair;
 
-/** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken once to read the
- *  positions, and for a moment for each megabyte of pages. Blocks cannot be evicted while they are copied: at
- *  one time at most a sixteenth of the smallest pool, or one block if that is more. If nobody uses the
- *  manager, its order of eviction does not change. kvc_manager_resize may find blocks held (BUSY). Execute
- *  the moves that the manager asked for before; compact and shrink no pool meanwhile. The log of a recorded
- *  manager has nothing of a save: nobody should use such a one meanwhile.
+/** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken for 64 positions and
+ *  blocks at a time, or for as many as an admission of the prefix at hand visits. Blocks cannot be evicted
+ *  while they are copied: at one time at most a sixteenth of the smallest pool, or one block if that is more.
+ *  If nobody uses the manager, its order of eviction does not change. kvc_manager_resize may find blocks held
+ *  (BUSY). Execute the moves that the manager asked for before; compact and shrink no pool meanwhile. The log
+ *  of a recorded manager has nothing of a save: nobody should use such a one meanwhile.
  *  @param[in]  storages [num_storages] a storage in host memory for each group; NULL = its blocks are saved
  *              without bytes. Its block i has the id i, or, if it has fewer blocks than that takes, the i-th
  *              id of its group's pool.
  *  @param[out] info What was saved. NULL = nobody asks. The caller sets struct_size.
  *  @return KVC_OK; INVALID_ARGUMENT; NOT_FOUND (INCREMENT without a base; a codec; the folder's parent);
- *  CORRUPT (INCREMENT on a damaged base); BUSY (another process writes to the folder); LIMIT (the disk is
- *  full); DEVICE (the system failed; the text has the file and the reason); UNSUPPORTED (a storage of a
- *  device; channel keys); OUT_OF_MEMORY. A failed save leaves earlier ones alone. Thread-safe. Since 0.3. */
+ *  CORRUPT (INCREMENT on a damaged base); BUSY (another process writes to the folder); LIMIT (the disk has
+ *  too little room: without a codec nothing was written); DEVICE (the system failed; the text has the file
+ *  and the reason); UNSUPPORTED (a storage of a device; channel keys); OUT_OF_MEMORY. A failed save leaves
+ *  earlier ones alone. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
                                        const kvc_checkpoint_config* config, kvc_checkpoint_info* info);
+
+/** Tells what kvc_checkpoint_save() would write, with the same parameters, and writes nothing.
+ *  @param[out] needs The caller sets struct_size.
+ *  @return As of kvc_checkpoint_save. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_measure(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
+                                          const kvc_checkpoint_config* config, kvc_checkpoint_needs* needs);
+
+/** Saves all that a manager has cached as one stream: to a file, a memfd, a pipe, a socket. The stream ends
+ *  with the call; the descriptor stays open. A pipe or a socket that nobody reads is an error, and no
+ *  SIGPIPE.
+ *  @param[in] config As of kvc_checkpoint_save, where folder, keep_last and interval_ns are 0, and flags are
+ *  0 or KVC_CHECKPOINT_REQUESTS.
+ *  @param[in] fd     Is written from its position on. A full pipe is waited for, if it does not block too.
+ *  @return As of kvc_checkpoint_save; LIMIT (the disk is full), DEVICE (the text has the reason). If it
+ *  fails, a part of the stream was written, which no restore takes. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const* storages,
+                                              size_t num_storages, const kvc_checkpoint_config* config,
+                                              int32_t fd, kvc_checkpoint_info* info);
 
 /** Fills a new manager, and the storages of its groups, with a checkpoint. block_size, groups and what
  *  computed the pages must be the same. If there are too few blocks or positions, those that would be evicted
  *  first are left out. With as many blocks as before, all blocks keep their ids, and kvc_manager_digest is
- *  what it was.
+ *  what it was, unless somebody besides registered prompts held a block.
  *
- *  Namespaces are opened as often as they were; requests wait. Both have new ids. Hints end after as much
- *  time as they had left.
+ *  Namespaces are opened as often as they were, and have their quotas; requests wait, and an admission finds
+ *  what they had committed in full blocks. Both have new ids. Hints end after as much time as they had left.
+ *  Prompts are registered as they were.
  *  @param[out] namespaces [namespace_capacity] all but the default one; num_namespaces of the checkpoint
  *              (kvc_checkpoint_read_info). @param[out] requests [request_capacity] likewise, with
  *              KVC_CHECKPOINT_REQUESTS.
  *  @param[out] info What was restored. NULL = nobody asks.
  *  @return KVC_OK; NOT_FOUND (no such checkpoint or folder); CORRUPT (a file does not check; the text says
  *  which); INVALID_ARGUMENT (made for something else: the text names the field and both values);
- *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new); UNSUPPORTED (a group
+ *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new); INVALID_ARGUMENT, LIMIT
+ *  (quotas or prompts for which the manager has no room; KVC_CHECKPOINT_CACHE_ONLY leaves them out);
+ *  UNSUPPORTED (a group
  *  without storage; a recorded manager; a storage of a device; a newer format; KVC_MANAGER_NO_PREFIX_CACHE);
  *  NOT_FOUND (its codec); LIMIT, OUT_OF_MEMORY, DEVICE. If it fails the manager is as it was; blocks of the
  *  storages, all of them free, may have other bytes. Nobody else may use the manager meanwhile. Since 0.3. */
@@ -134,6 +177,20 @@ KVC_API kvc_status kvc_checkpoint_restore(kvc_manager* m, kvc_storage* const* st
                                           const kvc_checkpoint_config* config, kvc_namespace_pair* namespaces,
                                           size_t namespace_capacity, kvc_request_pair* requests,
                                           size_t request_capacity, kvc_checkpoint_info* info);
+
+/** Fills a new manager with a checkpoint of kvc_checkpoint_save_stream(), as kvc_checkpoint_restore() does:
+ *  all of it is read and checked before the manager changes.
+ *  @param[in] config As of kvc_checkpoint_restore, where id is 0. folder: what can be read once, a pipe or a
+ *             socket, waits there in a file without a name; NULL = in memory.
+ *  @param[in] fd     A file or a memfd is read from its position to its end, and the position stays. All
+ *             others are read until nothing more comes: who writes must close, or shut down, its end.
+ *  @return As of kvc_checkpoint_restore; CORRUPT (the stream is damaged, or did not come whole). After
+ *  BUFFER_TOO_SMALL what a pipe had is lost. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_restore_stream(kvc_manager* m, kvc_storage* const* storages,
+                                                 size_t num_storages, const kvc_checkpoint_config* config,
+                                                 int32_t fd, kvc_namespace_pair* namespaces,
+                                                 size_t namespace_capacity, kvc_request_pair* requests,
+                                                 size_t request_capacity, kvc_checkpoint_info* info);
 
 /** Lists the checkpoints of a folder, without opening them. @param[out] ids [capacity] ascending. @param[out]
  *  count How many. @return KVC_OK; BUFFER_TOO_SMALL (count is what is needed); NOT_FOUND (the folder);
@@ -151,6 +208,11 @@ KVC_API kvc_status kvc_checkpoint_validate(const char* folder, uint64_t id, kvc_
 /** Removes a checkpoint, and the files that only it needs. @return KVC_OK; INVALID_ARGUMENT (id 0),
  *  NOT_FOUND, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_remove(const char* folder, uint64_t id);
+
+/** Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint
+ *  needs: pages, and what saves that were cut short have left. @param[out] removed_bytes Of these files.
+ *  @return KVC_OK; NOT_FOUND (the folder), BUSY, DEVICE. Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_checkpoint_collect(const char* folder, uint32_t keep_last, uint64_t* removed_bytes);
 
 /** Makes a checkpoint of the same content with all its pages in one file, and then removes the one that it
  *  was made from, and others as config.keep_last says. No manager is needed. @param[out] info The new one.

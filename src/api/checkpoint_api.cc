@@ -11,7 +11,8 @@ using namespace kvc;
 namespace {
 
 constexpr uint32_t kAllFlags = KVC_CHECKPOINT_FULL | KVC_CHECKPOINT_INCREMENT | KVC_CHECKPOINT_REQUESTS |
-                               KVC_CHECKPOINT_NO_SYNC | KVC_CHECKPOINT_BYTES_ELSEWHERE;
+                               KVC_CHECKPOINT_NO_SYNC | KVC_CHECKPOINT_BYTES_ELSEWHERE |
+                               KVC_CHECKPOINT_CACHE_ONLY;
 
 std::string text_of(const void* data, size_t size) {
   return size == 0 ? std::string() : std::string(static_cast<const char*>(data), size);
@@ -24,10 +25,10 @@ kvc_status check_folder(const char* folder) {
 }
 
 kvc_status read_options(const kvc_checkpoint_config* config, kvc_checkpoint_config* own,
-                        CheckpointOptions* out) {
+                        CheckpointOptions* out, bool stream = false) {
   KVC_REQUIRE_POINTER(config);
   KVC_TRY(read_struct(config, own));
-  KVC_TRY(check_folder(own->folder));
+  if (!stream || own->folder != nullptr) KVC_TRY(check_folder(own->folder));
   if ((own->flags & ~kAllFlags) != 0)
     return invalid("flags are %#x; the known ones are %#x (KVC_CHECKPOINT_*)", own->flags, kAllFlags);
   if ((own->flags & KVC_CHECKPOINT_FULL) != 0 && (own->flags & KVC_CHECKPOINT_INCREMENT) != 0)
@@ -81,6 +82,10 @@ kvc_status read_groups(const Manager& manager, kvc_storage* const* storages, siz
   return KVC_OK;
 }
 
+kvc_status check_descriptor(int32_t fd) {
+  return fd >= 0 ? KVC_OK : invalid("fd is %d; give an open descriptor, which is at least 0", fd);
+}
+
 // Calls function(&own), where the struct is the caller's or, for NULL, nobody's. It is written on success,
 // and on BUFFER_TOO_SMALL.
 template <typename Function>
@@ -108,6 +113,70 @@ kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* storages, siz
       std::vector<GroupMemory> groups;
       KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
       return save_checkpoint(system_files(), manager, groups, options, out);
+    });
+  });
+}
+
+kvc_status kvc_checkpoint_measure(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
+                                  const kvc_checkpoint_config* config, kvc_checkpoint_needs* needs) {
+  return on_manager(m, [&](Manager& manager) -> kvc_status {
+    kvc_checkpoint_config own;
+    CheckpointOptions options;
+    KVC_TRY(read_options(config, &own, &options));
+    if (own.id != 0) return invalid("id is %llu; a save chooses it, set it to 0", ull(own.id));
+    return answer(needs, [&](kvc_checkpoint_needs* out) -> kvc_status {
+      std::vector<GroupMemory> groups;
+      KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
+      return measure_checkpoint(system_files(), manager, groups, options, out);
+    });
+  });
+}
+
+kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
+                                      const kvc_checkpoint_config* config, int32_t fd,
+                                      kvc_checkpoint_info* info) {
+  return on_manager(m, [&](Manager& manager) -> kvc_status {
+    kvc_checkpoint_config own;
+    CheckpointOptions options;
+    KVC_TRY(read_options(config, &own, &options, true));
+    KVC_TRY(check_descriptor(fd));
+    if (own.folder != nullptr || own.id != 0 || own.keep_last != 0 || own.interval_ns != 0 ||
+        (own.flags & ~uint32_t{KVC_CHECKPOINT_REQUESTS}) != 0)
+      return invalid(
+          "folder, id, keep_last and interval_ns must be 0 for a stream, and flags 0 or "
+          "KVC_CHECKPOINT_REQUESTS; flags are %#x",
+          own.flags);
+    return with_info(info, [&](kvc_checkpoint_info* out) -> kvc_status {
+      std::vector<GroupMemory> groups;
+      KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
+      return save_stream(system_files(), manager, groups, options, fd, out);
+    });
+  });
+}
+
+kvc_status kvc_checkpoint_restore_stream(kvc_manager* m, kvc_storage* const* storages, size_t num_storages,
+                                         const kvc_checkpoint_config* config, int32_t fd,
+                                         kvc_namespace_pair* namespaces, size_t namespace_capacity,
+                                         kvc_request_pair* requests, size_t request_capacity,
+                                         kvc_checkpoint_info* info) {
+  return on_manager(m, [&](Manager& manager) -> kvc_status {
+    kvc_checkpoint_config own;
+    CheckpointOptions options;
+    KVC_TRY(read_options(config, &own, &options, true));
+    KVC_TRY(check_descriptor(fd));
+    if (own.id != 0) return invalid("id is %llu; a stream has one checkpoint, set it to 0", ull(own.id));
+    KVC_REQUIRE_ARRAY(storages, num_storages);
+    KVC_REQUIRE_ARRAY(namespaces, namespace_capacity);
+    KVC_REQUIRE_ARRAY(requests, request_capacity);
+    if (m->recorder != nullptr)
+      return fail(
+          KVC_ERROR_UNSUPPORTED,
+          "the manager is recorded (record_bytes): its log would not have what the checkpoint brings");
+    return with_info(info, [&](kvc_checkpoint_info* out) -> kvc_status {
+      std::vector<GroupMemory> groups;
+      KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
+      return restore_stream(system_files(), manager, groups, options, fd,
+                            {namespaces, namespace_capacity, requests, request_capacity}, out);
     });
   });
 }
@@ -177,6 +246,17 @@ kvc_status kvc_checkpoint_remove(const char* folder, uint64_t id) {
   return guarded([&]() -> kvc_status {
     KVC_TRY(check_folder(folder));
     return remove_checkpoint(system_files(), folder, id);
+  });
+}
+
+kvc_status kvc_checkpoint_collect(const char* folder, uint32_t keep_last, uint64_t* removed_bytes) {
+  return guarded([&]() -> kvc_status {
+    KVC_TRY(check_folder(folder));
+    KVC_REQUIRE_POINTER(removed_bytes);
+    uint64_t removed = 0;
+    KVC_TRY(collect_checkpoints(system_files(), folder, keep_last, &removed));
+    *removed_bytes = removed;
+    return KVC_OK;
   });
 }
 

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <string_view>
 
 namespace kvc {
@@ -72,6 +73,26 @@ int64_t Files::read(int file, void* data, size_t size, uint64_t offset) {
 }
 int64_t Files::write(int file, const void* data, size_t size, uint64_t offset) {
   return or_errno(static_cast<int64_t>(::pwrite(file, data, size, static_cast<off_t>(offset))));
+}
+int64_t Files::send(int file, const void* data, size_t size) {
+  sigset_t pipe, before, pending;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, &before);
+  sigpending(&pending);
+  const bool was_pending = sigismember(&pending, SIGPIPE) == 1;
+  const ssize_t sent = ::write(file, data, size);
+  const int error = errno;
+  if (sent < 0 && error == EPIPE && !was_pending) {
+    const timespec now = {0, 0};
+    static_cast<void>(sigtimedwait(&pipe, nullptr, &now));  // that of this write
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return sent < 0 ? -error : sent;
+}
+int64_t Files::receive(int file, void* data, size_t size) {
+  const ssize_t got = ::read(file, data, size);
+  return got < 0 ? -errno : got;
 }
 int Files::truncate(int file, uint64_t size) { return or_errno(::ftruncate(file, static_cast<off_t>(size))); }
 int Files::allocate(int file, uint64_t size) { return -::posix_fallocate(file, 0, static_cast<off_t>(size)); }
@@ -184,6 +205,12 @@ int OpenFile::open(int folder, const char* path, int flags, unsigned mode) {
   if (file < 0) return file;
   fd_ = file;
   return 0;
+}
+
+int OpenFile::take(int fd) {
+  reset();
+  fd_ = fd;
+  return fd < 0 ? -errno : 0;
 }
 
 int OpenFile::close() {

@@ -18,6 +18,9 @@ class Files {
   virtual int close(int file);
   virtual int64_t read(int file, void* data, size_t size, uint64_t offset);
   virtual int64_t write(int file, const void* data, size_t size, uint64_t offset);
+  // At the end of what went before, to a pipe or a socket too; nobody gets a SIGPIPE. -EPIPE: nobody reads.
+  virtual int64_t send(int file, const void* data, size_t size);
+  virtual int64_t receive(int file, void* data, size_t size);
   virtual int truncate(int file, uint64_t size);
   virtual int allocate(int file, uint64_t size);  // bytes of the disk for [0, size)
   virtual int sync(int file);
@@ -61,6 +64,8 @@ class OpenFile {
   // 0 or -errno.
   int open(int folder, const char* path, int flags, unsigned mode = 0);
   int close();
+  // A descriptor that was made otherwise, or -1 with errno. 0 or -errno.
+  int take(int fd);
   void reset() {
     if (fd_ >= 0) static_cast<void>(close());
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether what a manifest says can be: a file may have right checksums and come from anywhere.
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/status.h"
 #include "checkpoint/manifest.h"
-#include "manager/shape.h"
+#include "manager/cross.h"
+#include "manager/prompts.h"
 #include "prefix/namespace_table.h"
 #include "prefix/retention.h"
 
@@ -23,6 +25,8 @@ class ManifestCheck {
     KVC_TRY(check_positions());
     KVC_TRY(check_pools());
     KVC_TRY(check_pages());
+    KVC_TRY(check_prompts());
+    KVC_TRY(check_quotas());
     return check_requests();
   }
 
@@ -71,9 +75,9 @@ class ManifestCheck {
     if (all.size() > INT32_MAX / 2) return wrong("the number of positions", all.size());
     if (contents_.tokens.size() != all.size() * block_size)
       return wrong("the number of tokens", contents_.tokens.size());
-    for (const int32_t token : contents_.tokens) {
-      if (token < 0) return wrong("token", static_cast<uint32_t>(token));
-    }
+    uint32_t cross_groups = 0;
+    for (size_t g = 0; g < manifest_.groups.size(); ++g)
+      cross_groups |= uint32_t{manifest_.groups[g].kind == KVC_GROUP_CROSS} << g;
     const uint32_t groups = manifest_.groups.size() == 32 ? UINT32_MAX : (1u << manifest_.groups.size()) - 1;
     for (size_t i = 0; i < all.size(); ++i) {
       const Contents::Position& position = all[i];
@@ -87,6 +91,17 @@ class ManifestCheck {
       if (position.ns != parent.ns || position.depth != (root ? 0 : parent.depth + 1) ||
           position.depth >= UINT32_MAX / block_size) {
         return wrong("position", i);
+      }
+      // A position is of an encoder, with placeholder tokens and blocks of cross groups, or of a prompt.
+      const int32_t* const tokens = contents_.tokens_of(i);
+      const bool encoder = tokens[0] == kCrossToken;
+      const uint32_t others = encoder ? ~cross_groups : cross_groups;
+      if ((position.resident & others) != 0 || (encoder && cross_groups == 0) ||
+          (!root && encoder != (contents_.tokens_of(static_cast<size_t>(position.parent))[0] == kCrossToken)))
+        return wrong("position", i);
+      for (uint32_t t = 0; t < block_size; ++t) {
+        if (encoder ? tokens[t] != kCrossToken : tokens[t] < 0)
+          return wrong("token", static_cast<uint32_t>(tokens[t]));
       }
       KVC_TRY(check_spans(i, position));
     }
@@ -195,7 +210,45 @@ class ManifestCheck {
     return KVC_OK;
   }
 
+  kvc_status check_prompts() const {
+    std::unordered_set<std::string> known;
+    std::unordered_set<uint32_t> indices;
+    for (size_t i = 0; i < contents_.prompts.size(); ++i) {
+      const Contents::NamedPrompt& prompt = contents_.prompts[i];
+      if (prompt.name.empty() || prompt.name.size() > Prompts::kLongestName ||
+          prompt.name.find('\0') != std::string::npos || !known.insert(prompt.name).second ||
+          !indices.insert(prompt.index).second || prompt.ns >= contents_.namespaces.size() ||
+          prompt.tokens.size() > UINT32_MAX || prompt.keys.size() > UINT32_MAX ||
+          prompt.num_pinned > prompt.tokens.size() / contents_.block_size) {
+        return wrong("registered prompt", i);
+      }
+    }
+    return KVC_OK;
+  }
+
+  kvc_status check_quotas() const {
+    std::unordered_map<uint32_t, uint32_t> class_of, ns_of;
+    std::unordered_set<uint64_t> known;
+    for (size_t i = 0; i < contents_.quotas.size(); ++i) {
+      const Contents::Quota& quota = contents_.quotas[i];
+      if (quota.ns >= contents_.namespaces.size() || quota.cls == 0 || quota.cls > Quotas::kMaxQuotas ||
+          quota.pool >= contents_.pools.size() || quota.spare != 0 || quota.min > INT32_MAX ||
+          (quota.max != Quotas::kNoMaximum && (quota.max > INT32_MAX || quota.min > quota.max)) ||
+          class_of.emplace(quota.ns, quota.cls).first->second != quota.cls ||
+          ns_of.emplace(quota.cls, quota.ns).first->second != quota.ns ||
+          !known.insert(uint64_t{quota.cls} << 32 | quota.pool).second) {
+        return wrong("quota", i);
+      }
+    }
+    return KVC_OK;
+  }
+
   kvc_status check_requests() const {
+    if (contents_.bonds.size() != contents_.requests.size())
+      return wrong("the number of bonds of requests", contents_.bonds.size());
+    for (size_t i = 0; i < contents_.bonds.size(); ++i) {
+      if (contents_.bonds[i].prompt > contents_.prompts.size()) return wrong("the prompt of request", i);
+    }
     for (const int32_t token : contents_.request_tokens) {
       if (token < 0) return wrong("token", static_cast<uint32_t>(token));
     }

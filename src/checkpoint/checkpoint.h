@@ -37,6 +37,14 @@ struct CheckpointOptions {
 kvc_status save_checkpoint(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
                            const CheckpointOptions& options, kvc_checkpoint_info* out);
 
+// What that would write; nothing is written.
+kvc_status measure_checkpoint(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
+                              const CheckpointOptions& options, kvc_checkpoint_needs* out);
+// As one stream, to a descriptor; from one, which waits in `options.folder` or in memory if it can be read
+// once.
+kvc_status save_stream(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
+                       const CheckpointOptions& options, int fd, kvc_checkpoint_info* out);
+
 struct Restored {
   kvc_namespace_pair* namespaces;
   size_t namespace_capacity;
@@ -47,10 +55,16 @@ kvc_status restore_checkpoint(Files& files, Manager& manager, const std::vector<
                               const CheckpointOptions& options, const Restored& restored,
                               kvc_checkpoint_info* out);
 
+kvc_status restore_stream(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
+                          const CheckpointOptions& options, int fd, const Restored& restored,
+                          kvc_checkpoint_info* out);
+
 kvc_status list_checkpoints(Files& files, const char* folder, std::vector<uint64_t>* ids);
 kvc_status describe_checkpoint(Files& files, const char* folder, uint64_t id, bool validate,
                                kvc_checkpoint_info* out);
 kvc_status remove_checkpoint(Files& files, const char* folder, uint64_t id);
+// Removes all but the newest `keep_last` (0 = none), and all files that no checkpoint needs.
+kvc_status collect_checkpoints(Files& files, const char* folder, uint32_t keep_last, uint64_t* removed_bytes);
 kvc_status compact_checkpoint(Files& files, const CheckpointOptions& options, kvc_checkpoint_info* out);
 
 }  // namespace kvc

@@ -87,14 +87,14 @@ kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
     if (all[i] != manifest.id) gone.push_back(all[i]);
   }
   out->not_removed += folder.remove_manifests(gone, sync);
-  out->not_removed += folder.remove_unneeded(&manifest, sync);
+  out->not_removed += folder.remove_unneeded(&manifest, true, sync);
   return KVC_OK;
 }
 
 void describe(const Manifest& manifest, kvc_checkpoint_info* out) {
   const Contents& contents = manifest.contents;
   out->id = manifest.id;
-  out->version = kCheckpointVersion;
+  out->version = manifest.version;
   out->block_size = contents.block_size;
   out->num_groups = contents.num_groups;
   out->num_files = manifest.files.size();

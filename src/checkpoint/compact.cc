@@ -28,6 +28,7 @@ class Compaction {
     }
     new_ = old_;
     new_.id = folder_.next_id();
+    new_.version = kCheckpointVersion;
     new_.files.clear(), new_.codecs.clear();
     new_.codec = codec_.name;
     Manifest::DataFile own = {};
@@ -41,6 +42,8 @@ class Compaction {
     describe(new_, out);
     return KVC_OK;
   }
+
+  uint64_t id() const { return new_.id; }
 
  private:
   kvc_status copy(Manifest::DataFile* own) {
@@ -65,6 +68,7 @@ class Compaction {
     DataReader reader(folder_, old_);
     KVC_TRY(reader.open());
     DataWriter writer(folder_, new_.id, largest, (options_.flags & KVC_CHECKPOINT_NO_SYNC) == 0);
+    KVC_TRY(writer.begin(codec_.name, nullptr));
     std::vector<char> plain;
     KVC_TRY(reader.read(pages_, [&](uint32_t i, const char* bytes) -> kvc_status {
       const Manifest::Page& from = old_.pages[i];
@@ -102,9 +106,27 @@ kvc_status compact_checkpoint(Files& files, const CheckpointOptions& options, kv
   CheckpointFolder folder(files, options.folder);
   KVC_TRY(folder.open(true));
   KVC_TRY(folder.list());
-  const kvc_status status = Compaction(folder, options).run(out);
-  if (status != KVC_OK) folder.remove_failed(folder.next_id());
+  Compaction compaction(folder, options);
+  const kvc_status status = compaction.run(out);
+  if (status != KVC_OK && compaction.id() != 0) folder.remove_failed(compaction.id());
   return status;
+}
+
+kvc_status collect_checkpoints(Files& files, const char* path, uint32_t keep_last, uint64_t* removed_bytes) {
+  {
+    CheckpointFolder there(files, path);
+    KVC_TRY(there.open(false));
+  }
+  CheckpointFolder folder(files, path);
+  KVC_TRY(folder.open(true));
+  KVC_TRY(folder.list());
+  std::vector<uint64_t> gone = folder.manifests();
+  gone.resize(keep_last == 0 || gone.size() <= keep_last ? 0 : gone.size() - keep_last);
+  uint64_t left = folder.remove_manifests(gone, true);
+  left += folder.remove_unneeded(nullptr, true, true);
+  *removed_bytes = folder.removed_bytes();
+  if (left == 0) return KVC_OK;
+  return fail(KVC_ERROR_DEVICE, "%s: %llu files could not be removed; try again", path, ull(left));
 }
 
 }  // namespace kvc

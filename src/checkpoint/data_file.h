@@ -60,32 +60,45 @@ class Mover {
   std::thread threads_[kMovers];
 };
 
-// Writes <id>.kvcd.part; nothing is made before the first page comes.
+class CheckpointStream;
+struct Leftover;
+
+// Writes <id>.kvcd.part, and a journal beside it; nothing is made before the first page comes.
 class DataWriter {
  public:
   DataWriter(CheckpointFolder& folder, uint64_t id, uint64_t largest_page, bool sync);
+  // The same bytes go to a stream, one piece after the other, and there is no file.
+  DataWriter(CheckpointFolder& folder, CheckpointStream& stream, uint64_t id, uint64_t largest_page);
+  // Before the first page: with `leftover`, which outlives this, the file goes on behind that.
+  kvc_status begin(const std::string& codec, const Leftover* leftover);
 
   // Room for a page of at most `bytes`, good until the next call; then how many bytes it has.
   kvc_status begin_page(uint64_t bytes, char** room);
   void end_page(uint64_t bytes, Manifest::Page* page);
   // Whether begin_page(bytes) would begin another piece.
   bool is_full(uint64_t bytes) const { return used_ + bytes > pieces_[at_].capacity(); }
-  // Writes what is left, waits for the disk and gives the file its name. Nothing if there was no page.
+  // Writes what is left, waits for the disk and gives the file its name. Nothing if there was no page, and
+  // nothing was left.
   kvc_status finish(Manifest::DataFile* file);
   bool any() const { return made_; }
 
  private:
   kvc_status make();
+  kvc_status go_on();
   kvc_status flush();
+  int note_pages(size_t piece);
   int write(size_t piece);
   int write_at(const char* data, uint64_t bytes, uint64_t offset);
 
   CheckpointFolder& folder_;
+  CheckpointStream* const stream_ = nullptr;
   const uint64_t id_;
   const bool sync_;
   const std::string part_;
+  const Leftover* leftover_ = nullptr;
+  std::string codec_;
   bool made_ = false;
-  OpenFile direct_, plain_;
+  OpenFile direct_, plain_, journal_;
   std::atomic<bool> is_direct_{true};  // false: the system has no direct I/O for it
   std::vector<DataPiece> pieces_;
   size_t at_ = 0;
@@ -93,6 +106,9 @@ class DataWriter {
   uint64_t offset_ = 0;             // where it begins
   uint64_t offsets_[kPieces] = {};  // of pieces that are on their way
   uint64_t sizes_[kPieces] = {};
+  std::vector<Manifest::Page> pages_[kPieces];  // in pieces: they come to the journal when these are written
+  std::mutex journal_mutex_;
+  uint64_t journal_bytes_ = 0;
   uint32_t crc_ = 0;              // of the pieces before
   std::unique_ptr<Mover> mover_;  // ends before what it uses
 };
@@ -101,6 +117,8 @@ class DataWriter {
 class DataReader {
  public:
   DataReader(const CheckpointFolder& folder, const Manifest& manifest);
+  // The only file is in a stream.
+  DataReader(const CheckpointFolder& folder, const CheckpointStream& stream, const Manifest& manifest);
 
   // Opens the files and checks their sizes and headers.
   kvc_status open();
@@ -120,8 +138,12 @@ class DataReader {
   int read_at(uint32_t file, char* out, uint64_t bytes, uint64_t offset);
   kvc_status damaged(uint32_t file, uint64_t offset) const;
 
+  std::string name_of(uint32_t file) const;
+
   const CheckpointFolder& folder_;
   const Manifest& manifest_;
+  const int stream_fd_ = -1;
+  const uint64_t stream_offset_ = 0;
   std::vector<std::unique_ptr<OpenFile>> plain_, direct_;
   std::atomic<bool> is_direct_{true};
 };

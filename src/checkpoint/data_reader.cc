@@ -8,14 +8,24 @@
 #include "base/crc32c.h"
 #include "base/status.h"
 #include "checkpoint/data_file.h"
+#include "checkpoint/stream.h"
 
 namespace kvc {
 
 DataReader::DataReader(const CheckpointFolder& folder, const Manifest& manifest)
     : folder_(folder), manifest_(manifest) {}
 
+DataReader::DataReader(const CheckpointFolder& folder, const CheckpointStream& stream,
+                       const Manifest& manifest)
+    : folder_(folder), manifest_(manifest), stream_fd_(stream.fd()), stream_offset_(stream.data_offset()) {}
+
+// Of a file in the folder; the stream itself has the name of the folder.
+std::string DataReader::name_of(uint32_t file) const {
+  return stream_fd_ >= 0 ? std::string() : CheckpointFolder::data_name(manifest_.files[file].id);
+}
+
 kvc_status DataReader::damaged(uint32_t file, uint64_t offset) const {
-  const std::string name = folder_.file(CheckpointFolder::data_name(manifest_.files[file].id));
+  const std::string name = stream_fd_ >= 0 ? folder_.path() : folder_.file(name_of(file));
   return fail(KVC_ERROR_CORRUPT, "%s: a checksum does not match at byte %llu; the file is damaged",
               name.c_str(), ull(offset));
 }
@@ -23,6 +33,12 @@ kvc_status DataReader::damaged(uint32_t file, uint64_t offset) const {
 kvc_status DataReader::open() {
   Files& files = folder_.files();
   const DataPiece block(kDataHeaderBytes);
+  if (stream_fd_ >= 0) {  // which has the bytes that the manifest says
+    if (manifest_.files.empty()) return KVC_OK;
+    const int error = read_fully(files, stream_fd_, block.data(), kDataHeaderBytes, stream_offset_);
+    if (error != 0) return folder_.failure("", "read it", error);
+    return is_data_header(block.data(), manifest_.files[0].id) ? KVC_OK : damaged(0, 0);
+  }
   for (uint32_t i = 0; i < manifest_.files.size(); ++i) {
     const Manifest::DataFile& wanted = manifest_.files[i];
     const std::string name = CheckpointFolder::data_name(wanted.id);
@@ -48,6 +64,7 @@ kvc_status DataReader::open() {
 
 int DataReader::read_at(uint32_t file, char* out, uint64_t bytes, uint64_t offset) {
   Files& files = folder_.files();
+  if (stream_fd_ >= 0) return read_fully(files, stream_fd_, out, bytes, stream_offset_ + offset);
   while (direct_[file]->fd() >= 0 && is_direct_ && bytes != 0) {
     const int64_t part = files.read(direct_[file]->fd(), out, bytes, offset);
     if (part == -EINTR) continue;
@@ -100,8 +117,7 @@ kvc_status DataReader::read(std::vector<uint32_t> order,
     const Extent& extent = extents[e];
     const size_t piece = e % kPieces;
     if (const int error = mover.wait(piece); error != 0)
-      return folder_.failure(CheckpointFolder::data_name(manifest_.files[extent.file].id), "read the file",
-                             error);
+      return folder_.failure(name_of(extent.file), "read the file", error);
     for (size_t i = extent.first; i < extent.end; ++i) {
       const Manifest::Page& page = pages[order[i]];
       const char* const bytes = pieces[piece].data() + (page.offset - extent.offset);
@@ -123,7 +139,7 @@ kvc_status DataReader::check_files() {
     for (uint64_t at = 0; at < manifest_.files[i].bytes;) {
       const uint64_t bytes = std::min(kPieceBytes, manifest_.files[i].bytes - at);
       if (const int error = read_at(i, piece.data(), bytes, at); error != 0)
-        return folder_.failure(CheckpointFolder::data_name(manifest_.files[i].id), "read the file", error);
+        return folder_.failure(name_of(i), "read the file", error);
       crc = crc32c(piece.data(), bytes, crc);
       at += bytes;
     }

@@ -2,6 +2,7 @@
 // Writes pages to a data file of a checkpoint, in pieces of whole blocks of the disk.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,8 @@
 #include "base/crc32c.h"
 #include "base/status.h"
 #include "checkpoint/data_file.h"
+#include "checkpoint/leftover.h"
+#include "checkpoint/stream.h"
 
 namespace kvc {
 
@@ -80,21 +83,68 @@ DataWriter::DataWriter(CheckpointFolder& folder, uint64_t id, uint64_t largest_p
       sync_(sync),
       part_(CheckpointFolder::data_name(id) + ".part"),
       direct_(folder.files()),
-      plain_(folder.files()) {
+      plain_(folder.files()),
+      journal_(folder.files()) {
   const uint64_t capacity =
       largest_page > kPieceBytes - kDataHeaderBytes ? largest_page + kDataHeaderBytes : kPieceBytes;
   pieces_.reserve(kPieces);
   for (size_t i = 0; i < kPieces; ++i) pieces_.emplace_back(capacity);
 }
 
+DataWriter::DataWriter(CheckpointFolder& folder, CheckpointStream& stream, uint64_t id, uint64_t largest_page)
+    : folder_(folder),
+      stream_(&stream),
+      id_(id),
+      sync_(false),
+      direct_(folder.files()),
+      plain_(folder.files()),
+      journal_(folder.files()) {
+  pieces_.emplace_back(std::max(kPieceBytes, largest_page + kDataHeaderBytes));
+}
+
+kvc_status DataWriter::begin(const std::string& codec, const Leftover* leftover) {
+  codec_ = codec;
+  leftover_ = leftover;
+  return leftover_ == nullptr ? KVC_OK : make();
+}
+
+// The file is cut behind what is whole; the journal keeps its entries, and gets more.
+kvc_status DataWriter::go_on() {
+  if (leftover_->named) KVC_TRY(folder_.rename(CheckpointFolder::data_name(id_), part_));
+  int error = plain_.open(folder_.fd(), part_.c_str(), O_WRONLY);
+  if (error == 0) error = folder_.files().truncate(plain_.fd(), leftover_->bytes);
+  if (error != 0) return folder_.failure(part_, "open the file", error);
+  offset_ = leftover_->bytes;
+  crc_ = leftover_->crc;
+  return KVC_OK;
+}
+
 kvc_status DataWriter::make() {
-  const int error = plain_.open(folder_.fd(), part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (error != 0) return folder_.failure(part_, "make the file", error);
-  static_cast<void>(direct_.open(folder_.fd(), part_.c_str(), O_WRONLY | O_DIRECT));
   made_ = true;
   const std::string header = make_data_header(id_);
-  std::memcpy(pieces_[0].data(), header.data(), header.size());
-  used_ = header.size();
+  if (leftover_ == nullptr) {
+    std::memcpy(pieces_[0].data(), header.data(), header.size());
+    used_ = header.size();
+  }
+  if (stream_ != nullptr) return KVC_OK;
+  const std::string journal = CheckpointFolder::journal_name(id_);
+  int error = journal_.open(folder_.fd(), journal.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (error != 0) return folder_.failure(journal, "make the file", error);
+  std::string entries = journal_header(id_, codec_);
+  for (size_t i = 0; leftover_ != nullptr && i < leftover_->pages.size(); ++i) {
+    const Manifest::Page entry = journal_entry(leftover_->pages[i]);
+    entries.append(reinterpret_cast<const char*>(&entry), sizeof entry);
+  }
+  error = write_fully(folder_.files(), journal_.fd(), entries.data(), entries.size(), 0);
+  if (error != 0) return folder_.failure(journal, "write the file", error);
+  journal_bytes_ = entries.size();
+  if (leftover_ != nullptr) {
+    KVC_TRY(go_on());
+  } else {
+    error = plain_.open(folder_.fd(), part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (error != 0) return folder_.failure(part_, "make the file", error);
+  }
+  static_cast<void>(direct_.open(folder_.fd(), part_.c_str(), O_WRONLY | O_DIRECT));
   mover_ = std::make_unique<Mover>([this](size_t piece) { return write(piece); });
   return KVC_OK;
 }
@@ -111,12 +161,18 @@ void DataWriter::end_page(uint64_t bytes, Manifest::Page* page) {
   page->stored_bytes = bytes;
   page->crc = crc32c(pieces_[at_].data() + used_, bytes);
   used_ += bytes;
+  if (stream_ == nullptr) pages_[at_].push_back(*page);
 }
 
 kvc_status DataWriter::flush() {
   const uint64_t whole = round_to_block(used_);
   std::memset(pieces_[at_].data() + used_, 0, whole - used_);
   crc_ = crc32c(pieces_[at_].data(), whole, crc_);  // here, since the thread should do nothing but write
+  if (stream_ != nullptr) {
+    offset_ += whole;
+    used_ = 0;
+    return stream_->send(pieces_[0].data(), whole);
+  }
   offsets_[at_] = offset_;
   sizes_[at_] = whole;
   mover_->start(at_);
@@ -127,8 +183,22 @@ kvc_status DataWriter::flush() {
   return error == 0 ? KVC_OK : folder_.failure(part_, "write the file", error);
 }
 
+// The pages of a piece that is written.
+int DataWriter::note_pages(size_t piece) {
+  std::vector<Manifest::Page>& pages = pages_[piece];
+  for (Manifest::Page& page : pages) page = journal_entry(page);
+  const uint64_t bytes = pages.size() * sizeof pages[0];
+  const std::lock_guard lock(journal_mutex_);
+  const int error = write_fully(folder_.files(), journal_.fd(), pages.data(), bytes, journal_bytes_);
+  if (error != 0) return error;
+  journal_bytes_ += bytes;
+  pages.clear();
+  return 0;
+}
+
 int DataWriter::write(size_t piece) {
-  return write_at(pieces_[piece].data(), sizes_[piece], offsets_[piece]);
+  const int error = write_at(pieces_[piece].data(), sizes_[piece], offsets_[piece]);
+  return error == 0 && !pages_[piece].empty() ? note_pages(piece) : error;
 }
 
 // What direct I/O does not take in whole goes through the page cache.
@@ -149,6 +219,8 @@ int DataWriter::write_at(const char* data, uint64_t bytes, uint64_t offset) {
 kvc_status DataWriter::finish(Manifest::DataFile* file) {
   if (!made_) return KVC_OK;
   KVC_TRY(flush());
+  *file = {id_, offset_, crc_, 0};
+  if (stream_ != nullptr) return KVC_OK;
   for (size_t i = 0; i < kPieces; ++i) {
     if (const int error = mover_->wait(i); error != 0) return folder_.failure(part_, "write the file", error);
   }
@@ -160,9 +232,8 @@ kvc_status DataWriter::finish(Manifest::DataFile* file) {
   if (error != 0) return folder_.failure(part_, "write the file to the disk", error);
   error = plain_.close();
   if (error != 0 && error != -EINTR) return folder_.failure(part_, "close the file", error);
-  KVC_TRY(folder_.rename(part_, CheckpointFolder::data_name(id_)));
-  *file = {id_, offset_, crc_, 0};
-  return KVC_OK;
+  static_cast<void>(journal_.close());  // it has served its purpose, or will say less
+  return folder_.rename(part_, CheckpointFolder::data_name(id_));
 }
 
 }  // namespace kvc

@@ -43,6 +43,7 @@ int retry(auto&& call) {
 
 std::string CheckpointFolder::manifest_name(uint64_t id) { return name_of(id, ".kvcm"); }
 std::string CheckpointFolder::data_name(uint64_t id) { return name_of(id, ".kvcd"); }
+std::string CheckpointFolder::journal_name(uint64_t id) { return name_of(id, ".kvcj.part"); }
 
 kvc_status CheckpointFolder::failure(const std::string& name, const char* what, int error) const {
   const kvc_status status = error == -ENOSPC || error == -EDQUOT || error == -EMFILE || error == -ENFILE
@@ -72,7 +73,7 @@ kvc_status CheckpointFolder::open(bool write) {
 }
 
 kvc_status CheckpointFolder::list() {
-  manifests_.clear(), data_.clear(), parts_.clear();
+  manifests_.clear(), data_.clear(), parts_.clear(), journals_.clear();
   const int error = retry([&] {
     return files_.list(fd(), this, [](void* self, const char* name) {
       auto& folder = *static_cast<CheckpointFolder*>(self);
@@ -80,6 +81,10 @@ kvc_status CheckpointFolder::list() {
       if (const uint64_t id = id_of(name, ".kvcm"); id != 0) folder.manifests_.push_back(id);
       if (const uint64_t id = id_of(name, ".kvcd"); id != 0) folder.data_.push_back(id);
       if (id_of(name, ".kvcm.part") != 0 || id_of(name, ".kvcd.part") != 0) folder.parts_.emplace_back(name);
+      if (const uint64_t id = id_of(name, ".kvcj.part"); id != 0) {
+        folder.journals_.push_back(id);
+        folder.parts_.emplace_back(name);
+      }
     });
   });
   if (error != 0) return failure("", "list the folder", error);
@@ -96,6 +101,17 @@ uint64_t CheckpointFolder::next_id() const {
     if (!ids->empty()) last = std::max(last, ids->back());
   }
   return last + 1;
+}
+
+// Manifests name data files of their own id or a lower one, so that none of them names this one.
+uint64_t CheckpointFolder::unfinished_id(bool* named) const {
+  const uint64_t newest = manifests_.empty() ? 0 : manifests_.back();
+  for (const uint64_t id : journals_) {
+    if (id <= newest) continue;
+    *named = !data_.empty() && data_.back() == id;
+    if (*named || id == next_id()) return id;
+  }
+  return 0;
 }
 
 kvc_status CheckpointFolder::read_manifest(uint64_t id, Manifest* out) const {
@@ -156,24 +172,35 @@ uint64_t CheckpointFolder::remove_manifests(const std::vector<uint64_t>& ids, bo
 }
 
 void CheckpointFolder::remove_failed(uint64_t id) {
-  static_cast<void>(files_.remove(fd(), (data_name(id) + ".part").c_str()));
   static_cast<void>(files_.remove(fd(), (manifest_name(id) + ".part").c_str()));
   struct stat status = {};
+  if (files_.status_at(fd(), journal_name(id).c_str(), &status) == 0 &&
+      static_cast<uint64_t>(status.st_size) > sizeof(Manifest::Page))
+    return;  // the next save goes on behind these pages
+  static_cast<void>(files_.remove(fd(), journal_name(id).c_str()));
+  static_cast<void>(files_.remove(fd(), (data_name(id) + ".part").c_str()));
   if (files_.status_at(fd(), manifest_name(id).c_str(), &status) == -ENOENT)
     static_cast<void>(files_.remove(fd(), data_name(id).c_str()));
 }
 
-uint64_t CheckpointFolder::remove_unneeded(const Manifest* known, bool sync) {
+uint64_t CheckpointFolder::remove_unneeded(const Manifest* known, bool unfinished, bool sync) {
   uint64_t left = 0;
   if (list() != KVC_OK) return 1;
-  bool removed = false;
+  bool removed = false, named = false;
+  const uint64_t kept = unfinished ? 0 : unfinished_id(&named);
   const auto remove = [&](const std::string& name) {
+    struct stat status = {};
+    if (files_.status_at(fd(), name.c_str(), &status) != 0) status.st_size = 0;
     const int error = retry([&] { return files_.remove(fd(), name.c_str()); });
     left += error != 0 && error != -ENOENT;
+    if (error == 0) removed_bytes_ += static_cast<uint64_t>(status.st_size);
     removed = true;
   };
-  for (const std::string& part : parts_) remove(part);
+  for (const std::string& part : parts_) {
+    if (kept == 0 || (part != journal_name(kept) && part != data_name(kept) + ".part")) remove(part);
+  }
   std::vector<uint64_t> needed;
+  if (kept != 0) needed.push_back(kept);
   if (known != nullptr) {
     for (const Manifest::DataFile& one : known->files) needed.push_back(one.id);
   }

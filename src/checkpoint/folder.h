@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of checkpoints: <id>.kvcm is a manifest, <id>.kvcd a data file, both with 20 digits; *.part is
-// being written; `lock` is locked by the process that writes. A checkpoint is there as soon as its manifest
-// has its name. Readers take no lock: they open what they need and keep it open.
+// being written, or was when a save was cut short; `lock` is locked by the process that writes. A checkpoint
+// is there as soon as its manifest has its name. Readers take no lock: they open what they need and keep it
+// open.
 #pragma once
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ class CheckpointFolder {
   kvc_status list();
   const std::vector<uint64_t>& manifests() const { return manifests_; }
   uint64_t next_id() const;
+  // Of a save that did not come to its manifest and has a journal; 0 = there is none. `named`: its data file
+  // has its name.
+  uint64_t unfinished_id(bool* named) const;
 
   // The newest for id 0. NOT_FOUND.
   kvc_status read_manifest(uint64_t id, Manifest* out) const;
@@ -35,15 +39,18 @@ class CheckpointFolder {
 
   // Removes manifests, then what no manifest needs: data files, parts. What could not be removed is counted.
   uint64_t remove_manifests(const std::vector<uint64_t>& ids, bool sync);
-  // `known`: a manifest that is there.
-  uint64_t remove_unneeded(const Manifest* known, bool sync);
+  // `known`: a manifest that is there. `unfinished`: also what a save that was cut short has left.
+  uint64_t remove_unneeded(const Manifest* known, bool unfinished, bool sync);
+  uint64_t removed_bytes() const { return removed_bytes_; }
 
-  // Removes what a save with this id has left behind, unless its checkpoint is there. The error text stays.
+  // Removes what a save with this id has left behind and the next one cannot use, unless its checkpoint is
+  // there. The error text stays.
   void remove_failed(uint64_t id);
 
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   static std::string manifest_name(uint64_t id);
   static std::string data_name(uint64_t id);
+  static std::string journal_name(uint64_t id);
   kvc_status failure(const std::string& name, const char* what, int error) const;
 
  private:
@@ -51,7 +58,9 @@ class CheckpointFolder {
   const std::string path_;
   OpenFile folder_, lock_;
   std::vector<uint64_t> manifests_, data_;
+  std::vector<uint64_t> journals_;  // ids
   std::vector<std::string> parts_;
+  uint64_t removed_bytes_ = 0;
 };
 
 }  // namespace kvc

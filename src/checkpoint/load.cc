@@ -7,6 +7,7 @@
 #include "checkpoint/commit.h"
 #include "checkpoint/compare.h"
 #include "checkpoint/data_file.h"
+#include "checkpoint/stream.h"
 #include "manager/restore.h"
 
 namespace kvc {
@@ -50,7 +51,7 @@ class Load {
     KVC_TRY(check_same_source(manifest_, here));
     KVC_TRY(check_bytes(here));
     const bool requests = (options_.flags & KVC_CHECKPOINT_REQUESTS) != 0;
-    if (!requests) manifest_.contents.requests.clear();
+    if (!requests) manifest_.contents.requests.clear(), manifest_.contents.bonds.clear();
     describe(manifest_, out);
     if (out->num_namespaces > restored.namespace_capacity || out->num_requests > restored.request_capacity) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL,
@@ -58,7 +59,7 @@ class Load {
                   ull(out->num_namespaces), ull(out->num_requests), restored.namespace_capacity,
                   restored.request_capacity);
     }
-    Restore restore(manager_, manifest_.contents);
+    Restore restore(manager_, manifest_.contents, (options_.flags & KVC_CHECKPOINT_CACHE_ONLY) != 0);
     KVC_TRY(restore.take());
     if (elsewhere_ && !restore.keeps_ids())
       return invalid(
@@ -182,6 +183,19 @@ kvc_status restore_checkpoint(Files& files, Manager& manager, const std::vector<
   return Load(manager, groups, options, manifest, *reader).run(restored, out);
 }
 
+kvc_status restore_stream(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
+                          const CheckpointOptions& options, int fd, const Restored& restored,
+                          kvc_checkpoint_info* out) {
+  CheckpointStream stream(files, fd);
+  CheckpointFolder folder(files, stream.name().c_str());  // for texts
+  Manifest manifest;
+  KVC_TRY(stream.receive(options.folder, &manifest));
+  DataReader reader(folder, stream, manifest);
+  KVC_TRY(reader.open());
+  out->written_bytes = stream.bytes();
+  return Load(manager, groups, options, manifest, reader).run(restored, out);
+}
+
 kvc_status list_checkpoints(Files& files, const char* path, std::vector<uint64_t>* ids) {
   CheckpointFolder folder(files, path);
   KVC_TRY(folder.open(false));
@@ -233,7 +247,7 @@ kvc_status remove_checkpoint(Files& files, const char* path, uint64_t id) {
     return fail(KVC_ERROR_NOT_FOUND, "%s has no checkpoint %llu", path, ull(id));
   if (folder.remove_manifests({id}, true) != 0)
     return fail(KVC_ERROR_DEVICE, "%s: checkpoint %llu could not be removed", path, ull(id));
-  static_cast<void>(folder.remove_unneeded(nullptr, true));  // the next writer tries again
+  static_cast<void>(folder.remove_unneeded(nullptr, false, true));  // the next writer tries again
   return KVC_OK;
 }
 

@@ -41,7 +41,11 @@ enum Kind : uint32_t {
   kRequests,
   kRequestTokens,
   kRequestKeys,
-  kNumKinds = kRequestKeys
+  kRequestBonds,
+  kQuotas,
+  kPrompts,
+  kNumKinds = kPrompts,
+  kNumKindsOfVersion1 = kRequestKeys
 };
 
 struct DataHeader {
@@ -56,6 +60,7 @@ static_assert(sizeof(DataHeader) == kDataHeaderBytes);
 // What sections are made of is fixed.
 static_assert(sizeof(Contents::Position) == 48 && sizeof(Contents::Cached) == 32 && sizeof(ExtraSpan) == 48);
 static_assert(sizeof(Contents::WaitingRequest) == 104 && sizeof(kvc_extra_key) == 48);
+static_assert(sizeof(Contents::RequestBond) == 40 && sizeof(Contents::Quota) == 32);
 
 class Writer {
  public:
@@ -244,6 +249,36 @@ void decode_pools(Reader* in, Contents* contents) {
   }
 }
 
+std::string encode_prompts(const Contents& contents) {
+  Writer out;
+  for (const Contents::NamedPrompt& prompt : contents.prompts) {
+    out.text(prompt.name);
+    out.put(prompt.ns);
+    out.put(prompt.index);
+    for (const uint64_t value : {prompt.num_pinned, static_cast<uint64_t>(prompt.tokens.size()),
+                                 static_cast<uint64_t>(prompt.keys.size())}) {
+      out.put(value);
+    }
+    out.array(prompt.tokens);
+    out.array(prompt.keys);
+  }
+  return std::move(out.out);
+}
+
+void decode_prompts(Reader* in, Contents* contents) {
+  while (!in->failed() && in->left() != 0) {
+    Contents::NamedPrompt prompt = {};
+    in->text(&prompt.name);
+    in->get(&prompt.ns);
+    in->get(&prompt.index);
+    in->get(&prompt.num_pinned);
+    const auto num_tokens = in->get<uint64_t>(), num_keys = in->get<uint64_t>();
+    in->array(&prompt.tokens, num_tokens);
+    in->array(&prompt.keys, num_keys);
+    contents->prompts.push_back(std::move(prompt));
+  }
+}
+
 std::string encode_files(const Manifest& manifest) {
   Writer out;
   for (size_t i = 0; i < manifest.files.size(); ++i) {
@@ -294,8 +329,14 @@ std::string encode_section(uint32_t kind, const Manifest& manifest) {
       return encode_array(contents.requests);
     case kRequestTokens:
       return encode_array(contents.request_tokens);
-    default:
+    case kRequestKeys:
       return encode_array(contents.request_keys);
+    case kRequestBonds:
+      return encode_array(contents.bonds);
+    case kQuotas:
+      return encode_array(contents.quotas);
+    default:
+      return encode_prompts(contents);
   }
 }
 
@@ -333,8 +374,17 @@ bool decode_section(uint32_t kind, const char* data, size_t size, Manifest* mani
     case kRequestTokens:
       in.rest(&contents.request_tokens);
       break;
-    default:
+    case kRequestKeys:
       in.rest(&contents.request_keys);
+      break;
+    case kRequestBonds:
+      in.rest(&contents.bonds);
+      break;
+    case kQuotas:
+      in.rest(&contents.quotas);
+      break;
+    default:
+      decode_prompts(&in, &contents);
       break;
   }
   return in.done();
@@ -382,25 +432,28 @@ std::string encode_manifest(const Manifest& manifest) {
 kvc_status decode_manifest(const char* name, const void* data, size_t size, Manifest* out) {
   const auto* const bytes = static_cast<const char*>(data);
   Header header;
-  ManifestSection table[kNumKinds];
+  ManifestSection table[kNumKinds] = {};
   if (size < sizeof header) return corrupt(name, "it is shorter than a header");
   std::memcpy(&header, bytes, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     return corrupt(name, "it is no manifest of a checkpoint");
   if (header.header_crc != crc32c(&header, offsetof(Header, header_crc)))
     return corrupt(name, "the checksum of the header does not match");
-  if (header.version != kCheckpointVersion || header.flags != 0 || header.header_bytes != sizeof header)
-    return fail(KVC_ERROR_UNSUPPORTED, "%s has version %u of the format; this library reads version %u", name,
-                header.version, kCheckpointVersion);
-  if (header.bytes != size || size < sizeof header + sizeof table || header.num_sections != kNumKinds ||
+  if (header.version == 0 || header.version > kCheckpointVersion || header.flags != 0 ||
+      header.header_bytes != sizeof header)
+    return fail(KVC_ERROR_UNSUPPORTED, "%s has version %u of the format; this library reads versions 1 to %u",
+                name, header.version, kCheckpointVersion);
+  const uint32_t num_kinds = header.version == 1 ? kNumKindsOfVersion1 : kNumKinds;
+  const size_t table_bytes = num_kinds * sizeof table[0];
+  if (header.bytes != size || size < sizeof header + table_bytes || header.num_sections != num_kinds ||
       !all_zero(reinterpret_cast<const char*>(header.reserved), sizeof header.reserved))
     return corrupt(name, "it has another size than its header says");
-  std::memcpy(table, bytes + sizeof header, sizeof table);
-  if (header.table_crc != crc32c(table, sizeof table))
+  std::memcpy(table, bytes + sizeof header, table_bytes);
+  if (header.table_crc != crc32c(table, table_bytes))
     return corrupt(name, "the checksum of the table of sections does not match");
-  uint64_t at = sizeof header + sizeof table;
+  uint64_t at = sizeof header + table_bytes;
   *out = Manifest();
-  for (uint32_t i = 0; i < kNumKinds; ++i) {
+  for (uint32_t i = 0; i < num_kinds; ++i) {
     const ManifestSection& section = table[i];
     if (section.kind != i + 1 || section.offset != at || section.bytes > size - at || section.reserved != 0)
       return corrupt(name, "a section is not where it should be");
@@ -419,7 +472,9 @@ kvc_status decode_manifest(const char* name, const void* data, size_t size, Mani
   }
   if (at != size) return corrupt(name, "bytes follow the last section");
   out->id = header.id;
+  out->version = header.version;
   out->content = header.content;
+  if (header.version == 1) out->contents.bonds.resize(out->contents.requests.size());
   if (!out->codecs.empty()) out->codec = out->codecs[0];
   return check_manifest(name, *out);
 }
@@ -427,7 +482,7 @@ kvc_status decode_manifest(const char* name, const void* data, size_t size, Mani
 std::string make_data_header(uint64_t id) {
   DataHeader header = {};
   std::memcpy(header.magic, kDataMagic, sizeof header.magic);
-  header.version = kCheckpointVersion;
+  header.version = kDataVersion;
   header.header_bytes = sizeof header;
   header.id = id;
   header.crc = crc32c(&header, offsetof(DataHeader, crc));

@@ -12,7 +12,8 @@
 
 namespace kvc {
 
-inline constexpr uint32_t kCheckpointVersion = 1;
+inline constexpr uint32_t kCheckpointVersion = 2;  // version 1 has no quotas, prompts and bonds
+inline constexpr uint32_t kDataVersion = 1;
 inline constexpr uint64_t kDataHeaderBytes = 4096;
 
 struct Manifest {
@@ -39,6 +40,7 @@ struct Manifest {
   static_assert(sizeof(Page) == 64 && sizeof(DataFile) == 24);
 
   uint64_t id = 0;
+  uint32_t version = kCheckpointVersion;        // that it was read from
   std::string model, weights, numerics, codec;  // codec: of compressed pages in files[0]
   std::vector<Group> groups;
   Contents contents;

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cli/inspect.h"
 #include "cli/library.h"
 #include "cli/options.h"
 #include "cli/table.h"
@@ -193,25 +194,34 @@ bool restore_and_check(const CheckpointOptions& options, bool as_json, std::ostr
   return wrong == 0 && hits == all && (checked != 0 || saved.num_pages == 0);
 }
 
+void list_ids(const CheckpointOptions& options, bool as_json, std::ostream& out) {
+  const std::vector<uint64_t> ids = checkpoints_of(options.folder);
+  if (as_json) {
+    out << Json{{"folder", options.folder}, {"ids", ids}}.dump(2) << '\n';
+    return;
+  }
+  for (const uint64_t id : ids) out << id << '\n';
+}
+
 }  // namespace
 
 void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
-  add_choice(command, "WHAT", options.what, "What to do", {"save", "restore", "remove", "compact"})
+  add_choice(command, "WHAT", options.what, "What to do",
+             {"save", "restore", "list", "inspect", "validate", "collect", "remove", "compact"})
       ->required();
   command.add_option("FOLDER", options.folder, "Folder of the checkpoints")->required();
-  add_number(command, "--id", options.id, "restore, remove, compact: which checkpoint [the newest]",
-             UINT64_MAX);
+  add_number(command, "--id", options.id,
+             "restore, remove, compact: which checkpoint [the newest]; inspect, validate: [all]", UINT64_MAX);
   command.add_option("--codec", options.codec, "save, compact: none, or the name of a plug-in: lz4, zstd")
       ->capture_default_str();
   add_number(command, "--keep-last", options.keep_last,
-             "save, compact: remove all but the newest so many [keep all]", UINT32_MAX);
+             "save, compact, collect: remove all but the newest so many [keep all]", UINT32_MAX);
   command.add_flag("--full", options.full, "save: write all pages, in one file");
 }
 
 void save_replayed(const Trace& trace, const ReplayOptions& replayed, const CheckpointOptions& options,
                    bool as_json, std::ostream& out) {
-  if (options.id != 0)
-    throw InputError("checkpoint save: --id is of restore, remove and compact; leave it out");
+  if (options.id != 0) throw InputError("checkpoint save: --id is of all others; leave it out");
   ReplayOptions with_events = replayed;
   with_events.event_capacity = kEvents;
   Json json;
@@ -246,6 +256,26 @@ void save_replayed(const Trace& trace, const ReplayOptions& replayed, const Chec
 bool run_checkpoint(const CheckpointOptions& options, bool as_json, std::ostream& out) {
   if (options.full) throw InputError("checkpoint " + options.what + ": --full is of save; leave it out");
   if (options.what == "restore") return restore_and_check(options, as_json, out);
+  if (options.what == "list") {
+    list_ids(options, as_json, out);
+    return true;
+  }
+  if (options.what == "inspect" || options.what == "validate") {
+    InspectOptions inspected;
+    inspected.path = options.folder;
+    if (options.id != 0) {
+      char name[32];
+      std::snprintf(name, sizeof name, "/%020llu.kvcm", static_cast<unsigned long long>(options.id));
+      inspected.path += name;
+    }
+    inspected.validate = options.what == "validate";
+    return print_inspection(inspected, as_json, out);
+  }
+  if (options.what == "collect") {
+    const auto removed = ask<uint64_t>(kvc_checkpoint_collect, options.folder.c_str(), options.keep_last);
+    print({{"removed_bytes", removed}}, as_json, options.folder + ": collected", out);
+    return true;
+  }
   if (options.what == "remove") {
     if (options.id == 0)
       throw InputError("checkpoint remove: no --id; `kvcache inspect " + options.folder + "` lists them");

@@ -117,6 +117,8 @@ void print_rows(const Json& json, std::ostream& out) {
   }
 }
 
+}  // namespace
+
 std::vector<uint64_t> checkpoints_of(const std::string& folder) {
   size_t count = 0;
   std::vector<uint64_t> ids;
@@ -128,8 +130,6 @@ std::vector<uint64_t> checkpoints_of(const std::string& folder) {
   ids.resize(count);
   return ids;
 }
-
-}  // namespace
 
 bool print_inspection(const InspectOptions& options, bool as_json, std::ostream& out) {
   std::error_code error;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "cli/inspect_place.h"
 
@@ -16,6 +17,9 @@ struct InspectOptions {
   bool validate = false;  // read and check every byte
   PurgeOptions purge;     // if any: instead
 };
+
+/// Ids of the checkpoints of a folder.
+std::vector<uint64_t> checkpoints_of(const std::string& folder);
 
 /// False if something is damaged. Throws InputError if the path is none of these.
 bool print_inspection(const InspectOptions& options, bool as_json, std::ostream& out);

@@ -249,7 +249,8 @@ void add_inspect(CLI::App& app, Arguments& args) {
 
 void add_checkpoint(CLI::App& app, Arguments& args) {
   CLI::App* checkpoint = app.add_subcommand(
-      "checkpoint", "Save what a replayed trace has cached, restore and check it, remove and compact");
+      "checkpoint",
+      "Save what a replayed trace has cached, restore and check it; look after a folder of them");
   add_checkpoint_options(*checkpoint, args.checkpoint);
   auto* trace = checkpoint->add_option("--replay", args.trace, "save: the trace; - is standard input")
                     ->type_name("TRACE");

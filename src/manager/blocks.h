@@ -272,6 +272,13 @@ class Blocks {
   void end_taken(BlockId id) { release_external(id); }
   void begin_clock(size_t pool, uint64_t clock) { pool_.begin_clock(pool, clock); }
   void set_age(BlockId id, uint64_t age) { pool_.set_age(id, age); }
+  // A namespace has a quota in a pool, whatever is held; the caller has checked its numbers.
+  void carry_quota(uint32_t ns, uint32_t cls, uint32_t pool, uint64_t min, uint64_t max);
+  // What it has above its maximum, once blocks have come to it, is evicted as far as nobody holds it.
+  void keep_to_quota(uint32_t cls, uint32_t pool) {
+    if (const uint64_t max = quotas_.share(cls, pool).max; max != Quotas::kNoMaximum)
+      keep_to_maximum(cls, pool, max);
+  }
   kvc_status carry_namespace(const char* identity, size_t size, uint32_t opens, uint64_t epoch,
                              CarriedNamespace* out) {
     return namespaces_.carry(identity, size, opens, epoch, out);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a manager has cached, outside of it: namespaces, prefix positions, which of them has a block in which
-// group, and the order in which the blocks would leave. A checkpoint is made of it, and a new manager takes
-// it over. Plain data, in any process.
+// What a manager has cached, outside of it: namespaces with their quotas, prefix positions, those of encoders
+// too, which of them has a block in which group, the order in which the blocks would leave, and the prompts
+// that are registered. A checkpoint is made of it, and a new manager takes it over. Plain data, in any
+// process.
 //
 // Positions stand behind their parents, siblings in the order in which they came, so that a tree made of them
 // is the same tree. Positions that lead to no block are left out. Of the copies of a position in a group one
@@ -42,7 +43,8 @@ struct Contents {
   struct Pool {
     uint64_t first, size;
     std::vector<Cached> blocks;  // list by list, each in its order; then those in use
-    std::vector<int32_t> free;   // in the order in which they are taken; empty if some block is in use
+    std::vector<int32_t> free;   // in the order in which they are taken; empty if some block is in use, but
+                                 // for those that registered prompts alone hold
   };
   struct WaitingRequest {
     uint64_t id;
@@ -51,6 +53,23 @@ struct Contents {
     uint64_t first_key, num_keys;      // in request_keys
     uint64_t user_data, max_cached_tokens, external_tokens, slots, lookahead;
     uint32_t flags, drop_tail_blocks, reserve, prompt_tokens;
+  };
+  // What else there is to say of a request, one for each.
+  struct RequestBond {
+    uint32_t cross_tokens;  // of its encoder; 0 = it has none
+    uint32_t prompt;        // 1 + entry of `prompts` that it came from; 0 = none
+    uint8_t cross_digest[32];
+  };
+  struct Quota {  // of a namespace in one pool
+    uint32_t ns, cls, pool, spare;
+    uint64_t min, max;  // max: UINT64_MAX = none
+  };
+  struct NamedPrompt {
+    std::string name;
+    uint32_t ns, index;   // index: among the records of the manager
+    uint64_t num_pinned;  // positions
+    std::vector<int32_t> tokens;
+    std::vector<kvc_extra_key> keys;
   };
 
   uint32_t block_size = 0, num_groups = 0;
@@ -64,9 +83,13 @@ struct Contents {
   std::vector<WaitingRequest> requests;
   std::vector<int32_t> request_tokens;
   std::vector<kvc_extra_key> request_keys;
+  std::vector<RequestBond> bonds;
+  std::vector<Quota> quotas;  // by class and pool
+  std::vector<NamedPrompt> prompts;
 
   // Of the manager that was read, while it lives: the nodes of the positions.
   std::vector<NodeId> nodes;
+  uint64_t longest_hold = 0;  // positions, blocks and records that were read under one hold of its lock
 
   const int32_t* tokens_of(size_t position) const { return tokens.data() + position * block_size; }
   // What positions are called outside the process, one for each.

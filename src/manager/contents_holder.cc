@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/contents_holder.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kvc {
@@ -28,28 +29,36 @@ bool ContentsHolder::is_same(uint32_t position) const {
                                         num_spans * sizeof(ExtraSpan)) == 0);
 }
 
-// The same for the position and all before it; each is looked at once in a call.
-bool ContentsHolder::is_there(uint32_t position) {
+// The positions up to this one that were not looked at in this turn, last first.
+void ContentsHolder::find_way(uint32_t position) {
   way_.clear();
   int64_t at = position;
-  while (at >= 0 && checked_[static_cast<size_t>(at)] / 2 != call_) {
+  while (at >= 0 && checked_[static_cast<size_t>(at)] / 2 != turn_) {
     way_.push_back(static_cast<uint32_t>(at));
     at = contents_.positions[static_cast<size_t>(at)].parent;
   }
-  bool same = at < 0 || checked_[static_cast<size_t>(at)] % 2 != 0;
+}
+
+// The same for the position and all before it; each is looked at once in a turn.
+bool ContentsHolder::is_there(uint32_t position) {
+  if (way_.empty()) return checked_[position] % 2 != 0;
+  const int64_t before = contents_.positions[way_.back()].parent;
+  bool same = before < 0 || checked_[static_cast<size_t>(before)] % 2 != 0;
   for (size_t i = way_.size(); i-- > 0;) {
     same = same && is_same(way_[i]);
-    checked_[way_[i]] = 2 * call_ + same;
+    checked_[way_[i]] = 2 * turn_ + same;
   }
   return same;
 }
 
-void ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held) {
+size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held) {
   readings_.reserve(readings_.size() + count);
-  way_.reserve(64);
+  way_.reserve(contents_.positions.size());
   const Guard lock(manager_.monitor_);
-  ++call_;
+  if (manager_.monitor_.changes() != changes_) ++turn_;
+  changes_ = manager_.monitor_.changes() + 1;  // the change is this one
   Blocks& blocks = manager_.blocks_;
+  uint64_t visited = 0, most = SlicedHold::kSlice;
   const auto is_right = [&](BlockId id, const Contents::Cached& entry) {
     if (!is_block(id) || !blocks.pool().exists(raw(id))) return false;
     const Block block = blocks.pool().read(id);
@@ -57,8 +66,15 @@ void ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held
            block.content == Content::kWritten && block.external != UINT16_MAX;
   };
   for (size_t i = 0; i < count; ++i) {
-    held[i] = 0;
     Contents::Cached& entry = entries[i];
+    find_way(entry.position);
+    most = std::max<uint64_t>(most, uint64_t{contents_.positions[entry.position].depth} + 1);
+    if (i != 0 && visited + way_.size() + 1 > most) {
+      count = i;
+      break;
+    }
+    visited += way_.size() + 1;
+    held[i] = 0;
     if (!is_there(entry.position)) continue;
     BlockId id{entry.block};
     if (!is_right(id, entry)) id = blocks.tree().block_of(contents_.nodes[entry.position], entry.group);
@@ -68,11 +84,15 @@ void ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held
     blocks.begin_reading(id, &readings_.back());
     held[i] = 1;
   }
+  longest_ = std::max(longest_, visited);
+  return count;
 }
 
 void ContentsHolder::release() {
   if (readings_.empty()) return;
   const Guard lock(manager_.monitor_);
+  if (manager_.monitor_.changes() == changes_) ++changes_;  // nobody else's
+  longest_ = std::max<uint64_t>(longest_, readings_.size());
   for (size_t i = readings_.size(); i-- > 0;) manager_.blocks_.end_reading(readings_[i]);
   readings_.clear();
 }

@@ -18,17 +18,24 @@ class ContentsHolder {
 
   // held[i]: whether the position of entry i still has its block in the group, which is held now, until
   // release(). entries[i].block becomes the block that has the bytes now: compaction may have moved them.
-  void hold(Contents::Cached* entries, size_t count, uint8_t* held);
+  // Returns how many of the entries were looked at, at least one: no more is visited under the lock than an
+  // admission of the longest of these prefixes visits, or a slice.
+  size_t hold(Contents::Cached* entries, size_t count, uint8_t* held);
   void release();
+  // Positions and blocks that were visited under one hold of the lock.
+  uint64_t longest_hold() const { return longest_; }
 
  private:
   bool is_there(uint32_t position);
   bool is_same(uint32_t position) const;
+  void find_way(uint32_t position);
 
   Manager& manager_;
   const Contents& contents_;
-  std::vector<uint64_t> checked_;  // by position: twice the call that looked at it, + 1 if it is the same
-  uint64_t call_ = 0;
+  std::vector<uint64_t> checked_;  // by position: twice the turn that looked at it, + 1 if it is the same
+  uint64_t turn_ = 0;              // what was seen holds as long as nobody else changes the manager
+  uint64_t changes_ = UINT64_MAX;
+  uint64_t longest_ = 0;
   std::vector<uint32_t> way_;
   std::vector<Blocks::Reading> readings_;
 };

@@ -286,6 +286,9 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   ++num_admitted_;
   blocks_.count_admitted(request.ns, 1);
   count_admission(request, admission);
+  longest_admission_ =
+      std::max<uint64_t>(longest_admission_,
+                         admission.hit.known + positions * shape_.num_token_groups + request.cross_positions);
   return KVC_OK;
 }
 

@@ -102,6 +102,10 @@ class Manager {
   // What it has cached (contents.h), and if asked for the requests; the lock is taken once. read_contents.cc.
   // ContentsHolder and Restore do the rest.
   kvc_status read_contents(bool requests, Contents* out);
+  uint64_t longest_admission() {
+    const std::lock_guard lock(monitor_.mutex());
+    return requests_.longest_admission();
+  }
 
   kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
     return matcher_.probe(tokens, requests_.num_admitted(), info);

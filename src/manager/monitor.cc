@@ -31,6 +31,7 @@ void Monitor::publish() {
   counters_.metadata_bytes = memory_.bytes() + own_bytes_;
   counters_.events_dropped = events_.dropped();
   events_.end_call();
+  ++changes_;
   snapshot_.publish(counters_);
 }
 

@@ -31,25 +31,29 @@ int32_t Prompts::find(const char* name) const {
   return i;
 }
 
-// A record that is not registered, with as many buckets as records.
-bool Prompts::take_record(uint32_t* index) {
-  if (unused_ < 0) {
-    if (!records_.reserve(arena_, used_ + 1, used_)) return false;
-    if (used_ + 1 > num_buckets_) {
-      const uint32_t wanted = num_buckets_ == 0 ? 16 : 2 * num_buckets_;
-      if (!buckets_.reserve(arena_, wanted, 0)) return false;
-      num_buckets_ = wanted;
-      std::memset(buckets_.data, 0xff, wanted * sizeof(int32_t));
-      each([&](size_t i, const RegisteredPrompt& prompt) {
-        int32_t& first = buckets_.data[prompt.name_hash & (num_buckets_ - 1)];
-        records_.data[i].next = first;
-        first = static_cast<int32_t>(i);
-      });
-    }
-    records_.data[used_] = {};
-    records_.data[used_].next = -1;
-    unused_ = static_cast<int32_t>(used_++);
+// Makes one more record, the first of the unused ones, with as many buckets as records.
+bool Prompts::make_record() {
+  if (!records_.reserve(arena_, used_ + 1, used_)) return false;
+  if (used_ + 1 > num_buckets_) {
+    const uint32_t wanted = num_buckets_ == 0 ? 16 : 2 * num_buckets_;
+    if (!buckets_.reserve(arena_, wanted, 0)) return false;
+    num_buckets_ = wanted;
+    std::memset(buckets_.data, 0xff, wanted * sizeof(int32_t));
+    each([&](size_t i, const RegisteredPrompt& prompt) {
+      int32_t& first = buckets_.data[prompt.name_hash & (num_buckets_ - 1)];
+      records_.data[i].next = first;
+      first = static_cast<int32_t>(i);
+    });
   }
+  records_.data[used_] = {};
+  records_.data[used_].next = unused_;
+  unused_ = static_cast<int32_t>(used_++);
+  return true;
+}
+
+// A record that is not registered; the first of the unused ones.
+bool Prompts::take_record(uint32_t* index) {
+  if (unused_ < 0 && !make_record()) return false;
   *index = static_cast<uint32_t>(unused_);
   return true;
 }
@@ -74,51 +78,91 @@ void Prompts::free_buffers(RegisteredPrompt& prompt) {
 
 kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& scratch,
                         uint64_t* num_pinned) {
-  if (find(name) >= 0)
-    return invalid("a prompt \"%s\" is registered; unregister it first, or choose another name", name);
   Prompt content;
-  KVC_TRY(scratch.look(&content));
-  if (count_ == shape_.max_requests) {
-    return fail(KVC_ERROR_LIMIT, "all %llu prompts are registered; unregister some or raise max_requests",
-                ull(shape_.max_requests));
-  }
+  KVC_TRY(check_new(name, scratch, &content));
   const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
   const size_t hit =
       matcher_.match(content, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
   const size_t length = pins_.pinnable(scratch.path(), hit);
   KVC_TRY(pins_.check(scratch.path(), length, content.ns));
-  const size_t name_size = std::strlen(name);
   RegisteredPrompt fresh = {};
-  fresh.num_positions = static_cast<uint32_t>(scratch.num_blocks());
   uint32_t index;
-  if (!reserve(span, name_size, &fresh) || !take_record(&index)) {
-    free_buffers(fresh);
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to register a prompt of %zu tokens", span.num_tokens);
+  KVC_TRY(begin(name, span, content, scratch.num_blocks(), &fresh));
+  if (!take_record(&index)) return no_memory(fresh, span.num_tokens);
+  unused_ = records_.data[index].next;
+  fresh.num_pinned = static_cast<uint32_t>(length);
+  pins_.hold(scratch.path(), length, fresh.blocks.data);
+  enter(index, fresh);
+  *num_pinned = length * shape_.block_size;
+  return KVC_OK;
+}
+
+// Memory comes first: what fails leaves at most unused records.
+kvc_status Prompts::carry(const char* name, const TokenSpan& span, const LookupScratch& scratch,
+                          uint32_t index) {
+  Prompt content;
+  KVC_TRY(check_new(name, scratch, &content));
+  RegisteredPrompt fresh = {};
+  KVC_TRY(begin(name, span, content, scratch.num_blocks(), &fresh));
+  while (used_ <= index || unused_ < 0) {
+    if (!make_record()) return no_memory(fresh, span.num_tokens);
   }
+  int32_t* link = &unused_;
+  while (*link >= 0 && *link != static_cast<int32_t>(index)) link = &records_.data[*link].next;
+  if (*link < 0) link = &unused_;  // it is in use
+  const auto at = static_cast<uint32_t>(*link);
+  *link = records_.data[at].next;
+  enter(at, fresh);
+  return KVC_OK;
+}
+
+void Prompts::pin_again(const char* name, size_t num_positions) {
+  if (const int32_t index = find(name); index >= 0) grow(records_.data[index], num_positions);
+}
+
+kvc_status Prompts::check_new(const char* name, const LookupScratch& scratch, Prompt* content) const {
+  if (find(name) >= 0)
+    return invalid("a prompt \"%s\" is registered; unregister it first, or choose another name", name);
+  KVC_TRY(scratch.look(content));
+  if (count_ != shape_.max_requests) return KVC_OK;
+  return fail(KVC_ERROR_LIMIT, "all %llu prompts are registered; unregister some or raise max_requests",
+              ull(shape_.max_requests));
+}
+
+// All but its pin and its place.
+kvc_status Prompts::begin(const char* name, const TokenSpan& span, const Prompt& content,
+                          size_t num_positions, RegisteredPrompt* fresh) {
+  const size_t name_size = std::strlen(name);
+  fresh->num_positions = static_cast<uint32_t>(num_positions);
+  if (!reserve(span, name_size, fresh)) return no_memory(*fresh, span.num_tokens);
+  fresh->ns = content.ns;
+  fresh->epoch = content.epoch;
+  fresh->num_tokens = static_cast<uint32_t>(span.num_tokens);
+  fresh->num_keys = static_cast<uint32_t>(span.num_keys);
+  fresh->name_size = static_cast<uint32_t>(name_size);
+  fresh->name_hash = hash_name(name, name_size);
+  copy_to(fresh->name, name, name_size);
+  copy_to(fresh->tokens, span.tokens, span.num_tokens);
+  copy_to(fresh->keys, span.keys, span.num_keys);
+  copy_to(fresh->hashes, content.hashes, fresh->num_positions);
+  return KVC_OK;
+}
+
+kvc_status Prompts::no_memory(RegisteredPrompt& fresh, size_t num_tokens) {
+  free_buffers(fresh);
+  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to register a prompt of %zu tokens", num_tokens);
+}
+
+void Prompts::enter(uint32_t index, RegisteredPrompt& fresh) {
   RegisteredPrompt& prompt = records_.data[index];
-  unused_ = prompt.next;
   fresh.generation = prompt.generation + 1;
   fresh.registered = true;
-  fresh.ns = content.ns;
-  fresh.epoch = content.epoch;
-  fresh.num_tokens = static_cast<uint32_t>(span.num_tokens);
-  fresh.num_keys = static_cast<uint32_t>(span.num_keys);
-  fresh.num_pinned = static_cast<uint32_t>(length);
-  fresh.name_size = static_cast<uint32_t>(name_size);
-  fresh.name_hash = hash_name(name, name_size);
-  copy_to(fresh.name, name, name_size);
-  copy_to(fresh.tokens, span.tokens, span.num_tokens);
-  copy_to(fresh.keys, span.keys, span.num_keys);
-  copy_to(fresh.hashes, content.hashes, fresh.num_positions);
-  pins_.hold(scratch.path(), length, fresh.blocks.data);
   int32_t& first = buckets_.data[fresh.name_hash & (num_buckets_ - 1)];
   fresh.next = first;
   first = static_cast<int32_t>(index);
   prompt = fresh;
   ++count_;
   blocks_.add_user(fresh.ns);
-  *num_pinned = length * shape_.block_size;
-  return KVC_OK;
 }
 
 static kvc_status no_prompt(const char* name) {
@@ -186,14 +230,15 @@ kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {
 }
 
 void Prompts::keep_prompt_of(uint32_t request) {
-  if (const uint32_t index = bound(request); index != 0) grow(records_.data[index - 1]);
+  if (const uint32_t index = bound(request); index != 0)
+    grow(records_.data[index - 1], records_.data[index - 1].num_positions);
 }
 
-// The longest hit replaces what is pinned, unless it is shorter.
-void Prompts::grow(RegisteredPrompt& prompt) {
+// The longest hit within `most` positions replaces what is pinned, unless it is shorter.
+void Prompts::grow(RegisteredPrompt& prompt, size_t most) {
   const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.keys.data,
                        prompt.num_keys,    prompt.ns,          blocks_.namespaces().epoch(prompt.ns)};
-  const size_t limit = shape_.caches() ? prompt.num_positions : 0;
+  const size_t limit = shape_.caches() ? std::min<size_t>(most, prompt.num_positions) : 0;
   const size_t hit =
       matcher_.match(content, limit, shape_.token_groups(), 0, path_.data, residents_.data, nullptr);
   const size_t length = pins_.pinnable(path_.data, hit);

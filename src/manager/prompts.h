@@ -37,6 +37,10 @@ class Prompts {
   // `name` has 1 to kLongestName bytes. `scratch` has the prompt, of `span`.
   kvc_status add(const char* name, const TokenSpan& span, LookupScratch& scratch, uint64_t* num_pinned);
   kvc_status remove(const char* name);
+  // For contents that are taken over: add() without a pin, at the record `index` if nobody has that, and the
+  // pin of at most `num_positions` positions once their blocks are there.
+  kvc_status carry(const char* name, const TokenSpan& span, const LookupScratch& scratch, uint32_t index);
+  void pin_again(const char* name, size_t num_positions);
   void follow_moves(uint32_t pool);  // as of Pins
   // After a reset: what is pinned of older epochs is given up.
   void drop_stale();
@@ -56,6 +60,10 @@ class Prompts {
 
   // A request, by its index, has this prompt.
   void bind(uint32_t request, const Text& text) { bound_[request] = {text.index + 1, text.generation}; }
+  void bind(uint32_t request, const char* name) {
+    if (const int32_t index = find(name); index >= 0)
+      bound_[request] = {static_cast<uint32_t>(index) + 1, records_.data[index].generation};
+  }
   void unbind(uint32_t request) {
     if (count_ != 0) [[unlikely]]
       bound_[request] = {};
@@ -67,6 +75,11 @@ class Prompts {
   }
 
   size_t count() const { return count_; }
+  // Records that were ever in use, and the prompt of one; nullptr = it is not registered.
+  size_t num_records() const { return used_; }
+  const RegisteredPrompt* at(size_t i) const {
+    return i < used_ && records_.data[i].registered ? &records_.data[i] : nullptr;
+  }
   // visit(index, prompt): the registered ones.
   template <typename Visit>
   void each(Visit&& visit) const {
@@ -90,12 +103,18 @@ class Prompts {
     return prompt.registered && prompt.generation == binding.generation;
   }
   int32_t find(const char* name) const;
+  bool make_record();
   bool take_record(uint32_t* index);
+  kvc_status check_new(const char* name, const LookupScratch& scratch, Prompt* content) const;
+  kvc_status begin(const char* name, const TokenSpan& span, const Prompt& content, size_t num_positions,
+                   RegisteredPrompt* fresh);
+  kvc_status no_memory(RegisteredPrompt& fresh, size_t num_tokens);
+  void enter(uint32_t index, RegisteredPrompt& fresh);
   bool reserve(const TokenSpan& span, size_t name_size, RegisteredPrompt* prompt);
   void free_buffers(RegisteredPrompt& prompt);
   void give_up(RegisteredPrompt& prompt);
   [[gnu::noinline]] void keep_prompt_of(uint32_t request);
-  void grow(RegisteredPrompt& prompt);
+  void grow(RegisteredPrompt& prompt, size_t most);
 
   const Shape& shape_;
   Blocks& blocks_;

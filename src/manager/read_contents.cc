@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what a manager has cached (contents.h): once through its tree and lists under the lock; the rest of
-// the work is done without it.
+// Reads what a manager has cached (contents.h): a few positions and blocks at a time under the lock, so that
+// others wait for no longer than for an admission; the rest of the work is done without it.
+//
+// First come the positions, with the block that stands for each group; a tree reader keeps the place between
+// two slices, so that all positions before it are as they were read. Then the lists say in which order the
+// blocks would leave. If nobody changes the manager meanwhile, what is read is its state. Else positions and
+// blocks may have gone since they were read; whoever needs the bytes of one asks for it anew
+// (ContentsHolder). A block that was used while the lists were read counts as one in use.
 #include <algorithm>
 
 #include "manager/contents.h"
+#include "manager/cross.h"
 #include "manager/manager.h"
 
 namespace kvc {
@@ -11,49 +18,92 @@ namespace {
 
 class ContentsReader {
  public:
-  ContentsReader(const StateReader& state, Contents& out) : state_(state), out_(out) {}
+  ContentsReader(const StateReader& state, Monitor& monitor, Contents& out)
+      : state_(state), hold_(monitor), out_(out) {}
 
-  // Under the lock.
+  // The lock is held on return from each of these, and let go when the reader ends.
   void read(bool requests) {
     out_.block_size = state_.shape.block_size;
     out_.num_groups = state_.shape.num_groups;
     out_.policy = state_.shape.policy_number;
     out_.policy_weight = state_.shape.policy_weight;
     out_.has_levels = state_.shape.has_hints();
+    position_of_.resize(state_.tree().max_places(), -1);
+    entry_of_block_.resize(state_.shape.num_ids + 1, -1);
+    prompt_pins_.resize(entry_of_block_.size(), 0);
+    order_.reserve(entry_of_block_.size());
+    hold_.begin();
+    changes_ = hold_.changes();
     read_namespaces();
-    if (state_.shape.caches()) {
-      for (uint32_t ns = 0; ns < state_.namespaces().size(); ++ns) read_positions(ns);
-    }
-    position_of_.resize(state_.tree().num_places(), -1);
-    for (size_t i = 0; i < out_.nodes.size(); ++i)
-      position_of_[static_cast<size_t>(raw(out_.nodes[i]))] = static_cast<int32_t>(i);
-    for (Contents::Position& position : out_.positions) {
-      if (position.parent >= 0) position.parent = position_of_[static_cast<size_t>(position.parent)];
-    }
+    read_quotas();
+    read_prompts();
+    for (size_t i = 0; state_.shape.caches() && i < out_.namespaces.size(); ++i) read_positions(i);
     for (size_t p = 0; p < state_.shape.num_pools; ++p) read_pool(p);
-    read_used();
-    if (requests) state_.each_request([&](size_t, const Request& request) { read_request(request); });
+    if (requests) read_requests();
+    hold_.end();
   }
 
   // Without the lock.
   void finish() {
     put_in_order();
-    for (Contents::Pool& pool : out_.pools) {
-      if (num_used_ != 0) pool.free.clear();
-      const auto used = std::find_if(pool.blocks.begin(), pool.blocks.end(),
-                                     [](const Contents::Cached& cached) { return cached.in_use != 0; });
-      std::stable_sort(used, pool.blocks.end(), [&](const Contents::Cached& a, const Contents::Cached& b) {
-        const uint32_t x = out_.positions[a.position].depth, y = out_.positions[b.position].depth;
-        return x != y ? x > y : a.position > b.position;
-      });
+    for (const int32_t i : order_) {
+      const Contents::Cached& one = found_[static_cast<size_t>(i)];
+      out_.pools[state_.shape.groups[one.group].pool].blocks.push_back(one);
     }
+    std::vector<Contents::Cached> used;
+    bool all_free = hold_.changes() == changes_;
+    for (size_t i = 0; i < found_.size(); ++i) {
+      if (is_listed_[i] != 0 || found_[i].block < 0) continue;
+      all_free = all_free && kept_by_prompts_[i] != 0;
+      used.push_back(found_[i]);
+    }
+    std::stable_sort(used.begin(), used.end(), [&](const Contents::Cached& a, const Contents::Cached& b) {
+      const uint32_t x = out_.positions[a.position].depth, y = out_.positions[b.position].depth;
+      return x != y ? x > y : a.position > b.position;
+    });
+    for (Contents::Cached& one : used) {
+      one.in_use = 1, one.shelf = 0, one.age = 0;
+      one.level = out_.positions[one.position].level;
+      out_.pools[state_.shape.groups[one.group].pool].blocks.push_back(one);
+    }
+    for (Contents::Pool& pool : out_.pools) {
+      if (!all_free || pool.free.size() + pool.blocks.size() != pool.size) pool.free.clear();
+    }
+    out_.longest_hold = hold_.longest();
   }
 
  private:
+  // Lets others in before so much more is visited, if this slice is long enough. True if somebody may have
+  // changed something since.
+  bool pause(uint64_t more = 1) {
+    if (!hold_.is_long(more)) return false;
+    const uint64_t before = hold_.changes();
+    hold_.end();
+    // Memory for the next slice, so that it grows without the lock.
+    const size_t most = out_.positions.size() + SlicedHold::kSlice + 1;
+    if (most > out_.positions.capacity()) {
+      const size_t wanted = 2 * most;
+      out_.positions.reserve(wanted);
+      out_.nodes.reserve(wanted);
+      out_.tokens.reserve(wanted * out_.block_size);
+    }
+    if (const size_t blocks = found_.size() + (SlicedHold::kSlice + 1) * out_.num_groups;
+        blocks > found_.capacity()) {
+      found_.reserve(2 * blocks);
+      kept_by_prompts_.reserve(2 * blocks);
+      is_listed_.reserve(2 * blocks);
+    }
+    hold_.begin();
+    return hold_.changes() != before;
+  }
+
   void read_namespaces() {
     const NamespaceTable& all = state_.namespaces();
-    entry_of_.resize(all.size(), UINT32_MAX);
-    for (uint32_t i = 0; i < all.size(); ++i) {
+    const uint32_t count = all.size();
+    entry_of_.resize(count, UINT32_MAX);
+    for (uint32_t i = 0; i < count; ++i) {
+      hold_.visit();
+      pause();
       if (i != 0 && all[i].opens == 0) continue;
       entry_of_[i] = static_cast<uint32_t>(out_.namespaces.size());
       Contents::NamespaceEntry entry;
@@ -63,85 +113,241 @@ class ContentsReader {
       entry.id = all.id(i);
       entry.digest = all[i].digest;
       out_.namespaces.push_back(std::move(entry));
+      index_of_.push_back(i);
     }
   }
 
-  void read_positions(uint32_t ns) {
-    if (entry_of_[ns] == UINT32_MAX) return;
-    const PrefixTree& tree = state_.tree();
-    state_.each_node_of(ns, [&](NodeId id, const Node& node) {
-      if (tree.stale(node)) return;
-      Contents::Position position = {};
-      position.parent = is_node(node.parent) ? raw(node.parent) : -1;  // its place; its index follows
-      position.ns = entry_of_[ns];
-      position.depth = node.depth;
-      if (tree.counts_uses()) position.uses = tree.uses().of(id);
-      position.level = kDefaultLevel;
-      if (tree.retention().on()) {
-        position.level = tree.retention().level(id);
-        const uint64_t until = tree.retention().deadlines().of(id);
-        if (until != 0) position.left_ns = until - tree.retention().deadlines().now();
-      }
-      position.first_span = out_.spans.size();
-      if (node.extra != nullptr) {
-        position.num_spans = static_cast<uint32_t>(node.extra->count);
-        out_.spans.insert(out_.spans.end(), node.extra->spans(), node.extra->spans() + node.extra->count);
-      }
-      out_.positions.push_back(position);
-      out_.nodes.push_back(id);
-      const int32_t* tokens = tree.tokens(id);
-      out_.tokens.insert(out_.tokens.end(), tokens, tokens + state_.shape.block_size);
-    });
+  // The entry of a namespace that is what it was; UINT32_MAX = it came later, or was closed or reset.
+  uint32_t entry_of(uint32_t ns) const {
+    if (ns >= entry_of_.size() || entry_of_[ns] == UINT32_MAX) return UINT32_MAX;
+    const Contents::NamespaceEntry& entry = out_.namespaces[entry_of_[ns]];
+    const NamespaceTable& all = state_.namespaces();
+    const bool same =
+        (ns == 0 || all[ns].opens != 0) && all.id(ns) == entry.id && all.epoch(ns) == entry.epoch;
+    return same ? entry_of_[ns] : UINT32_MAX;
   }
 
-  int32_t position_of(NodeId node) const { return position_of_[static_cast<size_t>(raw(node))]; }
+  void read_quotas() {
+    const Quotas& quotas = state_.blocks.quotas();
+    for (uint32_t cls = 1; cls < quotas.num_classes(); ++cls) {
+      pause(state_.shape.num_pools);
+      hold_.visit(state_.shape.num_pools);
+      if (!quotas.tenant(cls).taken) continue;
+      const uint32_t entry = entry_of(quotas.tenant(cls).ns);
+      if (entry == UINT32_MAX) continue;
+      for (uint32_t p = 0; p < state_.shape.num_pools; ++p) {
+        const Quotas::Share& share = quotas.share(cls, p);
+        out_.quotas.push_back({entry, cls, p, 0, share.min, share.max});
+      }
+    }
+  }
+
+  void read_prompts() {
+    prompt_of_.resize(state_.prompts.num_records(), 0);
+    for (size_t i = 0; i < prompt_of_.size(); ++i) {
+      hold_.visit();
+      pause();
+      const RegisteredPrompt* prompt = state_.prompts.at(i);
+      if (prompt == nullptr) continue;
+      pause(prompt->num_positions + size_t{prompt->num_pinned} * state_.shape.num_token_groups);
+      prompt = state_.prompts.at(i);
+      if (prompt == nullptr || entry_of(prompt->ns) == UINT32_MAX) continue;
+      Contents::NamedPrompt out;
+      out.name.assign(prompt->name.data, prompt->name_size);
+      out.ns = entry_of(prompt->ns);
+      out.index = static_cast<uint32_t>(i);
+      out.num_pinned = prompt->num_pinned;
+      out.tokens.assign(prompt->tokens.data, prompt->tokens.data + prompt->num_tokens);
+      if (prompt->num_keys != 0) out.keys.assign(prompt->keys.data, prompt->keys.data + prompt->num_keys);
+      const size_t count = size_t{prompt->num_pinned} * state_.shape.num_token_groups;
+      for (size_t j = 0; j < count; ++j) {
+        if (is_block(prompt->blocks.data[j]))
+          ++prompt_pins_[static_cast<size_t>(raw(prompt->blocks.data[j]))];
+      }
+      hold_.visit(prompt->num_positions + count);
+      out_.prompts.push_back(std::move(out));
+      prompt_of_[i] = static_cast<uint32_t>(out_.prompts.size());
+    }
+  }
+
+  // All positions of a namespace, newest sibling first, depth first.
+  void read_positions(size_t entry) {
+    const PrefixTree& tree = state_.tree();
+    const uint32_t ns = index_of_[entry];
+    PrefixTree::Reader reader;
+    reader.at = root_of(ns);
+    NodeId next = tree.first_child(reader.at);
+    for (;;) {
+      hold_.visit();
+      if (is_node(next)) {
+        if (tree.alive(next)) {
+          read_position(next);
+          reader.at = next;
+          next = tree[next].first_child;
+        } else {
+          next = tree[next].sibling_next;
+        }
+      } else if (is_node(reader.at)) {
+        next = tree[reader.at].sibling_next;
+        reader.at = tree[reader.at].parent;
+      } else {
+        return;
+      }
+      if (!hold_.is_long(2 + 2 * uint64_t{state_.shape.num_groups})) continue;
+      if (is_node(next) && !tree.alive(next)) continue;  // a reader rests on what is alive
+      reader.behind = next;
+      tree.join(reader);
+      pause(SlicedHold::kSlice);
+      tree.leave(reader);
+      next = reader.behind;
+      if (entry_of(ns) != entry) return;
+    }
+  }
+
+  void read_position(NodeId id) {
+    const PrefixTree& tree = state_.tree();
+    const Node& node = tree[id];
+    const auto place = static_cast<size_t>(raw(id));
+    const bool root = !is_node(node.parent);
+    const int32_t parent = root ? -1 : position_of_[static_cast<size_t>(raw(node.parent))];
+    position_of_[place] = -1;
+    if (tree.stale(node) || (!root && parent < 0)) return;
+    const auto index = static_cast<uint32_t>(out_.positions.size());
+    position_of_[place] = static_cast<int32_t>(index);
+    Contents::Position position = {};
+    position.parent = parent;
+    position.ns = entry_of_[node.ns];
+    position.depth = node.depth;
+    if (tree.counts_uses()) position.uses = tree.uses().of(id);
+    position.level = kDefaultLevel;
+    if (tree.retention().on()) {
+      position.level = tree.retention().level(id);
+      const uint64_t until = tree.retention().deadlines().of(id);
+      if (until != 0) position.left_ns = until - tree.retention().deadlines().now();
+    }
+    position.first_span = out_.spans.size();
+    if (node.extra != nullptr) {
+      position.num_spans = static_cast<uint32_t>(node.extra->count);
+      out_.spans.insert(out_.spans.end(), node.extra->spans(), node.extra->spans() + node.extra->count);
+    }
+    for (uint32_t rest = node.resident; rest != 0; rest &= rest - 1) {
+      const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
+      if (read_block(tree.block_of(id, g), index, g)) position.resident |= 1u << g;
+    }
+    out_.positions.push_back(position);
+    out_.nodes.push_back(id);
+    const int32_t* tokens = tree.tokens(id);
+    out_.tokens.insert(out_.tokens.end(), tokens, tokens + state_.shape.block_size);
+  }
+
+  // The copy of a position that waits in a list, or one that is written and held.
+  bool read_block(BlockId first, uint32_t position, uint32_t group) {
+    BlockId found = kNoBlock;
+    bool waits = false;
+    state_.each_copy(first, [&](BlockId id) {
+      const Block& block = state_.pool()[id];
+      hold_.visit();
+      if (waits || block.content != Content::kWritten) return;
+      waits = block.list == List::kLru;
+      if (waits || !is_block(found)) found = id;
+    });
+    if (!is_block(found)) return false;
+    const Block& block = state_.pool()[found];
+    int32_t& entry = entry_of_block_[static_cast<size_t>(raw(found))];
+    if (entry >= 0) {  // it has left the position where it was seen
+      Contents::Cached& left = found_[static_cast<size_t>(entry)];
+      out_.positions[left.position].resident &= ~(1u << left.group);
+      left.block = -1;
+    }
+    entry = static_cast<int32_t>(found_.size());
+    found_.push_back({position, group, raw(found), 0, 0, 0, 0});
+    is_listed_.push_back(0);
+    kept_by_prompts_.push_back(block.list == List::kHeld && block.refs == 0 && block.external == 0 &&
+                               block.pins == prompt_pins_[static_cast<size_t>(raw(found))]);
+    return true;
+  }
 
   void read_pool(size_t p) {
     const BlockPool& pool = state_.pool();
     Contents::Pool out;
     out.first = pool.counts(p).first;
     out.size = pool.counts(p).size;
-    for (uint32_t list = 0; list < pool.num_lists(); ++list) {
-      const Place place = pool.place_of(list);
-      state_.each_from(pool.lru_head(p, list), [&](BlockId id, const Block& block) {
-        const int32_t at = position_of(block.node);
-        if (at < 0) return;  // stale
-        out_.positions[static_cast<size_t>(at)].resident |= 1u << block.group;
-        out.blocks.push_back({static_cast<uint32_t>(at), block.group, raw(id), place.level, place.shelf, 0,
-                              pool.has_shelves() ? pool.age(id) : 0});
-      });
-    }
-    if (pool.counts(p).free + out.blocks.size() == out.size) {
-      out.free.reserve(pool.counts(p).free);
-      state_.each_listed(p, List::kFree, [&](BlockId id, const Block&) { out.free.push_back(raw(id)); });
-    }
+    for (uint32_t list = 0; list < pool.num_lists(); ++list) read_list(p, list);
+    read_free(p, &out);
     out_.pools.push_back(std::move(out));
   }
 
-  // Positions whose blocks are all held, or wait for a step.
-  void read_used() {
-    const PrefixTree& tree = state_.tree();
-    for (size_t i = 0; i < out_.positions.size(); ++i) {
-      const NodeId node = out_.nodes[i];
-      Contents::Position& position = out_.positions[i];
-      for (uint32_t rest = tree[node].resident & ~position.resident; rest != 0; rest &= rest - 1) {
-        const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
-        BlockId written = kNoBlock;
-        state_.each_copy(tree.block_of(node, g), [&](BlockId id) {
-          if (!is_block(written) && state_.pool()[id].content == Content::kWritten) written = id;
-        });
-        if (!is_block(written)) continue;
-        position.resident |= 1u << g;
-        ++num_used_;
-        out_.pools[state_.shape.groups[g].pool].blocks.push_back(
-            {static_cast<uint32_t>(i), g, raw(written), position.level, 0, 1, 0});
+  // In the order in which they leave.
+  void read_list(size_t p, uint32_t list) {
+    const BlockPool& pool = state_.pool();
+    const Place place = pool.place_of(list);
+    const size_t begin = order_.size();
+    uint64_t left = 2 * pool.counts(p).size;  // others may push blocks while this goes on
+    hold_.visit();
+    pause();
+    BlockId id = pool.lru_head(p, list);
+    while (!pool.at_end(id) && left-- != 0) {
+      hold_.visit();
+      const int32_t entry = entry_of_block_[static_cast<size_t>(raw(id))];
+      if (entry >= 0 && is_listed_[static_cast<size_t>(entry)] == 0 && is_same(entry, pool[id])) {
+        Contents::Cached& one = found_[static_cast<size_t>(entry)];
+        one.level = place.level, one.shelf = place.shelf;
+        one.age = pool.has_shelves() ? pool.age(id) : 0;
+        is_listed_[static_cast<size_t>(entry)] = 1;
+        order_.push_back(entry);
       }
+      id = pause() ? go_on(p, list, begin) : pool[id].next;
     }
   }
 
-  void read_request(const Request& request) {
-    if (request.id == 0 || request.building || entry_of_[request.ns] == UINT32_MAX) return;
-    if (request.cross_tokens != 0) return;  // its encoder's output is not among the tokens
+  bool is_same(int32_t entry, const Block& block) const {
+    const Contents::Cached& one = found_[static_cast<size_t>(entry)];
+    return block.list == List::kLru && block.group == one.group && block.node == out_.nodes[one.position];
+  }
+
+  // Where a list goes on that others have changed: behind the last block that was read and has not left its
+  // place. One that was used stands behind some that were not read.
+  BlockId go_on(size_t p, uint32_t list, size_t begin) {
+    const BlockPool& pool = state_.pool();
+    for (size_t i = order_.size(), tries = SlicedHold::kSlice; i-- > begin && tries-- != 0;) {
+      const BlockId id{found_[static_cast<size_t>(order_[i])].block};
+      hold_.visit();
+      if (!is_same(order_[i], pool[id])) continue;
+      const BlockId before = pool[id].prev;
+      const int32_t entry = pool.at_end(before) ? -1 : entry_of_block_[static_cast<size_t>(raw(before))];
+      if (pool.at_end(before) || (entry >= 0 && is_listed_[static_cast<size_t>(entry)] != 0))
+        return pool[id].next;
+    }
+    return pool.lru_head(p, list);
+  }
+
+  // The free blocks; none if somebody changes them meanwhile.
+  void read_free(size_t p, Contents::Pool* out) {
+    const BlockPool& pool = state_.pool();
+    const PoolCounts& counts = pool.counts(p);
+    for (BlockId id = pool.free_top(p); is_block(id) && !pool.at_end(id); id = pool[id].next) {
+      out->free.push_back(raw(id));
+      hold_.visit();
+      pause();
+      if (hold_.changes() != changes_) return;
+    }
+    for (uint64_t i = pool.first_unopened(p); i < counts.first + counts.size; ++i)
+      out->free.push_back(static_cast<int32_t>(i));
+  }
+
+  void read_requests() {
+    const size_t count = state_.requests.table().size();
+    for (size_t i = 0; i < count; ++i) {
+      const Request& request = state_.requests.table()[i];
+      const auto work = [&] { return request.id == 0 ? 1 : 1 + state_.shape.positions_of(request.known); };
+      pause(work());
+      hold_.visit(work());
+      if (request.id != 0 && !request.building && entry_of(request.ns) != UINT32_MAX)
+        read_request(i, request);
+    }
+  }
+
+  void read_request(size_t index, const Request& request) {
     Contents::WaitingRequest out = {};
     out.id = request.id;
     out.ns = entry_of_[request.ns];
@@ -171,6 +377,13 @@ class ContentsReader {
       out_.request_keys.insert(out_.request_keys.end(), request.keys.data,
                                request.keys.data + request.num_keys);
     out_.requests.push_back(out);
+    Contents::RequestBond bond = {};
+    bond.cross_tokens = request.cross_tokens;
+    if (request.cross_tokens != 0 && request.cross_shared)
+      std::memcpy(bond.cross_digest, state_.requests.cross(index).key.digest, sizeof bond.cross_digest);
+    if (const uint32_t prompt = state_.prompts.bound(index); prompt != 0 && prompt <= prompt_of_.size())
+      bond.prompt = prompt_of_[prompt - 1];
+    out_.bonds.push_back(bond);
   }
 
   // Leaves out positions that lead to no block, and puts siblings in the order in which they came.
@@ -224,20 +437,25 @@ class ContentsReader {
       nodes.push_back(out_.nodes[at]);
       tokens.insert(tokens.end(), out_.tokens_of(at), out_.tokens_of(at) + out_.block_size);
     }
-    for (Contents::Pool& pool : out_.pools) {
-      for (Contents::Cached& cached : pool.blocks)
-        cached.position = static_cast<uint32_t>(to[cached.position]);
-    }
+    for (Contents::Cached& cached : found_) cached.position = static_cast<uint32_t>(to[cached.position]);
     out_.positions.swap(positions);
     out_.nodes.swap(nodes);
     out_.tokens.swap(tokens);
   }
 
   const StateReader& state_;
+  SlicedHold hold_;
   Contents& out_;
+  uint64_t changes_ = 0;              // of the manager, when this began
   std::vector<uint32_t> entry_of_;    // by index of a namespace
-  std::vector<int32_t> position_of_;  // by place of a node
-  size_t num_used_ = 0;
+  std::vector<uint32_t> index_of_;    // by entry
+  std::vector<int32_t> position_of_;  // by place of a node: the last one that was read there
+  std::vector<Contents::Cached> found_;
+  std::vector<uint8_t> kept_by_prompts_, is_listed_;  // by entry of found_
+  std::vector<int32_t> order_;                        // entries of found_: list by list
+  std::vector<int32_t> entry_of_block_;               // by block id
+  std::vector<uint32_t> prompt_pins_;                 // likewise
+  std::vector<uint32_t> prompt_of_;  // by index of a registered prompt: 1 + entry of `prompts`
 };
 
 }  // namespace
@@ -248,11 +466,8 @@ kvc_status Manager::read_contents(bool requests, Contents* out) {
   out->nodes.reserve(now.nodes_used + 64);
   out->tokens.reserve((now.nodes_used + 64) * shape_.block_size);
   const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
-  ContentsReader reader(state, *out);
-  {
-    const std::lock_guard lock(monitor_.mutex());
-    reader.read(requests);
-  }
+  ContentsReader reader(state, monitor_, *out);
+  reader.read(requests);
   reader.finish();
   return KVC_OK;
 }

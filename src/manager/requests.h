@@ -63,6 +63,8 @@ class Requests {
   const CopyList& waiting_copies() const { return copies_; }
   Curves& curves() { return curves_; }
   const Lengths& lengths() const { return lengths_; }
+  // Positions and blocks that one admission visited at most.
+  uint64_t longest_admission() const { return longest_admission_; }
   const LostCounters& lost(size_t group) const { return lost_[group]; }
   // Tokens in full blocks that requests knew and did not publish, as all nodes were in use.
   uint64_t node_tokens() const { return node_tokens_; }
@@ -317,6 +319,7 @@ class Requests {
   uint64_t count_ = 0;
   uint64_t num_admitted_ = 0;
   uint64_t admissions_ = 0;  // and forks, with fills
+  uint64_t longest_admission_ = 0;
   const char* warning_ = nullptr;
   bool warned_nodes_ = false;
 };

@@ -8,6 +8,8 @@ namespace kvc {
 Restore::~Restore() {
   if (!taken_) return;
   for (const uint64_t id : request_ids_) static_cast<void>(manager_.free_request(id));
+  while (registered_-- > 0)
+    static_cast<void>(manager_.unregister_prompt(contents_.prompts[registered_].name.c_str()));
   const Guard lock(manager_.monitor_);
   give_all_back();
   while (opened_-- > 0) manager_.blocks_.drop_namespace(ns_[opened_]);
@@ -33,6 +35,69 @@ kvc_status Restore::check_new() const {
   for (uint32_t cls = 1; cls < quotas.num_classes(); ++cls) {
     if (quotas.tenant(cls).taken)
       return fail(KVC_ERROR_BUSY, "the manager has quotas; set them after the restore");
+  }
+  const size_t own = taken_ ? registered_ : 0;
+  if (const size_t count = manager_.prompts_.count();
+      count != own && !cache_only_ && !contents_.prompts.empty())
+    return fail(
+        KVC_ERROR_BUSY,
+        "the manager has %zu registered prompts, and the checkpoint brings %zu; restore first, or leave "
+        "its prompts out (KVC_CHECKPOINT_CACHE_ONLY)",
+        count - own, contents_.prompts.size());
+  return KVC_OK;
+}
+
+kvc_status Restore::check_quotas() const {
+  if (cache_only_ || contents_.quotas.empty()) return KVC_OK;
+  const Quotas& quotas = manager_.blocks_.quotas();
+  uint64_t minimums[kMaxPools] = {};
+  for (const Contents::Quota& quota : contents_.quotas) {
+    if (quota.cls >= quotas.num_classes())
+      return fail(
+          KVC_ERROR_LIMIT,
+          "the checkpoint has a quota with the number %u, and max_quotas of the manager is %u; raise it, or "
+          "leave quotas out (KVC_CHECKPOINT_CACHE_ONLY)",
+          quota.cls, std::max(quotas.num_classes(), 1u) - 1);
+    if (quota.pool >= manager_.shape_.num_pools)
+      return invalid(
+          "the checkpoint has a quota in pool %u, and the manager has %u pools; give it as many, or "
+          "leave quotas out (KVC_CHECKPOINT_CACHE_ONLY)",
+          quota.pool, manager_.shape_.num_pools);
+    const uint64_t size = manager_.blocks_.pool().counts(quota.pool).size;
+    const uint64_t most = quota.max == Quotas::kNoMaximum ? 0 : quota.max;
+    if (most > size || quota.min > size - minimums[quota.pool])
+      return invalid(
+          "the quotas of the checkpoint have minimums of %llu blocks and a maximum of %llu in pool %u, "
+          "which has %llu; give it more, or leave quotas out (KVC_CHECKPOINT_CACHE_ONLY)",
+          ull(minimums[quota.pool] + quota.min), ull(most), quota.pool, ull(size));
+    minimums[quota.pool] += quota.min;
+  }
+  return KVC_OK;
+}
+
+// Before blocks come to the namespaces.
+void Restore::set_quotas() {
+  for (const Contents::Quota& quota : contents_.quotas) {
+    if (!cache_only_)
+      manager_.blocks_.carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
+  }
+}
+
+// Their pins come with the blocks.
+kvc_status Restore::register_prompts() {
+  bool fit = true;  // as many records as the greatest index says
+  for (const Contents::NamedPrompt& prompt : contents_.prompts)
+    fit = fit && prompt.index < manager_.shape_.max_requests;
+  for (; !cache_only_ && registered_ < contents_.prompts.size(); ++registered_) {
+    const Contents::NamedPrompt& from = contents_.prompts[registered_];
+    const TokenSpan span = {from.tokens.data(), from.tokens.size(), from.keys.data(), from.keys.size(),
+                            namespace_ids_[from.ns]};
+    KVC_TRY(check_tokens(span.tokens, span.num_tokens, manager_.shape_.vocab_size));
+    LookupScratch scratch(manager_.matcher_, span);
+    KVC_TRY(scratch.status());
+    const Guard lock(manager_.monitor_);
+    KVC_TRY(manager_.prompts_.carry(from.name.c_str(), span, scratch,
+                                    fit ? from.index : static_cast<uint32_t>(registered_)));
   }
   return KVC_OK;
 }
@@ -149,6 +214,7 @@ kvc_status Restore::take() {
   for (size_t p = 0; p < blocks_.size(); ++p) blocks_[p].assign(contents_.pools[p].blocks.size(), -1);
   const Guard lock(manager_.monitor_);
   KVC_TRY(check_new());
+  KVC_TRY(check_quotas());
   choose();
   keeps_ids_ = same_pools();
   take_blocks();
@@ -170,8 +236,12 @@ kvc_status Restore::open_namespaces() {
 
 kvc_status Restore::create_requests() {
   request_ids_.reserve(contents_.requests.size());
-  for (const Contents::WaitingRequest& from : contents_.requests) {
+  for (size_t i = 0; i < contents_.requests.size(); ++i) {
+    const Contents::WaitingRequest& from = contents_.requests[i];
+    const Contents::RequestBond& bond = contents_.bonds[i];
     kvc_request_config config = {};
+    config.cross_tokens = bond.cross_tokens;
+    std::memcpy(config.cross_digest, bond.cross_digest, sizeof config.cross_digest);
     config.struct_size = sizeof config;
     config.user_data = from.user_data;
     config.max_cached_tokens = from.max_cached_tokens;
@@ -188,6 +258,10 @@ kvc_status Restore::create_requests() {
     KVC_TRY(check_tokens(prompt.tokens, prompt.num_tokens, manager_.shape_.vocab_size));
     KVC_TRY(manager_.create_request(prompt, config, false, &id, nullptr));
     request_ids_.push_back(id);
+    if (bond.prompt == 0 || cache_only_) continue;
+    const Guard lock(manager_.monitor_);
+    manager_.prompts_.bind(static_cast<uint32_t>(handle_index(id)),
+                           contents_.prompts[bond.prompt - 1].name.c_str());
   }
   return KVC_OK;
 }
@@ -206,6 +280,7 @@ kvc_status Restore::publish() {
   std::vector<NodeId> nodes(count, kNoNode);
   std::vector<std::vector<kvc_extra_key>> keys(count);
   std::vector<std::unique_ptr<ExtraRecords>> extras(count);
+  std::vector<uint8_t> has_ages(lines_.size(), 0);  // by pool
   const auto num_lists = static_cast<size_t>(manager_.shape_.lists_per_pool());
   const Guard lock(manager_.monitor_);
   KVC_TRY(check_new());
@@ -221,6 +296,7 @@ kvc_status Restore::publish() {
     if (!extras[i]->ok())
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu positions", count);
   }
+  set_quotas();
   const uint64_t now = blocks.now();
   // Which blocks come to a position, in the order of the positions.
   std::vector<std::pair<uint32_t, Entry>> attached;
@@ -273,11 +349,23 @@ kvc_status Restore::publish() {
       }
       if (ages) blocks.begin_clock(p, oldest + in_use);
     }
-    for (const Entry& entry : line) blocks.end_taken(BlockId{blocks_[entry.pool][entry.index]});
-    for (const Entry& entry : line) {
-      if (ages && cached(entry).in_use == 0)
-        blocks.set_age(BlockId{blocks_[entry.pool][entry.index]}, cached(entry).age + in_use);
+    for (const Entry& entry : line) blocks.end_taken(block_of(entry));
+    has_ages[p] = ages;
+  }
+  for (size_t i = 0; i < registered_; ++i)
+    manager_.prompts_.pin_again(contents_.prompts[i].name.c_str(), contents_.prompts[i].num_pinned);
+  for (uint32_t p = 0; p < lines_.size(); ++p) {
+    if (!has_ages[p]) continue;
+    uint64_t came = 0;  // behind all others, and are still there
+    for (const Entry& entry : lines_[p])
+      came += cached(entry).in_use != 0 && blocks.pool()[block_of(entry)].list == List::kLru;
+    for (const Entry& entry : lines_[p]) {
+      if (cached(entry).in_use == 0 && blocks.pool()[block_of(entry)].list == List::kLru)
+        blocks.set_age(block_of(entry), cached(entry).age + came);
     }
+  }
+  if (!cache_only_) {
+    for (const Contents::Quota& quota : contents_.quotas) blocks.keep_to_quota(quota.cls, quota.pool);
   }
   blocks.end_positions();
   return KVC_OK;
@@ -285,6 +373,7 @@ kvc_status Restore::publish() {
 
 kvc_status Restore::finish() {
   KVC_TRY(open_namespaces());
+  KVC_TRY(register_prompts());
   KVC_TRY(create_requests());
   KVC_TRY(publish());
   taken_ = false;

@@ -4,6 +4,8 @@
 // finish() is not called, or fails, the manager is as it was before take().
 //
 // In a pool of the same ids all blocks keep theirs, and the free ones their order, if nothing is left out.
+//
+// Quotas and registered prompts come too, unless only the cache is asked for; then what they held is cached.
 #pragma once
 #include <memory>
 
@@ -14,7 +16,8 @@ namespace kvc {
 
 class Restore {
  public:
-  Restore(Manager& manager, const Contents& contents) : manager_(manager), contents_(contents) {}
+  Restore(Manager& manager, const Contents& contents, bool cache_only = false)
+      : manager_(manager), contents_(contents), cache_only_(cache_only) {}
   ~Restore();
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
@@ -36,6 +39,9 @@ class Restore {
     uint32_t pool, index;  // in the contents
   };
   kvc_status check_new() const;
+  kvc_status check_quotas() const;
+  kvc_status register_prompts();
+  void set_quotas();
   void choose();
   void line_up(std::vector<Entry>* line, uint32_t pool) const;
   bool same_pools() const;
@@ -49,8 +55,11 @@ class Restore {
     return contents_.pools[entry.pool].blocks[entry.index];
   }
 
+  BlockId block_of(Entry entry) const { return BlockId{blocks_[entry.pool][entry.index]}; }
+
   Manager& manager_;
   const Contents& contents_;
+  const bool cache_only_;
   std::vector<std::vector<Entry>> lines_;     // by pool of the manager: what is kept, first to leave first
   std::vector<std::vector<int32_t>> blocks_;  // by pool of the contents
   std::vector<std::vector<BlockId>> popped_;  // by pool of the manager, in the order in which they were taken
@@ -59,7 +68,7 @@ class Restore {
   std::vector<CarriedNamespace> ns_;          // by entry of namespaces
   std::vector<uint64_t> namespace_ids_, request_ids_;
   uint64_t num_taken_ = 0;
-  size_t opened_ = 0;
+  size_t opened_ = 0, registered_ = 0;
   bool keeps_ids_ = false, taken_ = false;
 };
 

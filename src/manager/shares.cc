@@ -168,6 +168,11 @@ kvc_status Blocks::set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t 
   return KVC_OK;
 }
 
+void Blocks::carry_quota(uint32_t ns, uint32_t cls, uint32_t pool, uint64_t min, uint64_t max) {
+  if (class_of(ns) == 0) begin_share(ns, cls, 0);
+  quotas_.set_limits(cls, pool, min, max);
+}
+
 // The blocks that the namespace has come to its class; cached ones keep their places among each other.
 void Blocks::begin_share(uint32_t ns, uint32_t cls, uint64_t admitted) {
   const uint64_t payer = namespaces_.id(ns);

@@ -306,7 +306,11 @@ void PrefixTree::bury(NodeId id) {
 
 // Out of line: readers are rare.
 [[gnu::noinline]] void PrefixTree::fall_back(NodeId dead) {
+  NodeId behind = (*this)[dead].sibling_next;
+  while (is_node(behind) && !alive(behind)) behind = (*this)[behind].sibling_next;
   for (Reader* reader = readers_; reader != nullptr; reader = reader->next) {
+    if (reader->at != dead && reader->behind != dead) continue;
+    reader->behind = behind;
     if (reader->at == dead) reader->at = (*this)[dead].parent;
   }
 }

@@ -65,6 +65,9 @@ class PrefixTree {
   // readers are no part of the tree's content.
   struct Reader {
     NodeId at = kNoNode;  // a root or kNoNode: no position
+    // Of a walk: the child of `at` that comes next. If it dies, the one behind it; and if `at` dies, the one
+    // behind `at`.
+    NodeId behind = kNoNode;
     Reader* next = nullptr;
   };
   void join(Reader& reader) const {

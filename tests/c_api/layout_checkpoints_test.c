@@ -21,7 +21,7 @@ AT(kvc_checkpoint_config, interval_ns, 56);
 AT(kvc_checkpoint_config, last_ns, 64);
 AT(kvc_checkpoint_config, now_ns, 72);
 
-SIZE(kvc_checkpoint_info, 320);
+SIZE(kvc_checkpoint_info, 344);
 AT(kvc_checkpoint_info, struct_size, 0);
 AT(kvc_checkpoint_info, id, 8);
 AT(kvc_checkpoint_info, num_files, 16);
@@ -46,6 +46,17 @@ AT(kvc_checkpoint_info, content, 144);
 AT(kvc_checkpoint_info, codec, 176);
 AT(kvc_checkpoint_info, model, 192);
 AT(kvc_checkpoint_info, weights, 256);
+AT(kvc_checkpoint_info, resumed_pages, 320);
+AT(kvc_checkpoint_info, longest_hold, 328);
+AT(kvc_checkpoint_info, longest_admission, 336);
+
+SIZE(kvc_checkpoint_needs, 48);
+AT(kvc_checkpoint_needs, struct_size, 0);
+AT(kvc_checkpoint_needs, num_pages, 8);
+AT(kvc_checkpoint_needs, new_pages, 16);
+AT(kvc_checkpoint_needs, new_bytes, 24);
+AT(kvc_checkpoint_needs, full_bytes, 32);
+AT(kvc_checkpoint_needs, free_bytes, 40);
 
 SIZE(kvc_request_pair, 16);
 AT(kvc_request_pair, old_id, 0);

@@ -180,7 +180,7 @@ TEST_F(Damage, OfADataFileIsNotBuiltUpon) {
 
 TEST_F(Damage, OfANewerFormatIsToldAsSuch) {
   std::string bytes = read_file(manifest_);
-  bytes[8] = 2;
+  bytes[8] = 3;
   Manifest manifest;
   EXPECT_EQ(decode_manifest("m", bytes.data(), bytes.size(), &manifest), KVC_ERROR_CORRUPT) << "the checksum";
 }

@@ -395,14 +395,17 @@ TEST(OneFolder, HasOneWriterAtATime) {
 }
 
 TEST(AFolderThatIsReadOnly, CanBeReadAndNotWritten) {
-  if (geteuid() == 0) GTEST_SKIP() << "the superuser may write to it; FaultsOfFiles has the rest";
   const Folder folder;
   const std::string path = folder / "c";
   Engine old(Form{});
   old.run(say(1, 40));
   old.save(path);
-  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_exec);
+  const auto seen = static_cast<fs::perms>(0555);
+  fs::permissions(path, seen);
   fs::permissions(path + "/lock", fs::perms::none);
+  fs::permissions(path + "/..", seen);
+  const bool superuser = geteuid() == 0;  // who may write to it
+  if (superuser && seteuid(65534) != 0) GTEST_SKIP() << "the superuser may write to it";
   validate(path);
   Engine fresh(Form{});
   fresh.restore(path);
@@ -410,6 +413,10 @@ TEST(AFolderThatIsReadOnly, CanBeReadAndNotWritten) {
   kvc_checkpoint_info info;
   EXPECT_EQ(old.save(old.config(path), &info), KVC_ERROR_DEVICE);
   EXPECT_NE(std::string(kvc_last_error()).find("errno 13"), std::string::npos) << kvc_last_error();
+  if (superuser) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  fs::permissions(path + "/..", fs::perms::owner_all);
   fs::permissions(path, fs::perms::owner_all);
 }
 

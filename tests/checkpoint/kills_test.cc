@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that are killed while they save, compact and remove: at each system call, in the middle of each
-// write, and at any time. Every checkpoint whose save had ended is there, and every one that is there is
-// whole and right.
+// Processes that are killed while they save, compact, remove, collect and restore: at each system call, in
+// the middle of each write, and at any time. Every checkpoint whose save had ended is there, and every one
+// that is there is whole and right.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -74,6 +74,13 @@ class Kills : public testing::Test {
         std::vector<uint64_t> ids;
         if (list_checkpoints(files, path.c_str(), &ids) != KVC_OK) _exit(5);
         if (ids.size() > 1 && remove_checkpoint(files, path.c_str(), ids[0]) != KVC_OK) _exit(6);
+      }
+      uint64_t removed = 0;
+      if (i % 5 == 1 && collect_checkpoints(files, path.c_str(), 2, &removed) != KVC_OK) _exit(7);
+      if (i % 5 == 4) {
+        Engine fresh(form());
+        Calls restores(fresh, path);
+        if (restores.restore(files, &info) != KVC_OK) _exit(8);
       }
     }
     _exit(0);

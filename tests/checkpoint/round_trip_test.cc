@@ -39,6 +39,7 @@ const Case kCases[] = {
     {"NullBlockAndZeroing",
      with([](Form& f) { f.flags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_ZERO_CROSS_NAMESPACE; })},
     {"PartialReuse", with([](Form& f) { f.flags = KVC_MANAGER_PARTIAL_REUSE; })},
+    {"States", with([](Form& f) { f.num_groups = 2, f.last_kind = KVC_GROUP_STATE, f.num_blocks = 160; })},
     {"OneTokenBlocks", with([](Form& f) { f.block_size = 1, f.num_blocks = 100; })},
 };
 

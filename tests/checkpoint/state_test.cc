@@ -129,6 +129,7 @@ TEST(ARestoreThatFailsLate, LeavesTheManagerAsItWas) {
   ASSERT_EQ(contents.namespaces.size(), 3u);
   ASSERT_EQ(contents.requests.size(), 1u);
   contents.requests.push_back(contents.requests[0]);
+  contents.bonds.push_back(contents.bonds[0]);
   contents.requests[1].first_token = contents.request_tokens.size();
   contents.requests[1].num_tokens = 1;
   contents.request_tokens.push_back(-1);
@@ -151,6 +152,7 @@ TEST(ARestoreThatFailsLate, LeavesTheManagerAsItWas) {
     }
     Contents good = contents;
     good.requests.pop_back();
+    good.bonds.pop_back();
     Restore restore(*fresh.m->impl, good);
     ASSERT_EQ(restore.take(), KVC_OK) << kvc_last_error();
     ASSERT_EQ(restore.finish(), KVC_OK) << kvc_last_error();

@@ -36,6 +36,8 @@ struct Form {
   uint32_t policy = KVC_POLICY_LRU;
   uint32_t flags = 0, num_layers = 2, num_heads = 2, head_dim = 8;
   uint64_t max_nodes = 0;
+  uint32_t max_quotas = 0;
+  int32_t last_kind = -1;  // KVC_GROUP_STATE, KVC_GROUP_CROSS: of the last group instead
   const char* weights = "w1";
   bool smooth = false;  // pages that codecs make shorter
 };
@@ -66,6 +68,11 @@ class Engine {
       groups[g].kind = KVC_GROUP_CHUNKED_LOCAL;
       groups[g].window_tokens = 0, groups[g].chunk_tokens = form.chunk;
     }
+    if (form.last_kind >= 0) {
+      groups.back() = {};
+      groups.back().struct_size = sizeof groups[0];
+      groups.back().kind = static_cast<uint32_t>(form.last_kind);
+    }
     const kvc_pool_config pool = {sizeof(kvc_pool_config), form.num_blocks, 0};
     const std::vector<kvc_pool_config> pools(form.own_pools ? form.num_groups : 0, pool);
     kvc_manager_config config = {};
@@ -78,6 +85,7 @@ class Engine {
     config.max_requests = 16;
     config.max_nodes = form.max_nodes;
     config.policy = form.policy;
+    config.max_quotas = form.max_quotas;
     config.flags = form.flags;
     config.seed = 7;
     EXPECT_EQ(kvc_manager_create(&config, &m), KVC_OK) << kvc_last_error();

@@ -56,6 +56,25 @@ class CheckpointTest(command.CommandTest):
         self.assert_right(larger)
         self.assertEqual((larger["pages"], larger["digest"]), (saved["pages"], saved["digest"]))
 
+    def test_listing_inspecting_validating_collecting(self):
+        first, second = self.call("save", *TRACE, 100), self.call("save", *TRACE, 110)
+        self.assertEqual(self.call("list")["ids"], [first["id"], second["id"]])
+        self.assertEqual(command.run("checkpoint", "list", self.folder)[1].split(), [str(first["id"]), str(second["id"])])
+        both = self.call("inspect")["checkpoints"]
+        self.assertEqual([one["pages"] for one in both], [first["pages"], second["pages"]])
+        (one,) = self.call("validate", "--id", first["id"])["checkpoints"]
+        self.assertEqual((one["valid"], one["pages"]), (True, first["pages"]))
+        (self.folder / "00000000000000000003.kvcd.part").write_bytes(bytes(5000))
+        self.assertEqual(self.call("collect")["removed_bytes"], 5000)
+        self.assertGreater(self.call("collect", "--keep-last", 1)["removed_bytes"], -1)
+        self.assertEqual(self.call("list")["ids"], [second["id"]])
+        self.assert_right(self.call("restore"))
+        data = self.folder / f"{first['id']:020}.kvcd"
+        data.write_bytes(data.read_bytes()[:-1])
+        code, out, _ = command.run("checkpoint", "validate", self.folder, "--json")
+        self.assertEqual(code, 1)
+        self.assertIn(data.name, json.loads(out)["checkpoints"][0]["error"])
+
     def test_compacting_and_removing(self):
         first, second = self.call("save", *TRACE, 100), self.call("save", *TRACE, 110)
         one = self.call("compact", "--keep-last", 1)
@@ -79,7 +98,7 @@ class CheckpointTest(command.CommandTest):
 
     def test_what_cannot_be_done_is_refused(self):
         self.assert_refused(command.run("checkpoint", "save", self.folder), "no trace; give --replay TRACE or --generate")
-        self.assert_refused(command.run("checkpoint", "save", self.folder, *TRACE, 10, "--id", 1), "--id is of restore, remove and compact")
+        self.assert_refused(command.run("checkpoint", "save", self.folder, *TRACE, 10, "--id", 1), "--id is of all others")
         self.assert_refused(command.run("checkpoint", "restore", self.folder, *TRACE, 10), "--replay and --generate are of save")
         self.assert_refused(command.run("checkpoint", "compact", self.folder, "--full"), "--full is of save")
         self.assert_refused(command.run("checkpoint", "remove", self.folder), "no --id")

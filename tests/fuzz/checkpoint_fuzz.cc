@@ -2,6 +2,10 @@
 // Manifests of checkpoints: any bytes are refused with a text, and so is what is malformed behind right
 // checksums; what is accepted can be restored, and the manager is sound then.
 
+#include <kvcache/prefix.h>
+#include <kvcache/quota.h>
+#include <kvcache/retention.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
@@ -14,7 +18,7 @@
 
 namespace {
 
-constexpr size_t kHeader = 128, kSections = 11;
+constexpr size_t kHeader = 128, kSections = 14;
 
 kvc_manager* make_manager(const kvc::Manifest& like) {
   std::vector<kvc_group_config> groups(like.groups.size());
@@ -34,6 +38,7 @@ kvc_manager* make_manager(const kvc::Manifest& like) {
   config.flags = KVC_MANAGER_HINTS;
   config.policy = like.contents.policy <= KVC_POLICY_FRAGMENTATION ? like.contents.policy : 0u;
   config.event_capacity = 16;
+  config.max_quotas = 2;
   config.seed = 1;
   kvc_manager* m = nullptr;
   return kvc_manager_create(&config, &m) == KVC_OK ? m : nullptr;
@@ -74,7 +79,7 @@ std::string beginning() {
   kvc_manager_config config = {};
   config.struct_size = sizeof config;
   config.num_blocks = 16, config.block_size = 2, config.max_requests = 4, config.max_request_tokens = 64;
-  config.seed = 1;
+  config.seed = 1, config.max_quotas = 2;
   kvc_manager* m = nullptr;
   FUZZ_REQUIRE(kvc_manager_create(&config, &m) == KVC_OK, kvc_last_error());
   kvc_namespace_config tenant = {};
@@ -91,6 +96,10 @@ std::string beginning() {
     FUZZ_REQUIRE(kvc_manager_commit_tokens(m, id, 6) == KVC_OK, kvc_last_error());
     if (i != 2) kvc_manager_free_request(m, id);
   }
+  FUZZ_REQUIRE(kvc_manager_set_quota(m, ns, 0, 2, 8) == KVC_OK, kvc_last_error());
+  const kvc_prompt system = {sizeof system, 0, tokens, 6, &key, 1};
+  uint64_t pinned = 0;
+  FUZZ_REQUIRE(kvc_manager_register_prompt(m, "system", &system, &pinned) == KVC_OK, kvc_last_error());
   kvc::Manifest manifest;
   FUZZ_REQUIRE(m->impl->read_contents(true, &manifest.contents) == KVC_OK, kvc_last_error());
   kvc_manager_destroy(m);

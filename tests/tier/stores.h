@@ -118,6 +118,14 @@ struct FaultyFiles final : Files {
     if (fault == Fault::kEio) static_cast<void>(Files::write(file, data, size / 2, offset));
     return fault == Fault::kShort ? Files::write(file, data, (size + 1) / 2, offset) : error();
   }
+  int64_t send(int file, const void* data, size_t size) override {
+    if (fault == Fault::kKillInWrite || !now()) return Files::send(file, data, size);
+    return fault == Fault::kShort ? Files::send(file, data, (size + 1) / 2) : error();
+  }
+  int64_t receive(int file, void* data, size_t size) override {
+    if (fault == Fault::kKillInWrite || !now()) return Files::receive(file, data, size);
+    return fault == Fault::kShort ? Files::receive(file, data, (size + 1) / 2) : error();
+  }
   int truncate(int file, uint64_t size) override { return fails() ? error() : Files::truncate(file, size); }
   int allocate(int file, uint64_t size) override { return fails() ? error() : Files::allocate(file, size); }
   // No test loses power, so nothing waits for the disk.

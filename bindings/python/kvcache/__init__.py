@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import _native, errors
-from .checkpoints import (Restored, checkpoint_info, compact_checkpoint, list_checkpoints, remove_checkpoint, restore_checkpoint, save_checkpoint,
-                          validate_checkpoint)
+from .checkpoints import (Restored, checkpoint_info, collect_checkpoints, compact_checkpoint, list_checkpoints, measure_checkpoint,
+                          remove_checkpoint, restore_checkpoint, restore_stream, save_checkpoint, save_stream, validate_checkpoint)
 from .constants import (Admission, BlockState, DeviceFlags, DType, EndReason, EventKind, Feature, Latency, Layout, LostReason, MemoryKind, OffloadPolicy, OffloadReason, OffloadState, PageFileKind, PageResult, Plane, RequestFlags, RopeScaling, ScheduledState, SchedulePolicy,
                         SizingAction, SizingBasis, SizingMode, SizingReason, Status, StorageFlags, TierKind, TierPriority, WaitReason)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, FillingError, InternalError, InvalidArgumentError,
@@ -30,7 +30,7 @@ from .models import Memory, Model, find_model, models
 from .offload import Offload
 from .publisher import Publisher
 from .quant import dequantize, quantize
-from .records import (AttentionInfo, BackendInfo, BlockInfo, CheckpointInfo, CurveInfo, DeviceInfo, IndexApplied, IndexStats, LatencyInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, MemoryProfile, OffloadInfo, OffloadStats,
+from .records import (AttentionInfo, BackendInfo, BlockInfo, CheckpointInfo, CheckpointNeeds, CurveInfo, DeviceInfo, IndexApplied, IndexStats, LatencyInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, MemoryProfile, OffloadInfo, OffloadStats,
                       OffloadTierStats, PageFileInfo, PoolInfo, ProbeInfo, Properties, PublisherStats, QuantMetrics,
                       QuotaInfo, RequestInfo, ScheduledInfo, SchedulerStats, SizingDecision, Stats, TierCounts, TierStats, WorkloadInfo)
 from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
@@ -79,7 +79,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo",
+    "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo", "CheckpointNeeds",
     "Completion", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
     "EndedRequest", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "FillingError", "Group", "Index", "IndexApplied", "IndexStats", "IndexWorker", "InternalError", "InvalidArgumentError",
     "KvCacheError", "Latency", "LatencyInfo", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Matches", "Memory", "MemoryEstimate",
@@ -90,7 +90,7 @@ __all__ = [
     "SchedulePolicy", "ScheduledInfo", "ScheduledState", "Scheduler", "SchedulerStats", "Sizer", "SizingAction", "SizingBasis", "SizingDecision",
     "SizingMode", "SizingReason", "Stats", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "Tier", "TierCounts", "TierKind",
     "TierPriority", "TierStats", "UnsupportedError", "WaitReason", "Workload", "WorkloadInfo", "apply_rope", "build_info", "checkpoint_info",
-    "compact_checkpoint", "dequantize", "device_info", "enable_latencies", "errors", "find_model", "list_checkpoints", "merge_attention", "models", "namespace_root", "open_backend",
-    "open_plugin", "page_file_info", "page_file_parts", "page_key", "page_keys", "prefix_digests", "purge_page_file", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint",
-    "rope_frequencies", "rope_table", "save_checkpoint", "storage_size", "supports", "tree_mask", "validate_checkpoint",
+    "collect_checkpoints", "compact_checkpoint", "dequantize", "device_info", "enable_latencies", "errors", "find_model", "list_checkpoints", "measure_checkpoint", "merge_attention", "models", "namespace_root", "open_backend",
+    "open_plugin", "page_file_info", "page_file_parts", "page_key", "page_keys", "prefix_digests", "purge_page_file", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint", "restore_stream",
+    "rope_frequencies", "rope_table", "save_checkpoint", "save_stream", "storage_size", "supports", "tree_mask", "validate_checkpoint",
 ]

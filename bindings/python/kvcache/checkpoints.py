@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: what a manager has cached, with the bytes of its blocks, in a folder. kvcache/checkpoint.h is the manual of these calls.
+"""Checkpoints: what a manager has cached, with the bytes of its blocks, in a folder or as one stream. kvcache/checkpoint.h is the manual of these
+calls.
 
-    kvcache.save_checkpoint(manager, storage, "/path/of/folder", model=b"my-model", weights=b"weights of May")
+    manager.save("/path/of/folder", storage, model=b"my-model", weights=b"weights of May")
     # in another process, with a new manager:
-    restored = kvcache.restore_checkpoint(manager, storage, "/path/of/folder", model=b"my-model", weights=b"weights of May")
+    restored = manager.restore("/path/of/folder", storage, model=b"my-model", weights=b"weights of May")
+
+The functions of this module are the same, and have more options.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ from ._arrays import np, take_path
 from ._docs import described
 from .errors import BufferTooSmallError
 from .manager import Manager
-from .records import CheckpointInfo
+from .records import CheckpointInfo, CheckpointNeeds
 from .request import Namespace, Request
 from .storage import Storage
 
-__all__ = ["CheckpointInfo", "Restored", "checkpoint_info", "compact_checkpoint", "list_checkpoints", "remove_checkpoint", "restore_checkpoint",
-           "save_checkpoint", "validate_checkpoint"]
+__all__ = ["CheckpointInfo", "CheckpointNeeds", "Restored", "checkpoint_info", "collect_checkpoints", "compact_checkpoint", "list_checkpoints",
+           "measure_checkpoint", "remove_checkpoint", "restore_checkpoint", "restore_stream", "save_checkpoint", "save_stream", "validate_checkpoint"]
 
 if TYPE_CHECKING:
     _Path = Union[str, os.PathLike[str]]
@@ -100,22 +103,91 @@ def save_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, mod
     return CheckpointInfo.read(info)
 
 
+def measure_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, model: bytes, weights: bytes, numerics: bytes = b"",
+                       num_layers: int = 0, num_heads: int = 0, first_layer: int = 0, first_head: int = 0, codec: str = "none", full: bool = False,
+                       increment: bool = False, requests: bool = False) -> CheckpointNeeds:
+    """Tells what save_checkpoint() with the same parameters would write, and how much room the disk has. Writes nothing. Raises what that raises."""
+    m, kept = take_manager(manager), take_storages(storages)
+    flags = (_native.KVC_CHECKPOINT_FULL if full else 0) | (_native.KVC_CHECKPOINT_INCREMENT if increment else 0)
+    flags |= _native.KVC_CHECKPOINT_REQUESTS if requests else 0
+    needs = _native.kvc_checkpoint_needs()
+    _native.kvc_checkpoint_measure(m, _native_storages(kept), model, weights, numerics, num_layers, num_heads, first_layer, first_head,
+                                   take_path("folder", folder), codec, flags, needs)
+    return CheckpointNeeds.read(needs)
+
+
+def save_stream(manager: Manager, storages: _Storages, file: Any, *, model: bytes, weights: bytes, numerics: bytes = b"", num_layers: int = 0,
+                num_heads: int = 0, first_layer: int = 0, first_head: int = 0, codec: str = "none", level: int = 0,
+                requests: bool = False) -> CheckpointInfo:
+    """Saves all that a manager has cached as one stream, and returns what was saved.
+
+    file: a descriptor, or what has a fileno(): a file, a memfd, a pipe, a socket. It is written from its position on, past the buffer of a Python
+    file, and stays open. All else as for save_checkpoint(). Raises DeviceError also if nobody reads a pipe."""
+    m, kept, fd = take_manager(manager), take_storages(storages), _descriptor(file)
+    info = _native.kvc_checkpoint_info()
+    memory = [storage._memory for storage in kept if storage is not None]
+    _native.kvc_checkpoint_save_stream(m, _native_storages(kept), model, weights, numerics, num_layers, num_heads, first_layer, first_head, fd, codec,
+                                       level, _native.KVC_CHECKPOINT_REQUESTS if requests else 0, info)
+    del memory
+    return CheckpointInfo.read(info)
+
+
+def restore_stream(manager: Manager, storages: _Storages, file: Any, *, model: bytes, weights: bytes, numerics: bytes = b"", num_layers: int = 0,
+                   num_heads: int = 0, first_layer: int = 0, first_head: int = 0, folder: Optional[_Path] = None, requests: bool = False,
+                   bytes_elsewhere: bool = False, cache_only: bool = False) -> Restored:
+    """Fills a new manager with a checkpoint of save_stream(), after all of it was read and checked.
+
+    file: a descriptor, or what has a fileno(). A file or a memfd is read from its position to its end, and the position stays; others until nothing
+    more comes, so who writes must close, or shut down, its end. folder: what can be read once waits there in a file without a name; None = in
+    memory. All else as for restore_checkpoint(). Raises CorruptError also if the stream did not come whole."""
+    m, kept, fd = take_manager(manager), take_storages(storages), _descriptor(file)
+    where, info = "" if folder is None else take_path("folder", folder), _native.kvc_checkpoint_info()
+    flags = _restore_flags(requests, bytes_elsewhere, cache_only)
+    memory = [storage._memory for storage in kept if storage is not None]
+    # There is no second try with a pipe: as many as there can be.
+    pairs, request_pairs = np.empty((1 << 16, 2), np.uint64), np.empty((1 << 16 if requests else 0, 2), np.uint64)
+    _native.kvc_checkpoint_restore_stream(m, _native_storages(kept), model, weights, numerics, num_layers, num_heads, first_layer, first_head, fd,
+                                          where, flags, pairs, request_pairs, info)
+    del memory
+    return _restored(manager, info, pairs, request_pairs)
+
+
+def _descriptor(file: Any) -> int:
+    fd = file if isinstance(file, int) and not isinstance(file, bool) else file.fileno() if hasattr(file, "fileno") else None
+    if fd is None:
+        raise TypeError(f"file is {type(file).__name__}; it must be a descriptor, or have a fileno()")
+    if not 0 <= fd < 1 << 31:
+        raise ValueError(f"file is {fd}; a descriptor is from 0 to 2**31 - 1")
+    return int(fd)
+
+
+def _restore_flags(requests: bool, bytes_elsewhere: bool, cache_only: bool) -> int:
+    flags = (_native.KVC_CHECKPOINT_REQUESTS if requests else 0) | (_native.KVC_CHECKPOINT_BYTES_ELSEWHERE if bytes_elsewhere else 0)
+    return int(flags | (_native.KVC_CHECKPOINT_CACHE_ONLY if cache_only else 0))
+
+
+def _restored(manager: Manager, info: Any, pairs: Any, request_pairs: Any) -> Restored:
+    count = min(info.num_requests, len(request_pairs))
+    return Restored({old: Namespace(manager, new) for old, new in pairs[: info.num_namespaces].tolist()},
+                    {old: Request(manager, new) for old, new in request_pairs[:count].tolist()}, CheckpointInfo.read(info))
+
+
 def restore_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, model: bytes, weights: bytes, numerics: bytes = b"",
                        num_layers: int = 0, num_heads: int = 0, first_layer: int = 0, first_head: int = 0, id: int = 0, requests: bool = False,
-                       bytes_elsewhere: bool = False) -> Restored:
+                       bytes_elsewhere: bool = False, cache_only: bool = False) -> Restored:
     """Fills a new manager, and the storages of its groups, with a checkpoint: its hits are those of the manager that was saved. Its number of
     blocks, the layout of its storages and its policy may be others. Nobody else may use the manager meanwhile.
 
     storages, folder, model and so on: as for save_checkpoint(); model, weights and numerics must be those of the save. id: which checkpoint; 0 = the
     newest. requests: make the requests wait again. bytes_elsewhere: restore groups without a storage too: you bring their bytes before a request is
-    admitted, or have them still; all blocks must keep their ids.
+    admitted, or have them still; all blocks must keep their ids. cache_only: without quotas and registered prompts.
 
-    Raises NotFoundError, CorruptError (a file does not check), InvalidArgumentError (made for something else), BusyError (the manager is not new),
-    UnsupportedError (a group without a storage; a newer format; prefix_cache=False), LimitError, OutOfMemoryError, DeviceError. If it fails the
+    Raises NotFoundError, CorruptError (a file does not check), InvalidArgumentError (made for something else, or quotas that do not fit), BusyError
+    (the manager is not new), UnsupportedError (a group without a storage; a newer format; prefix_cache=False), LimitError, OutOfMemoryError, DeviceError. If it fails the
     manager is as it was; blocks of the storages, all of them free, may have other bytes."""
     m, kept = take_manager(manager), take_storages(storages)
     where, info = take_path("folder", folder), _native.kvc_checkpoint_info()
-    flags = (_native.KVC_CHECKPOINT_REQUESTS if requests else 0) | (_native.KVC_CHECKPOINT_BYTES_ELSEWHERE if bytes_elsewhere else 0)
+    flags = _restore_flags(requests, bytes_elsewhere, cache_only)
     memory = [storage._memory for storage in kept if storage is not None]
     rooms = 16, 16
     while True:
@@ -129,9 +201,7 @@ def restore_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, 
             if len(pairs) >= rooms[0] and len(request_pairs) >= (rooms[1] if requests else 0):
                 raise
     del memory
-    count = min(info.num_requests, len(request_pairs))
-    return Restored({old: Namespace(manager, new) for old, new in pairs[: info.num_namespaces].tolist()},
-                    {old: Request(manager, new) for old, new in request_pairs[:count].tolist()}, CheckpointInfo.read(info))
+    return _restored(manager, info, pairs, request_pairs)
 
 
 def list_checkpoints(folder: _Path) -> list[int]:
@@ -167,9 +237,20 @@ def remove_checkpoint(folder: _Path, id: int) -> None:
     _native.kvc_checkpoint_remove(take_path("folder", folder), id)
 
 
+def collect_checkpoints(folder: _Path, keep_last: int = 0) -> int:
+    """Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint needs: pages, and what saves that
+    were cut short have left. Returns the bytes of these files. Raises NotFoundError (the folder), BusyError, DeviceError."""
+    removed: int = _native.kvc_checkpoint_collect(take_path("folder", folder), keep_last)
+    return removed
+
+
 def compact_checkpoint(folder: _Path, id: int = 0, *, codec: str = "none", level: int = 0, keep_last: int = 0, sync: bool = True) -> CheckpointInfo:
     """Makes a checkpoint of the same content with all its pages in one file, then removes the one that it was made from, and others as keep_last
     says. Parameters as for save_checkpoint(). No manager is needed. If it fails, nothing is removed."""
     info = _native.kvc_checkpoint_info()
     _native.kvc_checkpoint_compact(take_path("folder", folder), id, codec, level, 0 if sync else _native.KVC_CHECKPOINT_NO_SYNC, keep_last, info)
     return CheckpointInfo.read(info)
+
+
+Manager._save = save_checkpoint
+Manager._restore = restore_checkpoint

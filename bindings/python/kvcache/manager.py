@@ -136,6 +136,7 @@ class Manager:
                  partial_reuse: bool = False, offload: Tier | str | Sequence[Tier | str] = (), storages: Storage | Sequence[Storage] = (),
                  model: bytes = b"", weights: bytes = b"", numerics: bytes = b""):
         self.offload: Any = None
+        self._computed_by = {"storages": storages, "model": model, "weights": weights, "numerics": numerics}
         config = _native.kvc_manager_config()
         config.block_size = block_size
         if policy not in _POLICIES:
@@ -634,6 +635,22 @@ class Manager:
         digest = np.empty(32, np.uint8)
         _native.kvc_manager_content_digest(self._m, digest)
         return digest.tobytes()
+
+    _save: Callable[..., Any]  # save_checkpoint and restore_checkpoint; checkpoints.py, which stands above this module, sets them
+    _restore: Callable[..., Any]
+
+    def save(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, **options: Any) -> Any:
+        """Saves what is cached, with the bytes of its blocks, to a folder of checkpoints, and returns the CheckpointInfo: save_checkpoint() has the
+        options, and says what it raises. storages, model, weights, numerics: those that the Manager was made with, unless given."""
+        return self._save(folder=folder, **self._sources(storages, options))
+
+    def restore(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, **options: Any) -> Any:
+        """Takes over the newest checkpoint of a folder, or with id= another one; the Manager must be new. Returns a Restored: restore_checkpoint() has
+        the options, and says what it raises. storages, model, weights, numerics: those that the Manager was made with, unless given."""
+        return self._restore(folder=folder, **self._sources(storages, options))
+
+    def _sources(self, storages: Any, options: dict[str, Any]) -> dict[str, Any]:
+        return {**self._computed_by, **({} if storages is None else {"storages": storages}), **options}
 
     def check(self) -> None:
         """Checks every invariant of the state. Raises CorruptError."""

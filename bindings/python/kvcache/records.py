@@ -782,6 +782,10 @@ class CheckpointInfo(NamedTuple):
     content: Manager.content_digest() of the manager that was saved.
     codec: Of its own data file.
     model, weights: Their first bytes, other than printable ones as '?'.
+    resumed_pages: Save: of new_pages, those that a save which was cut short had written.
+    longest_hold, longest_admission: Save: positions, blocks and other records that it visited at most under one hold of the manager's lock, and
+        positions and blocks that one admission visited at most since the manager was made. A hold is not longer than 64, or than an admission of
+        the longest prefix that is saved.
     """
 
     id: int
@@ -807,6 +811,9 @@ class CheckpointInfo(NamedTuple):
     codec: str
     model: str
     weights: str
+    resumed_pages: int
+    longest_hold: int
+    longest_admission: int
 
     @classmethod
     def read(cls, filled: _native.kvc_checkpoint_info) -> CheckpointInfo:
@@ -815,7 +822,31 @@ class CheckpointInfo(NamedTuple):
                    filled.stored_bytes, filled.num_pages, filled.new_pages, filled.num_blocks, filled.num_positions,
                    filled.num_namespaces, filled.num_requests, filled.lost_blocks, filled.left_out, filled.not_removed,
                    filled.version, filled.block_size, filled.num_groups, bool(filled.ids_kept), filled.content,
-                   filled.codec, filled.model, filled.weights)
+                   filled.codec, filled.model, filled.weights, filled.resumed_pages, filled.longest_hold,
+                   filled.longest_admission)
+
+
+@described
+class CheckpointNeeds(NamedTuple):
+    """What a save would write.
+
+    num_pages: Blocks with bytes.
+    new_pages: Of these, neither in the newest checkpoint nor left by a save that was cut short.
+    new_bytes: Of the disk that the save takes at most; without a codec hardly more.
+    full_bytes: The same of a save of all pages.
+    free_bytes: Of the disk of the folder, for this user.
+    """
+
+    num_pages: int
+    new_pages: int
+    new_bytes: int
+    full_bytes: int
+    free_bytes: int
+
+    @classmethod
+    def read(cls, filled: _native.kvc_checkpoint_needs) -> CheckpointNeeds:
+        """Reads the struct of the native layer."""
+        return cls(filled.num_pages, filled.new_pages, filled.new_bytes, filled.full_bytes, filled.free_bytes)
 
 
 @described
@@ -938,8 +969,8 @@ class OffloadTierStats(NamedTuple):
     failed_stores: The tier had no space, failed, or did not come to it in time.
     waits: Loads that the queue refused at first.
     load_ns_per_byte: Gauge: what loads took lately; 0 = not measured.
-    outages: Times that it was given up, after failures in a row.
-    available: Gauge: 0 = it is left alone now.
+    outages: Times that reads or writes were given up, after failures in a row.
+    available: Gauge: 0 = it is left alone now, or writes are.
     difference: Why pages that were there when the offload was made are misses: the first field that differs and both values, such as `weights is
         "v1" there and "v2" here`; ended by 0. Empty: the tier had pages of these fields, or none that are described. Printable ASCII.
     """

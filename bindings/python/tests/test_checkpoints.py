@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints: what one manager has cached, another one has after a restore."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -235,3 +236,69 @@ def test_files_of_tiers_tell_what_they_have(tmp_path):
         kvcache.page_file_info(tmp_path / "t")
     with pytest.raises(kvcache.NotFoundError):
         kvcache.page_file_info(tmp_path / "absent")
+
+
+def test_one_line_saves_and_one_restores(tmp_path):
+    s = storage()
+    m = kvcache.Manager(BLOCKS, BLOCK, storages=s, **NAMES)
+    rows = compute(m, s, PROMPT)
+    m.register_prompt("system", PROMPT[:12])
+    m.save(tmp_path / "c")
+    new = kvcache.Manager(BLOCKS, BLOCK)
+    restored = new.restore(tmp_path / "c", s := storage(), **NAMES)
+    assert restored.info.ids_kept is True and new.digest() == m.digest() and new.prompts() == ["system"]
+    with new.allocate(PROMPT) as request:
+        assert request.num_cached == 20 and np.array_equal(stored(s, request, 20), rows[:, :20])
+    with pytest.raises(kvcache.InvalidArgumentError, match="weights"):
+        kvcache.Manager(BLOCKS, BLOCK).restore(tmp_path / "c", storage(), model=b"a model", weights=b"of June")
+    again = kvcache.Manager(BLOCKS, BLOCK)
+    again.restore(tmp_path / "c", storage(), cache_only=True, **NAMES)
+    assert again.prompts() == [] and again.content_digest() != b""
+
+
+def test_a_stream_goes_through_files_and_pipes(saved, tmp_path):
+    m, old, rows, _, _ = saved
+    with open(tmp_path / "stream", "w+b") as file:
+        info = kvcache.save_stream(m, old, file, **NAMES)
+        assert info.num_pages == 5 and info.written_bytes == file.seek(0, 2)
+        file.seek(0)
+        new, s = kvcache.Manager(BLOCKS, BLOCK), storage()
+        assert kvcache.restore_stream(new, s, file, **NAMES).info.num_blocks == 5 and new.digest() == m.digest()
+    for folder in (None, tmp_path):
+        read, write = os.pipe()
+
+        def send(write=write):
+            kvcache.save_stream(m, old, write, **NAMES)
+            os.close(write)
+
+        writer = threading.Thread(target=send)
+        writer.start()
+        new, s = kvcache.Manager(BLOCKS, BLOCK), storage()
+        kvcache.restore_stream(new, s, read, folder=folder, **NAMES)
+        writer.join()
+        os.close(read)
+        with new.allocate(PROMPT) as request:
+            assert np.array_equal(stored(s, request, 20), rows[:, :20])
+    with open(tmp_path / "stream", "rb") as file, open(tmp_path / "cut", "w+b") as cut:
+        cut.write(file.read()[:-1])
+        cut.flush()
+        cut.seek(0)
+        with pytest.raises(kvcache.CorruptError, match="did not come whole"):
+            kvcache.restore_stream(kvcache.Manager(BLOCKS, BLOCK), storage(), cut, **NAMES)
+    for bad, error in ((-1, ValueError), ("stream", TypeError), (None, TypeError)):
+        with pytest.raises(error):
+            kvcache.save_stream(m, old, bad, **NAMES)
+
+
+def test_what_a_save_needs_is_known_before(saved):
+    m, s, _, folder, info = saved
+    needs = kvcache.measure_checkpoint(m, s, folder, **NAMES)
+    assert needs.num_pages == 5 and needs.new_pages == 0 and needs.full_bytes > info.page_bytes and needs.free_bytes > 0
+    compute(m, s, PROMPT[::-1].copy())
+    needs = kvcache.measure_checkpoint(m, s, folder, **NAMES)
+    later = kvcache.save_checkpoint(m, s, folder, **NAMES)
+    assert needs.new_pages == later.new_pages == 5 and needs.new_bytes >= later.written_bytes
+    assert 0 < later.longest_hold <= 64 and later.longest_admission >= 5 and later.resumed_pages == 0
+    (folder / "00000000000000000003.kvcd.part").write_bytes(b"left")
+    assert kvcache.collect_checkpoints(folder) == 4
+    assert kvcache.collect_checkpoints(folder, keep_last=1) == 0 and kvcache.list_checkpoints(folder) == [2]  # which needs the pages of the first

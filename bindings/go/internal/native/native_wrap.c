@@ -765,6 +765,23 @@ static kvc_status checkpoint_restore(kvc_manager *m, KVC_STORAGES, KVC_PAGES, co
   const kvc_checkpoint_config config = {sizeof config, folder, KVC_THE_PAGES, NULL, id, 0, flags, 0, 0, 0, 0, 0};
   return kvc_checkpoint_restore(m, storages, num_storages, &config, pairs, pair_capacity, request_pairs, request_capacity, info);
 }
+static kvc_status checkpoint_measure(kvc_manager *m, KVC_STORAGES, KVC_PAGES, const char *folder, const char *codec, uint32_t flags,
+                                     kvc_checkpoint_needs *needs) {
+  const kvc_checkpoint_config config = {sizeof config, folder, KVC_THE_PAGES, codec, 0, 0, flags, 0, 0, 0, 0, 0};
+  return kvc_checkpoint_measure(m, storages, num_storages, &config, needs);
+}
+static kvc_status checkpoint_save_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES, int32_t fd, const char *codec, int32_t level, uint32_t flags,
+                                         kvc_checkpoint_info *info) {
+  const kvc_checkpoint_config config = {sizeof config, NULL, KVC_THE_PAGES, codec, 0, level, flags, 0, 0, 0, 0, 0};
+  return kvc_checkpoint_save_stream(m, storages, num_storages, &config, fd, info);
+}
+/* folder: "" = in memory */
+static kvc_status checkpoint_restore_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES, int32_t fd, const char *folder, uint32_t flags,
+                                            kvc_namespace_pair *pairs, size_t pair_capacity, kvc_request_pair *request_pairs,
+                                            size_t request_capacity, kvc_checkpoint_info *info) {
+  const kvc_checkpoint_config config = {sizeof config, folder != NULL && *folder != 0 ? folder : NULL, KVC_THE_PAGES, NULL, 0, 0, flags, 0, 0, 0, 0, 0};
+  return kvc_checkpoint_restore_stream(m, storages, num_storages, &config, fd, pairs, pair_capacity, request_pairs, request_capacity, info);
+}
 static kvc_status checkpoint_compact(const char *folder, uint64_t id, const char *codec, int32_t level, uint32_t flags, uint32_t keep_last,
                                      kvc_checkpoint_info *info) {
   const kvc_checkpoint_config config = {sizeof config, folder, NULL, codec, id, level, flags, keep_last, 0, 0, 0, 0};
@@ -894,7 +911,7 @@ static kvc_status metrics_read_memory(kvc_manager *const *managers, size_t num_m
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_8f4700a579015110(void *_swig_go_0) {
+void _wrap_Swig_free_native_7ba03b3bfc0e6a81(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -904,7 +921,7 @@ void _wrap_Swig_free_native_8f4700a579015110(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_8f4700a579015110(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_7ba03b3bfc0e6a81(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -917,7 +934,7 @@ void *_wrap_Swig_malloc_native_8f4700a579015110(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_8f4700a579015110() {
+long long _wrap_kvc_clock_native_7ba03b3bfc0e6a81() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -928,7 +945,7 @@ long long _wrap_kvc_clock_native_8f4700a579015110() {
 }
 
 
-char *_wrap_kvc_waits_make_native_8f4700a579015110(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_7ba03b3bfc0e6a81(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -941,7 +958,7 @@ char *_wrap_kvc_waits_make_native_8f4700a579015110(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_8f4700a579015110(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_7ba03b3bfc0e6a81(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -951,7 +968,7 @@ void _wrap_kvc_waits_free_native_8f4700a579015110(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_8f4700a579015110(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1016,7 +1033,7 @@ char *_wrap_kvc_tier_do_native_8f4700a579015110(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_8f4700a579015110(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1041,7 +1058,7 @@ char *_wrap_kvc_plugin_open_native_8f4700a579015110(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_8f4700a579015110(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1053,7 +1070,7 @@ void _wrap_kvc_offload_wait_native_8f4700a579015110(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1086,7 +1103,7 @@ char *_wrap_kvc_manager_open_namespace_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1117,7 +1134,7 @@ char *_wrap_kvc_manager_create_request_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1150,7 +1167,7 @@ char *_wrap_kvc_manager_allocate_request_native_8f4700a579015110(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1179,7 +1196,7 @@ char *_wrap_kvc_manager_probe_native_8f4700a579015110(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1210,7 +1227,7 @@ char *_wrap_kvc_manager_pin_prefix_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1239,7 +1256,7 @@ char *_wrap_kvc_manager_drop_prefix_native_8f4700a579015110(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1274,7 +1291,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_8f4700a579015110(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1305,7 +1322,7 @@ char *_wrap_kvc_manager_demote_prefix_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_8f4700a579015110(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -1341,7 +1358,7 @@ char *_wrap_kvc_manager_register_prompt_native_8f4700a579015110(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1362,7 +1379,7 @@ char *_wrap_kvc_manager_list_prompts_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_log_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1383,7 +1400,7 @@ char *_wrap_kvc_manager_take_log_native_8f4700a579015110(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_8f4700a579015110(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -1402,7 +1419,7 @@ char *_wrap_kvc_log_replay_native_8f4700a579015110(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1439,7 +1456,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1474,7 +1491,7 @@ char *_wrap_kvc_manager_publish_blocks_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_index_apply_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1501,7 +1518,7 @@ char *_wrap_kvc_index_apply_native_8f4700a579015110(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_root_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_root_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1532,7 +1549,7 @@ char *_wrap_kvc_index_root_native_8f4700a579015110(_goslice_ _swig_go_0, _goslic
 }
 
 
-char *_wrap_kvc_index_match_native_8f4700a579015110(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1561,7 +1578,7 @@ char *_wrap_kvc_index_match_native_8f4700a579015110(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_8f4700a579015110(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1594,7 +1611,7 @@ char *_wrap_kvc_index_match_tokens_native_8f4700a579015110(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1623,7 +1640,7 @@ char *_wrap_kvc_index_digests_native_8f4700a579015110(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1646,7 +1663,7 @@ char *_wrap_kvc_index_worker_info_native_8f4700a579015110(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_index_dump_native_8f4700a579015110(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_dump_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1667,7 +1684,7 @@ char *_wrap_kvc_index_dump_native_8f4700a579015110(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_index_load_native_8f4700a579015110(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_index_load_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1686,7 +1703,7 @@ char *_wrap_kvc_index_load_native_8f4700a579015110(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1715,7 +1732,7 @@ char *_wrap_kvc_manager_export_tables_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1740,7 +1757,7 @@ char *_wrap_kvc_manager_export_slots_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1769,7 +1786,7 @@ char *_wrap_kvc_manager_take_pending_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_8f4700a579015110(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1802,7 +1819,7 @@ char *_wrap_kvc_manager_rebuild_native_8f4700a579015110(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1833,7 +1850,7 @@ char *_wrap_kvc_manager_poll_events_native_8f4700a579015110(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1866,7 +1883,7 @@ char *_wrap_kvc_manager_list_prefixes_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_8f4700a579015110(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1901,7 +1918,7 @@ char *_wrap_kvc_manager_step_native_8f4700a579015110(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_8f4700a579015110(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1918,7 +1935,7 @@ char *_wrap_kvc_step_use_native_8f4700a579015110(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_8f4700a579015110(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1931,7 +1948,7 @@ long long _wrap_kvc_step_num_failed_native_8f4700a579015110(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_8f4700a579015110(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1970,7 +1987,7 @@ char *_wrap_kvc_storage_store_native_8f4700a579015110(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_8f4700a579015110(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -2001,7 +2018,7 @@ char *_wrap_kvc_storage_gather_native_8f4700a579015110(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_8f4700a579015110(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -2034,7 +2051,7 @@ char *_wrap_kvc_storage_measure_native_8f4700a579015110(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_8f4700a579015110(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2091,7 +2108,7 @@ char *_wrap_kvc_storage_attend_native_8f4700a579015110(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_8f4700a579015110(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2148,7 +2165,7 @@ char *_wrap_kvc_storage_explain_native_8f4700a579015110(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_8f4700a579015110(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2211,7 +2228,7 @@ char *_wrap_kvc_storage_select_blocks_native_8f4700a579015110(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -2238,7 +2255,7 @@ char *_wrap_kvc_attention_merge_native_8f4700a579015110(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_8f4700a579015110(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_7ba03b3bfc0e6a81(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -2255,7 +2272,7 @@ char *_wrap_kvc_estimate_memory_native_8f4700a579015110(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_8f4700a579015110(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -2280,7 +2297,7 @@ char *_wrap_kvc_rope_apply_native_8f4700a579015110(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_8f4700a579015110(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2301,7 +2318,7 @@ char *_wrap_kvc_storage_adopt_native_8f4700a579015110(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_info_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2346,7 +2363,7 @@ char *_wrap_kvc_storage_page_info_native_8f4700a579015110(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_storage_page_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2393,7 +2410,7 @@ char *_wrap_kvc_storage_page_runs_native_8f4700a579015110(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_position_digests_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2428,7 +2445,7 @@ char *_wrap_kvc_manager_position_digests_native_8f4700a579015110(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_page_key_native_8f4700a579015110(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -2455,7 +2472,7 @@ char *_wrap_kvc_page_key_native_8f4700a579015110(_goslice_ _swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_tier_create_native_8f4700a579015110(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -2481,7 +2498,7 @@ char *_wrap_kvc_tier_create_native_8f4700a579015110(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_drafts_check_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_drafts_check_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2502,7 +2519,7 @@ char *_wrap_kvc_drafts_check_native_8f4700a579015110(_goslice_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_greedy_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+char *_wrap_kvc_verify_greedy_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2531,7 +2548,7 @@ char *_wrap_kvc_verify_greedy_native_8f4700a579015110(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verify_sampling_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2580,7 +2597,7 @@ char *_wrap_kvc_verify_sampling_native_8f4700a579015110(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2623,7 +2640,7 @@ char *_wrap_kvc_verify_typical_native_8f4700a579015110(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2666,7 +2683,7 @@ char *_wrap_kvc_verdict_moves_native_8f4700a579015110(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2707,7 +2724,7 @@ char *_wrap_kvc_verdict_states_native_8f4700a579015110(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_8f4700a579015110(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2730,7 +2747,7 @@ char *_wrap_kvc_draft_append_native_8f4700a579015110(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_8f4700a579015110(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2761,7 +2778,7 @@ char *_wrap_kvc_draft_propose_native_8f4700a579015110(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2788,7 +2805,7 @@ char *_wrap_kvc_acceptance_add_native_8f4700a579015110(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_8f4700a579015110(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2801,7 +2818,7 @@ char *_wrap_kvc_acceptance_halve_native_8f4700a579015110(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2824,7 +2841,7 @@ char *_wrap_kvc_acceptance_length_native_8f4700a579015110(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_8f4700a579015110(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2843,7 +2860,7 @@ char *_wrap_kvc_scheduler_create_native_8f4700a579015110(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_8f4700a579015110(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2894,7 +2911,7 @@ char *_wrap_kvc_scheduler_add_native_8f4700a579015110(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_8f4700a579015110(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2915,7 +2932,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_8f4700a579015110(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_8f4700a579015110(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2948,7 +2965,7 @@ char *_wrap_kvc_scheduler_finish_native_8f4700a579015110(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3021,7 +3038,7 @@ char *_wrap_kvc_checkpoint_save_native_8f4700a579015110(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3091,7 +3108,200 @@ char *_wrap_kvc_checkpoint_restore_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_8f4700a579015110(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_measure_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  uint32_t arg12 ;
+  uint32_t arg13 ;
+  char *arg14 = (char *) 0 ;
+  char *arg15 = (char *) 0 ;
+  uint32_t arg16 ;
+  kvc_checkpoint_needs *arg17 = (kvc_checkpoint_needs *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (kvc_storage **)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg8 = (char *)_swig_go_4.array;
+  arg9 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  arg10 = (uint32_t)_swig_go_5;
+  arg11 = (uint32_t)_swig_go_6;
+  arg12 = (uint32_t)_swig_go_7;
+  arg13 = (uint32_t)_swig_go_8;
+  
+  arg14 = (char *)malloc(_swig_go_9.n + 1);
+  memcpy(arg14, _swig_go_9.p, _swig_go_9.n);
+  arg14[_swig_go_9.n] = '\0';
+  
+  
+  arg15 = (char *)malloc(_swig_go_10.n + 1);
+  memcpy(arg15, _swig_go_10.p, _swig_go_10.n);
+  arg15[_swig_go_10.n] = '\0';
+  
+  arg16 = (uint32_t)_swig_go_11;
+  arg17 = (kvc_checkpoint_needs *)_swig_go_12;
+  
+  result = (kvc_status)checkpoint_measure(arg1,(struct kvc_storage *const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(char const *)arg8,arg9,arg10,arg11,arg12,arg13,(char const *)arg14,(char const *)arg15,arg16,arg17);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg14); 
+  free(arg15); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_save_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  uint32_t arg12 ;
+  uint32_t arg13 ;
+  int32_t arg14 ;
+  char *arg15 = (char *) 0 ;
+  int32_t arg16 ;
+  uint32_t arg17 ;
+  kvc_checkpoint_info *arg18 = (kvc_checkpoint_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (kvc_storage **)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg8 = (char *)_swig_go_4.array;
+  arg9 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  arg10 = (uint32_t)_swig_go_5;
+  arg11 = (uint32_t)_swig_go_6;
+  arg12 = (uint32_t)_swig_go_7;
+  arg13 = (uint32_t)_swig_go_8;
+  arg14 = (int32_t)_swig_go_9;
+  
+  arg15 = (char *)malloc(_swig_go_10.n + 1);
+  memcpy(arg15, _swig_go_10.p, _swig_go_10.n);
+  arg15[_swig_go_10.n] = '\0';
+  
+  arg16 = (int32_t)_swig_go_11;
+  arg17 = (uint32_t)_swig_go_12;
+  arg18 = (kvc_checkpoint_info *)_swig_go_13;
+  
+  result = (kvc_status)checkpoint_save_stream(arg1,(struct kvc_storage *const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(char const *)arg8,arg9,arg10,arg11,arg12,arg13,arg14,(char const *)arg15,arg16,arg17,arg18);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg15); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_restore_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  char *arg8 = (char *) 0 ;
+  size_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  uint32_t arg12 ;
+  uint32_t arg13 ;
+  int32_t arg14 ;
+  char *arg15 = (char *) 0 ;
+  uint32_t arg16 ;
+  kvc_namespace_pair *arg17 = (kvc_namespace_pair *) 0 ;
+  size_t arg18 ;
+  kvc_request_pair *arg19 = (kvc_request_pair *) 0 ;
+  size_t arg20 ;
+  kvc_checkpoint_info *arg21 = (kvc_checkpoint_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (kvc_storage **)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  
+  arg8 = (char *)_swig_go_4.array;
+  arg9 = (size_t)_swig_go_4.len / sizeof(char);
+  
+  arg10 = (uint32_t)_swig_go_5;
+  arg11 = (uint32_t)_swig_go_6;
+  arg12 = (uint32_t)_swig_go_7;
+  arg13 = (uint32_t)_swig_go_8;
+  arg14 = (int32_t)_swig_go_9;
+  
+  arg15 = (char *)malloc(_swig_go_10.n + 1);
+  memcpy(arg15, _swig_go_10.p, _swig_go_10.n);
+  arg15[_swig_go_10.n] = '\0';
+  
+  arg16 = (uint32_t)_swig_go_11;
+  
+  arg17 = (kvc_namespace_pair *)_swig_go_12.array;
+  arg18 = (size_t)_swig_go_12.len / sizeof(kvc_namespace_pair);
+  
+  
+  arg19 = (kvc_request_pair *)_swig_go_13.array;
+  arg20 = (size_t)_swig_go_13.len / sizeof(kvc_request_pair);
+  
+  arg21 = (kvc_checkpoint_info *)_swig_go_14;
+  
+  result = (kvc_status)checkpoint_restore_stream(arg1,(struct kvc_storage *const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,(char const *)arg8,arg9,arg10,arg11,arg12,arg13,arg14,(char const *)arg15,arg16,arg17,arg18,arg19,arg20,arg21);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg15); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_compact_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3126,7 +3336,7 @@ char *_wrap_kvc_checkpoint_compact_native_8f4700a579015110(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -3141,7 +3351,7 @@ char *_wrap_kvc_manager_content_digest_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_offload_create_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3222,7 +3432,7 @@ char *_wrap_kvc_offload_create_native_8f4700a579015110(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_8f4700a579015110(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3239,7 +3449,7 @@ char *_wrap_kvc_offload_store_request_native_8f4700a579015110(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_8f4700a579015110(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -3300,7 +3510,7 @@ char *_wrap_kvc_publisher_create_native_8f4700a579015110(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_8f4700a579015110(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3325,7 +3535,7 @@ char *_wrap_kvc_publisher_read_native_8f4700a579015110(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_8f4700a579015110(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3361,7 +3571,7 @@ char *_wrap_kvc_publisher_name_namespace_native_8f4700a579015110(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3424,7 +3634,7 @@ char *_wrap_kvc_metrics_render_native_8f4700a579015110(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3465,7 +3675,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_8f4700a579015110(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3510,7 +3720,7 @@ char *_wrap_kvc_metrics_read_latency_native_8f4700a579015110(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3553,7 +3763,7 @@ char *_wrap_kvc_metrics_read_memory_native_8f4700a579015110(_goslice_ _swig_go_0
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_8f4700a579015110() {
+_gostring_ _wrap_kvc_last_error_native_7ba03b3bfc0e6a81() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3564,7 +3774,7 @@ _gostring_ _wrap_kvc_last_error_native_8f4700a579015110() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_8f4700a579015110(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_7ba03b3bfc0e6a81(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3579,7 +3789,7 @@ char *_wrap_kvc_dtype_bits_native_8f4700a579015110(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_8f4700a579015110(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_list_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3605,7 +3815,7 @@ char *_wrap_kvc_checkpoint_list_native_8f4700a579015110(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_8f4700a579015110(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3627,7 +3837,7 @@ char *_wrap_kvc_checkpoint_read_info_native_8f4700a579015110(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_8f4700a579015110(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3649,7 +3859,7 @@ char *_wrap_kvc_checkpoint_validate_native_8f4700a579015110(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_8f4700a579015110(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3669,7 +3879,29 @@ char *_wrap_kvc_checkpoint_remove_native_8f4700a579015110(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_backend_open_native_8f4700a579015110(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_checkpoint_collect_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  uint32_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_checkpoint_collect((char const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_backend_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3694,7 +3926,7 @@ char *_wrap_kvc_backend_open_native_8f4700a579015110(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_8f4700a579015110(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3714,7 +3946,7 @@ char *_wrap_kvc_backend_properties_native_8f4700a579015110(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_8f4700a579015110(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3734,7 +3966,7 @@ char *_wrap_kvc_device_properties_native_8f4700a579015110(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_8f4700a579015110(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -3749,7 +3981,7 @@ char *_wrap_kvc_storage_create_native_8f4700a579015110(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_8f4700a579015110(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -3764,7 +3996,7 @@ char *_wrap_kvc_storage_properties_native_8f4700a579015110(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_8f4700a579015110(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_7ba03b3bfc0e6a81(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3781,7 +4013,7 @@ char *_wrap_kvc_storage_size_native_8f4700a579015110(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_8f4700a579015110(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3798,7 +4030,7 @@ char *_wrap_kvc_storage_trim_native_8f4700a579015110(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_8f4700a579015110(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -3817,7 +4049,7 @@ char *_wrap_kvc_storage_view_native_8f4700a579015110(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_8f4700a579015110(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -3842,7 +4074,7 @@ char *_wrap_kvc_storage_runs_native_8f4700a579015110(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -3863,7 +4095,7 @@ char *_wrap_kvc_storage_copy_blocks_native_8f4700a579015110(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3884,7 +4116,7 @@ char *_wrap_kvc_storage_zero_blocks_native_8f4700a579015110(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -3913,7 +4145,7 @@ char *_wrap_kvc_storage_swap_out_native_8f4700a579015110(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -3942,7 +4174,7 @@ char *_wrap_kvc_storage_swap_in_native_8f4700a579015110(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3963,7 +4195,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_8f4700a579015110(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_8f4700a579015110(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -3986,7 +4218,7 @@ char *_wrap_kvc_quantize_native_8f4700a579015110(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_8f4700a579015110(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -4009,7 +4241,7 @@ char *_wrap_kvc_dequantize_native_8f4700a579015110(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_8f4700a579015110(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -4034,7 +4266,7 @@ char *_wrap_kvc_storage_key_bounds_native_8f4700a579015110(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -4057,7 +4289,7 @@ char *_wrap_kvc_tree_mask_native_8f4700a579015110(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_8f4700a579015110() {
+long long _wrap_kvc_model_count_native_7ba03b3bfc0e6a81() {
   size_t result;
   long long _swig_go_result;
   
@@ -4068,7 +4300,7 @@ long long _wrap_kvc_model_count_native_8f4700a579015110() {
 }
 
 
-char *_wrap_kvc_model_get_native_8f4700a579015110(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_7ba03b3bfc0e6a81(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4083,7 +4315,7 @@ char *_wrap_kvc_model_get_native_8f4700a579015110(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_8f4700a579015110(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4103,7 +4335,7 @@ char *_wrap_kvc_model_find_native_8f4700a579015110(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_8f4700a579015110(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_7ba03b3bfc0e6a81(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4116,7 +4348,7 @@ char *_wrap_kvc_model_register_native_8f4700a579015110(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_8f4700a579015110(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4135,7 +4367,7 @@ char *_wrap_kvc_model_from_config_native_8f4700a579015110(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_8f4700a579015110(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_7ba03b3bfc0e6a81(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4162,7 +4394,7 @@ char *_wrap_kvc_model_rope_native_8f4700a579015110(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_8f4700a579015110(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4189,7 +4421,7 @@ char *_wrap_kvc_rope_table_native_8f4700a579015110(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -4206,7 +4438,7 @@ char *_wrap_kvc_manager_open_curve_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4221,7 +4453,7 @@ char *_wrap_kvc_manager_close_curve_native_8f4700a579015110(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4244,7 +4476,7 @@ char *_wrap_kvc_manager_read_curve_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -4261,7 +4493,7 @@ char *_wrap_kvc_manager_curve_info_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_8f4700a579015110(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -4276,7 +4508,7 @@ char *_wrap_kvc_workload_create_native_8f4700a579015110(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_8f4700a579015110(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -4293,7 +4525,7 @@ char *_wrap_kvc_workload_record_native_8f4700a579015110(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_8f4700a579015110(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -4308,7 +4540,7 @@ char *_wrap_kvc_workload_read_native_8f4700a579015110(kvc_workload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_workload_predict_native_8f4700a579015110(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -4325,7 +4557,7 @@ char *_wrap_kvc_workload_predict_native_8f4700a579015110(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_8f4700a579015110(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -4340,7 +4572,7 @@ char *_wrap_kvc_sizer_create_native_8f4700a579015110(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_8f4700a579015110(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -4359,7 +4591,7 @@ char *_wrap_kvc_sizer_decide_native_8f4700a579015110(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_8f4700a579015110(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -4376,7 +4608,7 @@ char *_wrap_kvc_sizer_read_log_native_8f4700a579015110(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4397,7 +4629,7 @@ char *_wrap_kvc_manager_set_quota_native_8f4700a579015110(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4416,7 +4648,7 @@ char *_wrap_kvc_manager_quota_info_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-int _wrap_kvc_version_native_8f4700a579015110() {
+int _wrap_kvc_version_native_7ba03b3bfc0e6a81() {
   uint32_t result;
   int _swig_go_result;
   
@@ -4427,7 +4659,7 @@ int _wrap_kvc_version_native_8f4700a579015110() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_8f4700a579015110() {
+_gostring_ _wrap_kvc_build_info_native_7ba03b3bfc0e6a81() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -4438,7 +4670,7 @@ _gostring_ _wrap_kvc_build_info_native_8f4700a579015110() {
 }
 
 
-char *_wrap_kvc_supports_native_8f4700a579015110(int _swig_go_0) {
+char *_wrap_kvc_supports_native_7ba03b3bfc0e6a81(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4451,7 +4683,7 @@ char *_wrap_kvc_supports_native_8f4700a579015110(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_8f4700a579015110(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -4466,7 +4698,7 @@ char *_wrap_kvc_manager_create_native_8f4700a579015110(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_8f4700a579015110(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -4481,7 +4713,7 @@ char *_wrap_kvc_manager_properties_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4496,7 +4728,7 @@ char *_wrap_kvc_manager_close_namespace_native_8f4700a579015110(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4517,7 +4749,7 @@ char *_wrap_kvc_manager_list_namespaces_native_8f4700a579015110(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4532,7 +4764,7 @@ char *_wrap_kvc_manager_reset_native_8f4700a579015110(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_8f4700a579015110(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -4547,7 +4779,7 @@ char *_wrap_kvc_manager_stats_native_8f4700a579015110(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -4564,7 +4796,7 @@ char *_wrap_kvc_manager_pool_info_native_8f4700a579015110(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -4581,7 +4813,7 @@ char *_wrap_kvc_manager_block_info_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_check_native_8f4700a579015110(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4594,7 +4826,7 @@ char *_wrap_kvc_manager_check_native_8f4700a579015110(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_8f4700a579015110(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4609,7 +4841,7 @@ char *_wrap_kvc_manager_digest_native_8f4700a579015110(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_8f4700a579015110(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -4634,7 +4866,7 @@ char *_wrap_kvc_config_from_shortfin_native_8f4700a579015110(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4651,7 +4883,7 @@ char *_wrap_kvc_manager_admit_request_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4668,7 +4900,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -4689,7 +4921,7 @@ char *_wrap_kvc_manager_append_tokens_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4706,7 +4938,7 @@ char *_wrap_kvc_manager_commit_tokens_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4723,7 +4955,7 @@ char *_wrap_kvc_manager_truncate_request_native_8f4700a579015110(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4740,7 +4972,7 @@ char *_wrap_kvc_manager_fork_request_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4755,7 +4987,7 @@ char *_wrap_kvc_manager_preempt_request_native_8f4700a579015110(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4770,7 +5002,7 @@ char *_wrap_kvc_manager_free_request_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -4787,7 +5019,7 @@ char *_wrap_kvc_manager_request_info_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4808,7 +5040,7 @@ char *_wrap_kvc_manager_list_requests_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -4831,7 +5063,7 @@ char *_wrap_kvc_manager_compact_native_8f4700a579015110(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_step_create_native_8f4700a579015110(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -4848,7 +5080,7 @@ char *_wrap_kvc_step_create_native_8f4700a579015110(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_8f4700a579015110(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -4865,7 +5097,7 @@ char *_wrap_kvc_step_view_native_8f4700a579015110(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4880,7 +5112,7 @@ char *_wrap_kvc_manager_retire_step_native_8f4700a579015110(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -4897,7 +5129,7 @@ char *_wrap_kvc_manager_probe_request_native_8f4700a579015110(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_lost_reuse_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_lost_reuse_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
@@ -4914,7 +5146,7 @@ char *_wrap_kvc_manager_lost_reuse_native_8f4700a579015110(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4929,7 +5161,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4950,7 +5182,7 @@ char *_wrap_kvc_manager_list_pins_native_8f4700a579015110(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -4969,7 +5201,7 @@ char *_wrap_kvc_manager_evict_blocks_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -4990,7 +5222,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5009,7 +5241,7 @@ char *_wrap_kvc_manager_release_blocks_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_8f4700a579015110(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5030,7 +5262,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_8f4700a579015110(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5053,7 +5285,7 @@ char *_wrap_kvc_manager_fail_step_native_8f4700a579015110(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_index_create_native_8f4700a579015110(char *_swig_go_0, kvc_index **_swig_go_1) {
+char *_wrap_kvc_index_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_index **_swig_go_1) {
   kvc_index_config *arg1 = (kvc_index_config *) 0 ;
   kvc_index **arg2 = (kvc_index **) 0 ;
   kvc_status result;
@@ -5068,7 +5300,7 @@ char *_wrap_kvc_index_create_native_8f4700a579015110(char *_swig_go_0, kvc_index
 }
 
 
-char *_wrap_kvc_index_add_worker_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_add_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -5092,7 +5324,7 @@ char *_wrap_kvc_index_add_worker_native_8f4700a579015110(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_remove_worker_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_index_remove_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5107,7 +5339,7 @@ char *_wrap_kvc_index_remove_worker_native_8f4700a579015110(kvc_index *_swig_go_
 }
 
 
-char *_wrap_kvc_index_touch_worker_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_index_touch_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5124,7 +5356,7 @@ char *_wrap_kvc_index_touch_worker_native_8f4700a579015110(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_expire_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_expire_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5141,7 +5373,7 @@ char *_wrap_kvc_index_expire_native_8f4700a579015110(kvc_index *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_index_begin_resync_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_index_begin_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -5158,7 +5390,7 @@ char *_wrap_kvc_index_begin_resync_native_8f4700a579015110(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_end_resync_native_8f4700a579015110(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_end_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -5177,7 +5409,7 @@ char *_wrap_kvc_index_end_resync_native_8f4700a579015110(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_list_workers_native_8f4700a579015110(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_list_workers_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5198,7 +5430,7 @@ char *_wrap_kvc_index_list_workers_native_8f4700a579015110(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_read_stats_native_8f4700a579015110(kvc_index *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_index_read_stats_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, char *_swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
   kvc_status result;
@@ -5213,7 +5445,7 @@ char *_wrap_kvc_index_read_stats_native_8f4700a579015110(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_page_file_read_info_native_8f4700a579015110(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   int32_t arg2 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -5235,7 +5467,7 @@ char *_wrap_kvc_page_file_read_info_native_8f4700a579015110(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_read_part_native_8f4700a579015110(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_page_file_read_part_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   int32_t arg3 ;
@@ -5259,7 +5491,7 @@ char *_wrap_kvc_page_file_read_part_native_8f4700a579015110(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_purge_native_8f4700a579015110(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_purge_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -5281,7 +5513,7 @@ char *_wrap_kvc_page_file_purge_native_8f4700a579015110(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_offload_poll_native_8f4700a579015110(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -5298,7 +5530,7 @@ char *_wrap_kvc_offload_poll_native_8f4700a579015110(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_8f4700a579015110(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5319,7 +5551,7 @@ char *_wrap_kvc_offload_flush_native_8f4700a579015110(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_8f4700a579015110(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5336,7 +5568,7 @@ char *_wrap_kvc_offload_lookup_native_8f4700a579015110(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_query_native_8f4700a579015110(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -5353,7 +5585,7 @@ char *_wrap_kvc_offload_query_native_8f4700a579015110(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_8f4700a579015110(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5368,7 +5600,7 @@ char *_wrap_kvc_offload_cancel_native_8f4700a579015110(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_8f4700a579015110(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -5383,7 +5615,7 @@ char *_wrap_kvc_offload_read_stats_native_8f4700a579015110(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_8f4700a579015110(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -5400,7 +5632,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_8f4700a579015110(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_publisher_poll_native_8f4700a579015110(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_publisher_poll_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -5415,7 +5647,7 @@ char *_wrap_kvc_publisher_poll_native_8f4700a579015110(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_resync_native_8f4700a579015110(kvc_publisher *_swig_go_0) {
+char *_wrap_kvc_publisher_resync_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5428,7 +5660,7 @@ char *_wrap_kvc_publisher_resync_native_8f4700a579015110(kvc_publisher *_swig_go
 }
 
 
-char *_wrap_kvc_publisher_read_stats_native_8f4700a579015110(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_publisher_read_stats_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, char *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
   kvc_status result;
@@ -5443,7 +5675,7 @@ char *_wrap_kvc_publisher_read_stats_native_8f4700a579015110(kvc_publisher *_swi
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_8f4700a579015110(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -5464,7 +5696,7 @@ char *_wrap_kvc_storage_copy_tokens_native_8f4700a579015110(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_log_info_native_8f4700a579015110(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -5479,7 +5711,7 @@ char *_wrap_kvc_manager_log_info_native_8f4700a579015110(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_resize_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5504,7 +5736,7 @@ char *_wrap_kvc_manager_resize_native_8f4700a579015110(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_8f4700a579015110(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5523,7 +5755,7 @@ char *_wrap_kvc_manager_expected_tokens_native_8f4700a579015110(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_8f4700a579015110(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5542,7 +5774,7 @@ char *_wrap_kvc_storage_discard_blocks_native_8f4700a579015110(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_storage_pack_pages_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5569,7 +5801,7 @@ char *_wrap_kvc_storage_pack_pages_native_8f4700a579015110(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5596,7 +5828,7 @@ char *_wrap_kvc_storage_unpack_pages_native_8f4700a579015110(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_tier_drain_native_8f4700a579015110(kvc_tier *_swig_go_0) {
+char *_wrap_kvc_tier_drain_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5609,7 +5841,7 @@ char *_wrap_kvc_tier_drain_native_8f4700a579015110(kvc_tier *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_8f4700a579015110(kvc_tier *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_tier_read_stats_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, char *_swig_go_1) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
   kvc_status result;
@@ -5624,7 +5856,7 @@ char *_wrap_kvc_tier_read_stats_native_8f4700a579015110(kvc_tier *_swig_go_0, ch
 }
 
 
-char *_wrap_kvc_tier_read_counts_native_8f4700a579015110(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_tier_read_counts_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   uint32_t arg2 ;
   kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
@@ -5641,7 +5873,7 @@ char *_wrap_kvc_tier_read_counts_native_8f4700a579015110(kvc_tier *_swig_go_0, i
 }
 
 
-char *_wrap_kvc_manager_set_time_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5656,7 +5888,7 @@ char *_wrap_kvc_manager_set_time_native_8f4700a579015110(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5679,7 +5911,7 @@ char *_wrap_kvc_manager_set_priority_native_8f4700a579015110(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_8f4700a579015110(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5696,7 +5928,7 @@ char *_wrap_kvc_manager_end_session_native_8f4700a579015110(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_8f4700a579015110(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5728,7 +5960,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_8f4700a579015110(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_8f4700a579015110(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5748,7 +5980,7 @@ char *_wrap_kvc_manager_unregister_prompt_native_8f4700a579015110(kvc_manager *_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_8f4700a579015110(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5763,7 +5995,7 @@ char *_wrap_kvc_scheduler_abort_native_8f4700a579015110(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_8f4700a579015110(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5778,7 +6010,7 @@ char *_wrap_kvc_scheduler_set_ready_native_8f4700a579015110(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_8f4700a579015110(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -5795,7 +6027,7 @@ char *_wrap_kvc_scheduler_set_priority_native_8f4700a579015110(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_8f4700a579015110(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -5812,7 +6044,7 @@ char *_wrap_kvc_scheduler_set_weight_native_8f4700a579015110(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_8f4700a579015110(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -5829,7 +6061,7 @@ char *_wrap_kvc_scheduler_plan_native_8f4700a579015110(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_8f4700a579015110(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -5846,7 +6078,7 @@ char *_wrap_kvc_scheduler_request_info_native_8f4700a579015110(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_8f4700a579015110(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -5861,7 +6093,7 @@ char *_wrap_kvc_scheduler_read_stats_native_8f4700a579015110(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_8f4700a579015110(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5874,7 +6106,7 @@ char *_wrap_kvc_scheduler_check_native_8f4700a579015110(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_8f4700a579015110(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -5893,7 +6125,7 @@ char *_wrap_kvc_storage_move_tokens_native_8f4700a579015110(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_8f4700a579015110(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -5922,7 +6154,7 @@ char *_wrap_kvc_draft_lookup_native_8f4700a579015110(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_8f4700a579015110(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -5937,7 +6169,7 @@ char *_wrap_kvc_draft_create_native_8f4700a579015110(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_8f4700a579015110(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import pathlib
+import tempfile
 
 import numpy as np
 
@@ -69,6 +70,45 @@ def restore(w):
     for it in (*restored.requests.values(), *restored.namespaces.values()):
         it.close()
     m.check()
+
+
+@call("measure_checkpoint")
+def measure(w):
+    m, s = made()
+    needs = kvcache.measure_checkpoint(w.rng.choice((m, m, m, None, w.m, 3)), storages(w, s), folder(w), **names(w),
+                                       **options(w, "full", "increment", "requests", "num_layers"))
+    need(needs.full_bytes >= needs.new_bytes or needs.new_pages > needs.num_pages, "bytes")
+
+
+@call("save_stream")
+@call("restore_stream")
+def stream(w):
+    m, s = made()
+    with tempfile.TemporaryFile() as file:
+        kvcache.save_stream(w.rng.choice((m, m, m, m, None, w.m)), storages(w, s), w.rng.choice((file, file, file.fileno(), None, -1, "f", 2**40)),
+                            **names(w), **options(w, "level", "requests"))
+        file.seek(w.rng.choice((0, 0, 0, 5)))
+        new = kvcache.Manager(BLOCKS, BLOCK)
+        restored = kvcache.restore_stream(new, storages(w, s), file, **names(w), **options(w, "requests", "bytes_elsewhere", "cache_only"))
+        for it in (*restored.requests.values(), *restored.namespaces.values()):
+            it.close()
+        new.check()
+
+
+@call("Manager.save")
+@call("Manager.restore")
+def of_manager(w):
+    m, s = made()
+    m.save(f"{w.folder}/m", storages(w, s), **names(w), sync=False)
+    new = kvcache.Manager(BLOCKS, BLOCK)
+    new.restore(f"{w.folder}/m", storages(w, s), **names(w))
+    new.check()
+
+
+@call("collect_checkpoints")
+def collect(w):
+    ensure(w)
+    kvcache.collect_checkpoints(folder(w), w.number(0))
 
 
 @call("list_checkpoints")

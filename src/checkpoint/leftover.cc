@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/leftover.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "checkpoint/data_file.h"
+
+namespace kvc {
+namespace {
+
+constexpr char kMagic[8] = {'K', 'V', 'C', 'P', 'A', 'G', 'E', '\n'};
+
+struct JournalHeader {
+  char magic[8];
+  uint64_t id;
+  char codec[16];
+  uint8_t reserved[28];
+  uint32_t crc;
+};
+static_assert(sizeof(JournalHeader) == sizeof(Manifest::Page));
+
+uint32_t crc_of(const Manifest::Page& page) { return crc32c(&page, offsetof(Manifest::Page, reserved)); }
+
+// The whole entries of a journal that says that it is this one.
+std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_t id,
+                                         const std::string& codec) {
+  std::vector<Manifest::Page> entries;
+  Files& files = folder.files();
+  OpenFile in(files);
+  struct stat status = {};
+  if (in.open(folder.fd(), CheckpointFolder::journal_name(id).c_str(), O_RDONLY) != 0 ||
+      files.status(in.fd(), &status) != 0) {
+    return entries;
+  }
+  entries.resize(static_cast<size_t>(status.st_size) / sizeof entries[0]);
+  if (entries.empty() ||
+      read_fully(files, in.fd(), entries.data(), entries.size() * sizeof entries[0], 0) != 0 ||
+      std::memcmp(entries.data(), journal_header(id, codec).data(), sizeof entries[0]) != 0) {
+    return {};
+  }
+  entries.erase(entries.begin());
+  entries.erase(std::remove_if(entries.begin(), entries.end(),
+                               [](const Manifest::Page& entry) { return entry.reserved != crc_of(entry); }),
+                entries.end());
+  std::sort(entries.begin(), entries.end(),
+            [](const Manifest::Page& a, const Manifest::Page& b) { return a.offset < b.offset; });
+  return entries;
+}
+
+}  // namespace
+
+std::string journal_header(uint64_t id, const std::string& codec) {
+  JournalHeader header = {};
+  std::memcpy(header.magic, kMagic, sizeof header.magic);
+  header.id = id;
+  std::memcpy(header.codec, codec.data(), std::min(codec.size(), sizeof header.codec - 1));
+  header.crc = crc32c(&header, offsetof(JournalHeader, crc));
+  return {reinterpret_cast<const char*>(&header), sizeof header};
+}
+
+Manifest::Page journal_entry(const Manifest::Page& page) {
+  Manifest::Page entry = page;
+  entry.file = 0;
+  entry.reserved = crc_of(entry);
+  return entry;
+}
+
+Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec) {
+  Leftover out;
+  out.id = folder.unfinished_id(&out.named);
+  if (out.id == 0) return {};
+  std::vector<Manifest::Page> entries = read_journal(folder, out.id, codec);
+  Files& files = folder.files();
+  OpenFile in(files);
+  struct stat status = {};
+  const std::string name = CheckpointFolder::data_name(out.id) + (out.named ? "" : ".part");
+  if (entries.empty() || in.open(folder.fd(), name.c_str(), O_RDONLY) != 0 ||
+      files.status(in.fd(), &status) != 0) {
+    return {};
+  }
+  const auto size = static_cast<uint64_t>(status.st_size);
+  std::string bytes(kDataHeaderBytes, '\0');
+  if (size < kDataHeaderBytes || read_fully(files, in.fd(), bytes.data(), bytes.size(), 0) != 0 ||
+      !is_data_header(bytes.data(), out.id)) {
+    return {};
+  }
+  out.bytes = kDataHeaderBytes;
+  out.crc = crc32c(bytes.data(), bytes.size());
+  // Adds the bytes up to `end` to the checksum of the file.
+  const auto pass = [&](uint64_t end) {
+    while (out.bytes < end) {
+      bytes.resize(std::min(end - out.bytes, kPieceBytes));
+      if (read_fully(files, in.fd(), bytes.data(), bytes.size(), out.bytes) != 0) return false;
+      out.crc = crc32c(bytes.data(), bytes.size(), out.crc);
+      out.bytes += bytes.size();
+    }
+    return true;
+  };
+  for (const Manifest::Page& entry : entries) {
+    if (entry.offset < out.bytes || entry.offset > size || entry.stored_bytes == 0 ||
+        entry.stored_bytes > size - entry.offset || round_to_block(entry.offset + entry.stored_bytes) > size)
+      continue;
+    if (!pass(entry.offset)) return {};
+    bytes.resize(entry.stored_bytes);
+    if (read_fully(files, in.fd(), bytes.data(), bytes.size(), entry.offset) != 0) return {};
+    if (crc32c(bytes.data(), bytes.size()) == entry.crc) {
+      out.pages.push_back(entry);
+      out.pages.back().reserved = 0;
+    }
+    out.crc = crc32c(bytes.data(), bytes.size(), out.crc);
+    out.bytes += bytes.size();
+  }
+  if (out.pages.empty() || !pass(round_to_block(out.bytes))) return {};
+  return out;
+}
+
+}  // namespace kvc
