@@ -193,6 +193,11 @@ KVC_API kvc_status kvc_offload_flush(kvc_offload* o, uint64_t now_ns, uint64_t t
  *  the request as ever. Since 0.3. */
 KVC_API kvc_status kvc_offload_lookup(kvc_offload* o, uint64_t request, uint64_t now_ns);
 
+/** The same with a bound on what is loaded. Does nothing, whatever the bound, if a lookup of the request is
+ *  under way. @param[in] max_tokens Tokens beyond the hit, in whole blocks; fewer than a block load nothing;
+ *  0 = no bound but max_lookup_blocks. @return As kvc_offload_lookup. Since 0.3. */
+KVC_API kvc_status kvc_offload_load(kvc_offload* o, uint64_t request, uint64_t max_tokens, uint64_t now_ns);
+
 /** Tells how far it is. @param[out] info The caller sets struct_size. @return KVC_OK; INVALID_ARGUMENT. Since
  *  0.3. */
 KVC_API kvc_status kvc_offload_query(kvc_offload* o, uint64_t request, kvc_offload_info* info);

@@ -238,7 +238,13 @@ kvc_status kvc_offload_flush(kvc_offload* o, uint64_t now_ns, uint64_t timeout_n
 }
 
 kvc_status kvc_offload_lookup(kvc_offload* o, uint64_t request, uint64_t now_ns) {
-  return on_offload(o, [&](Offload& offload) { return offload.lookup(request, now_ns); });
+  return kvc_offload_load(o, request, 0, now_ns);
+}
+
+kvc_status kvc_offload_load(kvc_offload* o, uint64_t request, uint64_t max_tokens, uint64_t now_ns) {
+  return on_offload(o, [&](Offload& offload) {
+    return offload.load(request, max_tokens == 0 ? UINT64_MAX : max_tokens, now_ns);
+  });
 }
 
 kvc_status kvc_offload_query(kvc_offload* o, uint64_t request, kvc_offload_info* info) {

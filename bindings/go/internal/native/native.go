@@ -495,37 +495,40 @@ typedef long long swig_type_461;
 typedef long long swig_type_462;
 typedef long long swig_type_463;
 typedef long long swig_type_464;
-typedef _goslice_ swig_type_465;
+typedef long long swig_type_465;
 typedef long long swig_type_466;
-typedef _goslice_ swig_type_467;
-typedef long long swig_type_468;
+typedef long long swig_type_467;
+typedef _goslice_ swig_type_468;
 typedef long long swig_type_469;
-typedef long long swig_type_470;
-typedef _goslice_ swig_type_471;
-typedef _goslice_ swig_type_472;
+typedef _goslice_ swig_type_470;
+typedef long long swig_type_471;
+typedef long long swig_type_472;
 typedef long long swig_type_473;
 typedef _goslice_ swig_type_474;
 typedef _goslice_ swig_type_475;
 typedef long long swig_type_476;
-typedef long long swig_type_477;
-typedef long long swig_type_478;
+typedef _goslice_ swig_type_477;
+typedef _goslice_ swig_type_478;
 typedef long long swig_type_479;
 typedef long long swig_type_480;
 typedef long long swig_type_481;
 typedef long long swig_type_482;
 typedef long long swig_type_483;
-typedef _gostring_ swig_type_484;
-typedef _goslice_ swig_type_485;
-typedef _gostring_ swig_type_486;
-typedef long long swig_type_487;
-typedef long long swig_type_488;
-typedef long long swig_type_489;
+typedef long long swig_type_484;
+typedef long long swig_type_485;
+typedef long long swig_type_486;
+typedef _gostring_ swig_type_487;
+typedef _goslice_ swig_type_488;
+typedef _gostring_ swig_type_489;
 typedef long long swig_type_490;
 typedef long long swig_type_491;
-typedef _goslice_ swig_type_492;
-typedef _goslice_ swig_type_493;
-typedef _goslice_ swig_type_494;
-typedef long long swig_type_495;
+typedef long long swig_type_492;
+typedef long long swig_type_493;
+typedef long long swig_type_494;
+typedef _goslice_ swig_type_495;
+typedef _goslice_ swig_type_496;
+typedef _goslice_ swig_type_497;
+typedef long long swig_type_498;
 extern void _wrap_Swig_free_native_8f4700a579015110(uintptr_t arg1);
 extern uintptr_t _wrap_Swig_malloc_native_8f4700a579015110(swig_intgo arg1);
 extern swig_type_1 _wrap_kvc_clock_native_8f4700a579015110(void);
@@ -704,40 +707,41 @@ extern swig_voidp _wrap_kvc_page_file_purge_native_8f4700a579015110(swig_type_45
 extern swig_voidp _wrap_kvc_offload_poll_native_8f4700a579015110(uintptr_t arg1, swig_type_458 arg2, uintptr_t arg3);
 extern swig_voidp _wrap_kvc_offload_flush_native_8f4700a579015110(uintptr_t arg1, swig_type_459 arg2, swig_type_460 arg3, uintptr_t arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_offload_lookup_native_8f4700a579015110(uintptr_t arg1, swig_type_461 arg2, swig_type_462 arg3);
-extern swig_voidp _wrap_kvc_offload_query_native_8f4700a579015110(uintptr_t arg1, swig_type_463 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_offload_cancel_native_8f4700a579015110(uintptr_t arg1, swig_type_464 arg2);
+extern swig_voidp _wrap_kvc_offload_load_native_8f4700a579015110(uintptr_t arg1, swig_type_463 arg2, swig_type_464 arg3, swig_type_465 arg4);
+extern swig_voidp _wrap_kvc_offload_query_native_8f4700a579015110(uintptr_t arg1, swig_type_466 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_offload_cancel_native_8f4700a579015110(uintptr_t arg1, swig_type_467 arg2);
 extern swig_voidp _wrap_kvc_offload_read_stats_native_8f4700a579015110(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_publisher_poll_native_8f4700a579015110(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_publisher_resync_native_8f4700a579015110(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_publisher_read_stats_native_8f4700a579015110(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_8f4700a579015110(uintptr_t arg1, uintptr_t arg2, swig_type_465 arg3);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_8f4700a579015110(uintptr_t arg1, uintptr_t arg2, swig_type_468 arg3);
 extern swig_voidp _wrap_kvc_manager_log_info_native_8f4700a579015110(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_resize_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_type_466 arg3, swig_type_467 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_type_468 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_8f4700a579015110(uintptr_t arg1, swig_type_469 arg2, swig_type_470 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_pack_pages_native_8f4700a579015110(uintptr_t arg1, swig_type_471 arg2, swig_type_472 arg3, swig_type_473 arg4);
-extern swig_voidp _wrap_kvc_storage_unpack_pages_native_8f4700a579015110(uintptr_t arg1, swig_type_474 arg2, swig_type_475 arg3, swig_type_476 arg4);
+extern swig_voidp _wrap_kvc_manager_resize_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_type_469 arg3, swig_type_470 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_type_471 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_8f4700a579015110(uintptr_t arg1, swig_type_472 arg2, swig_type_473 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_pack_pages_native_8f4700a579015110(uintptr_t arg1, swig_type_474 arg2, swig_type_475 arg3, swig_type_476 arg4);
+extern swig_voidp _wrap_kvc_storage_unpack_pages_native_8f4700a579015110(uintptr_t arg1, swig_type_477 arg2, swig_type_478 arg3, swig_type_479 arg4);
 extern swig_voidp _wrap_kvc_tier_drain_native_8f4700a579015110(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_tier_read_stats_native_8f4700a579015110(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_tier_read_counts_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_set_time_native_8f4700a579015110(uintptr_t arg1, swig_type_477 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_8f4700a579015110(uintptr_t arg1, swig_type_478 arg2, swig_type_479 arg3, swig_type_480 arg4, int arg5, swig_type_481 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_8f4700a579015110(uintptr_t arg1, swig_type_482 arg2, swig_type_483 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_8f4700a579015110(uintptr_t arg1, swig_type_484 arg2, swig_type_485 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_8f4700a579015110(uintptr_t arg1, swig_type_486 arg2);
-extern swig_voidp _wrap_kvc_scheduler_abort_native_8f4700a579015110(uintptr_t arg1, swig_type_487 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_ready_native_8f4700a579015110(uintptr_t arg1, swig_type_488 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_priority_native_8f4700a579015110(uintptr_t arg1, swig_type_489 arg2, int arg3);
+extern swig_voidp _wrap_kvc_manager_set_time_native_8f4700a579015110(uintptr_t arg1, swig_type_480 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_8f4700a579015110(uintptr_t arg1, swig_type_481 arg2, swig_type_482 arg3, swig_type_483 arg4, int arg5, swig_type_484 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_8f4700a579015110(uintptr_t arg1, swig_type_485 arg2, swig_type_486 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_8f4700a579015110(uintptr_t arg1, swig_type_487 arg2, swig_type_488 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_8f4700a579015110(uintptr_t arg1, swig_type_489 arg2);
+extern swig_voidp _wrap_kvc_scheduler_abort_native_8f4700a579015110(uintptr_t arg1, swig_type_490 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_ready_native_8f4700a579015110(uintptr_t arg1, swig_type_491 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_priority_native_8f4700a579015110(uintptr_t arg1, swig_type_492 arg2, int arg3);
 extern swig_voidp _wrap_kvc_scheduler_set_weight_native_8f4700a579015110(uintptr_t arg1, int arg2, double arg3);
-extern swig_voidp _wrap_kvc_scheduler_plan_native_8f4700a579015110(uintptr_t arg1, swig_type_490 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_request_info_native_8f4700a579015110(uintptr_t arg1, swig_type_491 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_plan_native_8f4700a579015110(uintptr_t arg1, swig_type_493 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_request_info_native_8f4700a579015110(uintptr_t arg1, swig_type_494 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_scheduler_read_stats_native_8f4700a579015110(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_scheduler_check_native_8f4700a579015110(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_move_tokens_native_8f4700a579015110(uintptr_t arg1, swig_type_492 arg2);
-extern swig_voidp _wrap_kvc_draft_lookup_native_8f4700a579015110(swig_type_493 arg1, int arg2, int arg3, swig_type_494 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_move_tokens_native_8f4700a579015110(uintptr_t arg1, swig_type_495 arg2);
+extern swig_voidp _wrap_kvc_draft_lookup_native_8f4700a579015110(swig_type_496 arg1, int arg2, int arg3, swig_type_497 arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_draft_create_native_8f4700a579015110(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_draft_truncate_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_type_495 arg3);
+extern swig_voidp _wrap_kvc_draft_truncate_native_8f4700a579015110(uintptr_t arg1, int arg2, swig_type_498 arg3);
 #undef intgo
 */
 import "C"
@@ -4061,12 +4065,24 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
+func Kvc_offload_load(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_offload_load_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_463(_swig_i_1), C.swig_type_464(_swig_i_2), C.swig_type_465(_swig_i_3)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
 func Kvc_offload_query(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_query_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_463(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_query_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_466(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4076,7 +4092,7 @@ func Kvc_offload_cancel(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_464(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_467(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4137,7 +4153,7 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_465)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_468)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4163,7 +4179,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_466(_swig_i_2), *(*C.swig_type_467)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_469(_swig_i_2), *(*C.swig_type_470)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4178,7 +4194,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_468(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_471(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4190,7 +4206,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_469(_swig_i_1), C.swig_type_470(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_472(_swig_i_1), C.swig_type_473(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4202,7 +4218,7 @@ func Kvc_storage_pack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_471)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_472)(unsafe.Pointer(&_swig_i_2)), C.swig_type_473(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_475)(unsafe.Pointer(&_swig_i_2)), C.swig_type_476(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4220,7 +4236,7 @@ func Kvc_storage_unpack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_475)(unsafe.Pointer(&_swig_i_2)), C.swig_type_476(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_477)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_478)(unsafe.Pointer(&_swig_i_2)), C.swig_type_479(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4266,7 +4282,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_477(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_480(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4280,7 +4296,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1), C.swig_type_479(_swig_i_2), C.swig_type_480(_swig_i_3), C.int(_swig_i_4), C.swig_type_481(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1), C.swig_type_482(_swig_i_2), C.swig_type_483(_swig_i_3), C.int(_swig_i_4), C.swig_type_484(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4291,7 +4307,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), C.swig_type_483(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_485(_swig_i_1), C.swig_type_486(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4305,7 +4321,7 @@ func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_484)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_485)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_487)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_488)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4321,7 +4337,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_486)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_489)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4334,7 +4350,7 @@ func Kvc_scheduler_abort(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4344,7 +4360,7 @@ func Kvc_scheduler_set_ready(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_491(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4355,7 +4371,7 @@ func Kvc_scheduler_set_priority(arg1 uintptr, arg2 uint64, arg3 int32) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_489(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_492(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4377,7 +4393,7 @@ func Kvc_scheduler_plan(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_493(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4388,7 +4404,7 @@ func Kvc_scheduler_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_491(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.swig_type_494(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4417,7 +4433,7 @@ func Kvc_storage_move_tokens(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_492)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_8f4700a579015110(C.uintptr_t(_swig_i_0), *(*C.swig_type_495)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4433,7 +4449,7 @@ func Kvc_draft_lookup(arg1 []int32, arg2 uint32, arg3 uint32, arg4 []int32, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_8f4700a579015110(*(*C.swig_type_493)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_8f4700a579015110(*(*C.swig_type_496)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4460,7 +4476,7 @@ func Kvc_draft_truncate(arg1 uintptr, arg2 int32, arg3 uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_495(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_8f4700a579015110(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_498(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
