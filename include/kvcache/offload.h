@@ -77,7 +77,7 @@ enum {
 };
 
 /** What to offload where. The manager has groups of kinds FULL, SLIDING_WINDOW and CHUNKED_LOCAL alone,
- *  events, and no KVC_MANAGER_ZERO_* flag. The caller's objects must outlive the offload. */
+ *  events, and with storages no KVC_MANAGER_ZERO_* flag. The caller's objects must outlive the offload. */
 typedef struct kvc_offload_config {
   size_t struct_size;   /**< sizeof(kvc_offload_config) */
   kvc_manager* manager; /**< Whose blocks. */

@@ -158,6 +158,12 @@ TEST(OffloadHits, AreNotGivenByManagersThatListBlocksToClear) {
     kvc_offload* made = nullptr;
     EXPECT_EQ(kvc_offload_create(&o, &made), KVC_ERROR_UNSUPPORTED);
     EXPECT_NE(strstr(kvc_last_error(), "ZERO_ALWAYS"), nullptr) << kvc_last_error();
+    o.storages = nullptr, o.page_bytes = &scene.page_bytes;
+    scene.close();
+    EXPECT_EQ(kvc_offload_create(&o, &made), KVC_OK)
+        << "without bytes nothing is cleared" << kvc_last_error();
+    kvc_offload_destroy(made);
+    scene.open();
     kvc_manager_destroy(manager);
   }
 }
