@@ -192,7 +192,8 @@ class Offload:
         self._enqueue(stream, lambda handle: _native.kvc_offload_poll(self._open(), _time(now_ns), handle))
 
     def _flush(self, now_ns: int, most: int, stream: Optional[Stream]) -> int:
-        return self._enqueue(stream, lambda handle: _native.kvc_offload_flush(self._open(), now_ns, most, handle))
+        left: int = self._enqueue(stream, lambda handle: _native.kvc_offload_flush(self._open(), now_ns, most, handle))
+        return left
 
     def _enqueue(self, stream: Optional[Stream], call: Callable[[Any], Any]) -> Any:
         """Calls with the stream's handle. The stream keeps the memory of the blocks from then on."""

@@ -938,8 +938,8 @@ class OffloadTierStats(NamedTuple):
     failed_stores: The tier had no space, failed, or did not come to it in time.
     waits: Loads that the queue refused at first.
     load_ns_per_byte: Gauge: what loads took lately; 0 = not measured.
-    outages: Times that it was given up, after failures in a row.
-    available: Gauge: 0 = it is left alone now.
+    outages: Times that reads or writes were given up, after failures in a row.
+    available: Gauge: 0 = it is left alone now, or writes are.
     difference: Why pages that were there when the offload was made are misses: the first field that differs and both values, such as `weights is
         "v1" there and "v2" here`; ended by 0. Empty: the tier had pages of these fields, or none that are described. Printable ASCII.
     """
