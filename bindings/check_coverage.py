@@ -43,6 +43,7 @@ REASONS["kvc_tier_event_fd"]["Java"] = "kvc_tier_sleep of java/tiers.i, in which
 REASONS["kvc_offload_event_fd"] = {language: "kvc_offload_wait of waits.i, which waits for it" for language in ("Go", "Java")}
 REASONS["kvc_publisher_destroy"] = {"Python": "objects end with their last reference"}
 REASONS["kvc_offload_destroy"] = {"Python": "objects end with their last reference"}
+REASONS["kvc_offload_lookup"] = {"Python": "kvc_offload_load, without a bound"}
 REASONS["kvc_index_destroy"] = {"Python": "objects end with their last reference"}
 REASONS["kvc_scheduler_destroy"] = {"Python": "objects end with their last reference"}
 STREAMS = "C may keep no Go memory after a call: a goroutine that calls Store or Attend does the same"

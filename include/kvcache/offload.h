@@ -77,7 +77,7 @@ enum {
 };
 
 /** What to offload where. The manager has groups of kinds FULL, SLIDING_WINDOW and CHUNKED_LOCAL alone,
- *  events, and no KVC_MANAGER_ZERO_* flag. The caller's objects must outlive the offload. */
+ *  events, and with storages no KVC_MANAGER_ZERO_* flag. The caller's objects must outlive the offload. */
 typedef struct kvc_offload_config {
   size_t struct_size;   /**< sizeof(kvc_offload_config) */
   kvc_manager* manager; /**< Whose blocks. */
@@ -192,6 +192,11 @@ KVC_API kvc_status kvc_offload_flush(kvc_offload* o, uint64_t now_ns, uint64_t t
  *  @return KVC_OK; NOT_FOUND, BUSY (it is admitted), LIMIT (max_lookups), OUT_OF_MEMORY. After an error admit
  *  the request as ever. Since 0.3. */
 KVC_API kvc_status kvc_offload_lookup(kvc_offload* o, uint64_t request, uint64_t now_ns);
+
+/** The same with a bound on what is loaded. Does nothing, whatever the bound, if a lookup of the request is
+ *  under way. @param[in] max_tokens Tokens beyond the hit, in whole blocks; fewer than a block load nothing;
+ *  0 = no bound but max_lookup_blocks. @return As kvc_offload_lookup. Since 0.3. */
+KVC_API kvc_status kvc_offload_load(kvc_offload* o, uint64_t request, uint64_t max_tokens, uint64_t now_ns);
 
 /** Tells how far it is. @param[out] info The caller sets struct_size. @return KVC_OK; INVALID_ARGUMENT. Since
  *  0.3. */

@@ -28,9 +28,10 @@ class Offload {
   explicit Offload(const kvc_offload_config& config) : o_(ask<kvc_offload*>(kvc_offload_create, &config)) {}
   kvc_offload* get() const noexcept { return o_.get(); }  ///< For C functions.
 
-  /// Begins to look for a waiting request. False: there is no room now; admit it as ever.
-  bool lookup(uint64_t request, uint64_t now_ns) {
-    const kvc_status status = kvc_offload_lookup(get(), request, now_ns);
+  /// Begins to look for a waiting request, and to load at most so many tokens (0: no bound). False: there is
+  /// no room now; admit it as ever.
+  bool lookup(uint64_t request, uint64_t now_ns, uint64_t max_tokens = 0) {
+    const kvc_status status = kvc_offload_load(get(), request, max_tokens, now_ns);
     if (status == KVC_ERROR_LIMIT) return false;
     check(status);
     return true;

@@ -21,13 +21,13 @@ kvc_status check_stream(const kvc_offload& o, const kvc_stream* stream) {
                  o.backend == nullptr ? "sizes alone" : o.backend->name, o.device);
 }
 
-kvc_status check_manager(const Shape& shape, uint32_t policy) {
+kvc_status check_manager(const Shape& shape, uint32_t policy, bool has_bytes) {
   if (shape.cross_groups != 0 || shape.state_groups != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has %s groups, which have no pages",
                 shape.cross_groups != 0 ? "cross" : "state");
   if (!shape.caches())
     return fail(KVC_ERROR_UNSUPPORTED, "the manager has KVC_MANAGER_NO_PREFIX_CACHE: nothing is published");
-  if ((shape.flags & (KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS)) != 0)
+  if (has_bytes && (shape.flags & (KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS)) != 0)
     return fail(KVC_ERROR_UNSUPPORTED,
                 "the manager lists blocks to clear (ZERO_CROSS_NAMESPACE or ZERO_ALWAYS), and blocks that a "
                 "load has filled would be on the list; create it without");
@@ -183,7 +183,7 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
     KVC_TRY(read_allocator(own.allocator, &env));
     auto made = std::make_unique<kvc_offload>(env);
     const OffloadView view = own.manager->impl->offload_view();
-    KVC_TRY(check_manager(view.shape(), own.policy));
+    KVC_TRY(check_manager(view.shape(), own.policy, own.storages != nullptr));
     OffloadOptions options;
     KVC_TRY(read_options(own, &options));
     options.latencies = &made->latencies;
@@ -238,7 +238,13 @@ kvc_status kvc_offload_flush(kvc_offload* o, uint64_t now_ns, uint64_t timeout_n
 }
 
 kvc_status kvc_offload_lookup(kvc_offload* o, uint64_t request, uint64_t now_ns) {
-  return on_offload(o, [&](Offload& offload) { return offload.lookup(request, now_ns); });
+  return kvc_offload_load(o, request, 0, now_ns);
+}
+
+kvc_status kvc_offload_load(kvc_offload* o, uint64_t request, uint64_t max_tokens, uint64_t now_ns) {
+  return on_offload(o, [&](Offload& offload) {
+    return offload.load(request, max_tokens == 0 ? UINT64_MAX : max_tokens, now_ns);
+  });
 }
 
 kvc_status kvc_offload_query(kvc_offload* o, uint64_t request, kvc_offload_info* info) {

@@ -53,7 +53,7 @@ size_t Offload::num_busy_lookups() const {
   return busy;
 }
 
-kvc_status Offload::lookup(uint64_t request, uint64_t now_ns) {
+kvc_status Offload::load(uint64_t request, uint64_t max_tokens, uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   if (find(request) != nullptr) return KVC_OK;
   size_t i = 0;
@@ -64,6 +64,7 @@ kvc_status Offload::lookup(uint64_t request, uint64_t now_ns) {
   Lookup& lookup = lookups_[i];
   lookup = {};
   lookup.request = request;
+  lookup.max_tokens = max_tokens;
   lookup.prompt.tokens = tokens_.data() + i * max_positions_ * view_.shape().block_size;
   lookup.prompt.token_capacity = max_positions_ * view_.shape().block_size;
   lookup.prompt.keys = extra_keys_.data() + i * kMaxKeys;
@@ -107,7 +108,8 @@ kvc_status Offload::begin(Lookup& lookup) {
   KVC_TRY(view_.read_hit(span, positions, found_.data(), found_.size(), &num_hits, &lookup.first, &last));
   for (size_t i = 0; i < num_hits && (options_.policy & KVC_OFFLOAD_SECOND_USE) != 0; ++i)
     add_candidate(found_[i]);
-  lookup.most = std::min(positions - lookup.first, pages_per_lookup_ / num_groups());
+  lookup.most = std::min<uint64_t>(
+      {positions - lookup.first, pages_per_lookup_ / num_groups(), lookup.max_tokens / block_size});
   lookup.end = lookup.first;
   lookup.count = lookup.asked = 0;
   if (lookup.most == 0) return settle(lookup, KVC_OFFLOAD_NOTHING), KVC_OK;

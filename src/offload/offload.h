@@ -84,7 +84,8 @@ class Offload {
   // Polls until nothing more can be stored, at most so long. *left: blocks that are not.
   kvc_status flush(uint64_t now_ns, uint64_t timeout_ns, void* stream, uint64_t* left);
 
-  kvc_status lookup(uint64_t request, uint64_t now_ns);
+  // At most so many tokens beyond the hit.
+  kvc_status load(uint64_t request, uint64_t max_tokens, uint64_t now_ns);
   // NOT_FOUND: it is not looked up.
   kvc_status query(uint64_t request, kvc_offload_info* info) const;
   kvc_status cancel(uint64_t request);
@@ -121,6 +122,7 @@ class Offload {
     LookupState state;
     uint32_t reason;
     uint64_t request, exists_job;
+    uint64_t max_tokens;
     uint64_t begun_ns, hold_until;
     uint64_t moved_ns;  // by the time of the machine: when a tier was asked, or gave something
     uint32_t tier;      // that is asked, of the positions from `asked` on

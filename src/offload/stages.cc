@@ -97,7 +97,8 @@ kvc_status Stages::swap(uint32_t stage, const OffloadGroup& group, BlockId block
   KVC_TRY(group.backend->swap_blocks(group.storage, &swap, stream));
   if (stream == nullptr) return KVC_OK;
   const kvc_status status = group.backend->event_record(stages_[stage].event, stream);
-  if (status != KVC_OK) static_cast<void>(group.backend->stream_synchronize(stream));  // the copy is under way
+  if (status != KVC_OK)
+    static_cast<void>(group.backend->stream_synchronize(stream));  // the copy is under way
   return status;
 }
 

@@ -72,8 +72,11 @@ kvc_status make_memory_store(const Env& env, uint64_t bytes, uint64_t page_bytes
         "it more, or smaller pages",
         static_cast<ull>(bytes), static_cast<ull>(page_bytes));
   const uint64_t num_slots = bytes / MemoryStore::stride_of(page_bytes);
-  auto* store =
-      num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) MemoryStore(env, page_bytes, batches);
+  if (num_slots > INT32_MAX / 2)
+    return invalid(
+        "a memory tier of %llu bytes has %llu pages of %llu; give it fewer bytes: it has at most %d pages",
+        static_cast<ull>(bytes), static_cast<ull>(num_slots), static_cast<ull>(page_bytes), INT32_MAX / 2);
+  auto* store = new (std::nothrow) MemoryStore(env, page_bytes, batches);
   PageStorePtr owner(store);
   if (store == nullptr || !store->create(num_slots, policy, ttl_ns))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %llu pages of %llu bytes",

@@ -34,7 +34,11 @@ kvc_status make_sizes_store(const Env& env, uint64_t bytes, uint64_t page_bytes,
     return invalid("a tier of %llu bytes has no room for a page of %llu; give it more, or take smaller pages",
                    static_cast<ull>(bytes), static_cast<ull>(page_bytes));
   const uint64_t num_slots = bytes / page_bytes;
-  auto* store = num_slots > INT32_MAX / 2 ? nullptr : new (std::nothrow) SizesStore(env, page_bytes);
+  if (num_slots > INT32_MAX / 2)
+    return invalid(
+        "a tier of %llu bytes has %llu pages of %llu; give it fewer bytes: it has at most %d pages",
+        static_cast<ull>(bytes), static_cast<ull>(num_slots), static_cast<ull>(page_bytes), INT32_MAX / 2);
+  auto* store = new (std::nothrow) SizesStore(env, page_bytes);
   PageStorePtr owner(store);
   if (store == nullptr || !store->create(num_slots, ttl_ns))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the keys of %llu pages", static_cast<ull>(num_slots));

@@ -57,7 +57,9 @@ class SlabStore final : public SlotStore {
   };
 
   kvc_status compare(const SlabConfig& config) const;
-  kvc_status describe(const SlabConfig& config);
+  kvc_status look(const SlabConfig& config);
+  kvc_status make(const SlabConfig& config);
+  kvc_status prepare(const SlabConfig& config);
   kvc_status recover(const SlabConfig& config);
   kvc_status restore(const SlabConfig& config, int32_t slot, const RecordHeader& header);
   void read_slots(const StoreCall& call, SlotWork* work, size_t count) override;
@@ -83,6 +85,8 @@ class SlabStore final : public SlotStore {
   const bool sync_;
   SlabHeader slab_ = {};
   OpenFile file_;
+  uint64_t file_bytes_ = 0;                // when it was opened
+  bool is_made_ = false, is_new_ = false;  // the file; the slab in it
   SlabIo io_;
   Array<uint8_t> has_header_;  // of a slot each: whether there may be more than zeroes; of who has the slot
 };
@@ -113,13 +117,19 @@ kvc_status SlabStore::compare(const SlabConfig& config) const {
   return KVC_OK;
 }
 
-kvc_status SlabStore::describe(const SlabConfig& config) {
+// Opens the file, and finds out what is in it; changes nothing.
+kvc_status SlabStore::look(const SlabConfig& config) {
   const SlabHeader wanted = make_slab(config.bytes, config.page_bytes);
   if (wanted.num_slots == 0 || wanted.num_slots > INT32_MAX / 2)
-    return invalid("slab %s: %llu bytes hold %llu pages of %llu bytes; from 1 to 2^30 are possible",
+    return invalid("slab %s: %llu bytes hold %llu pages of %llu bytes; 1 to 1073741823 are possible",
                    config.path, static_cast<ull>(config.bytes), static_cast<ull>(wanted.num_slots),
                    static_cast<ull>(config.page_bytes));
-  int error = file_.open(AT_FDCWD, config.path, O_RDWR | O_CREAT, 0600);
+  int error = file_.open(AT_FDCWD, config.path, O_RDWR);
+  if (error == -ENOENT) {
+    error = file_.open(AT_FDCWD, config.path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    is_made_ = error == 0;
+    if (error == -EEXIST) error = file_.open(AT_FDCWD, config.path, O_RDWR);
+  }
   if (error != 0) return slab_failure(config, "open it", error);
   struct stat status;
   // Who was killed, or has just been forked, may not be gone yet.
@@ -141,7 +151,7 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
         "slab %s: its mode is %03o: others may write to it, and could plant pages; forbid that (chmod "
         "go-w)",
         config.path, status.st_mode & 0777);
-  auto size = static_cast<uint64_t>(status.st_size);
+  const uint64_t size = file_bytes_ = static_cast<uint64_t>(status.st_size);
   bool is_new = size == 0;
   if (size != 0 && size < sizeof slab_) {  // perhaps its maker was killed in the first write
     error = read_fully(files_, file_.fd(), &slab_, size, 0);
@@ -172,23 +182,31 @@ kvc_status SlabStore::describe(const SlabConfig& config) {
           config.path, static_cast<ull>(free), static_cast<ull>(wanted.bytes),
           static_cast<ull>(config.reserve_free));
   }
-  if (is_new) {
+  if (is_new) slab_ = wanted;
+  is_new_ = is_new;
+  return KVC_OK;
+}
+
+// Makes the slab, if there is none or another one, and reserves its bytes.
+kvc_status SlabStore::make(const SlabConfig& config) {
+  uint64_t size = file_bytes_;
+  int error = 0;
+  if (is_new_) {
     if (size != 0) error = files_.truncate(file_.fd(), 0);
     if (error != 0) return slab_failure(config, "empty it", error);
     size = 0;
-    error = write_fully(files_, file_.fd(), &wanted, sizeof wanted, 0);
+    error = write_fully(files_, file_.fd(), &slab_, sizeof slab_, 0);
     if (error != 0) {
       static_cast<void>(files_.truncate(file_.fd(), 0));
       return slab_failure(config, "write to it", error);
     }
-    slab_ = wanted;
   }
   if (size < slab_.bytes) {  // new, or its maker was killed here
     do {                     // which takes long enough for a signal
       error = files_.allocate(file_.fd(), slab_.bytes);
     } while (error == -EINTR);
     if (error != 0) {
-      if (is_new) static_cast<void>(files_.truncate(file_.fd(), 0));
+      if (is_new_) static_cast<void>(files_.truncate(file_.fd(), 0));
       return slab_failure(config, "reserve its bytes on the disk", error);
     }
   }
@@ -249,15 +267,27 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
   return KVC_OK;
 }
 
-kvc_status SlabStore::open(const SlabConfig& config) {
-  KVC_TRY(describe(config));
+// All that can be refused without a change of the file comes before what changes it.
+kvc_status SlabStore::prepare(const SlabConfig& config) {
+  KVC_TRY(look(config));
   page_bytes_ = slab_.page_bytes;
   if (!index_.create(memory_, slab_.num_slots, config.policy, config.ttl_ns) ||
       !has_header_.create(memory_, slab_.num_slots))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "slab %s: no memory for an index of %llu pages", config.path,
                 static_cast<ull>(slab_.num_slots));
-  KVC_TRY(recover(config));
+  const bool is_whole = !is_new_ && file_bytes_ >= slab_.bytes;
+  if (is_whole) KVC_TRY(recover(config));  // before there are buffers for I/O: that takes memory, too
   KVC_TRY(io_.open(config, file_.fd(), slab_.stride, kMostBatch));
+  KVC_TRY(make(config));
+  return is_whole ? kvc_status{KVC_OK} : recover(config);
+}
+
+kvc_status SlabStore::open(const SlabConfig& config) {
+  const kvc_status prepared = prepare(config);
+  if (prepared != KVC_OK) {
+    if (is_made_) static_cast<void>(files_.remove(AT_FDCWD, config.path));
+    return prepared;
+  }
   batch_ = io_.batch();
   stats_.fallbacks += io_.refused();
   stats_.uses_uring = io_.uses_engine();

@@ -3,7 +3,8 @@
 // a byte of options, then the description, then headers of slots; the rest of the file is zeroes, as long as
 // the description says, within bounds. With option 1 the sums are made right. Readers of the file agree with
 // each other, a store opens it or refuses it with a text, and then finds as many pages as were counted, gives
-// no page whose bytes are not those of its sum, and is usable; a purge removes what it says.
+// no page whose bytes are not those of its sum, and is usable; a purge removes what it says. With option 4
+// what follows the description lies behind it, too, where the words are: they come out printable.
 #include <fcntl.h>
 #include <kvcache/inspect.h>
 #include <unistd.h>
@@ -50,7 +51,17 @@ std::vector<uint8_t> file_of(const Input& in, SlabHeader* slab) {
   if (file.size() > kSector)
     std::copy_n(in.rest.begin() + static_cast<ptrdiff_t>(used), std::min(left, file.size() - kSector),
                 file.begin() + kSector);
+  constexpr size_t kWords = kSector - sizeof *slab, kEntry = kWords / 4;
+  const bool has_words = (in.options & 4) != 0 && file.size() >= kSector;
+  if (has_words)
+    std::copy_n(in.rest.begin() + static_cast<ptrdiff_t>(used), std::min(left, kWords),
+                file.begin() + sizeof *slab);
   if ((in.options & 1) == 0) return file;
+  for (size_t i = 0; i < 4 && has_words; ++i) {
+    const size_t at = sizeof *slab + i * kEntry;
+    const uint32_t sum = crc32c(&file[at + 4], kEntry - 4);
+    std::memcpy(&file[at], &sum, sizeof sum);
+  }
   seal(&file, 0, offsetof(SlabHeader, crc));
   for (size_t i = 0; i < kMostHeaders; ++i) {
     const size_t at = kSector + i * sizeof(RecordHeader);
@@ -68,6 +79,10 @@ void write_file(const std::string& path, const std::vector<uint8_t>& bytes) {
   close(file);
 }
 
+bool is_printable(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); });
+}
+
 // Pages by the sum of the parts, which is all of them.
 uint64_t count_parts(const std::string& path, uint64_t most) {
   uint64_t pages = 0;
@@ -76,6 +91,7 @@ uint64_t count_parts(const std::string& path, uint64_t most) {
     const kvc_status status = describe_page_file_part(system_files(), path.c_str(), number, true, &part);
     if (status == KVC_ERROR_NOT_FOUND) return pages;
     FUZZ_REQUIRE(status == KVC_OK && part.num_pages != 0, last_error());
+    FUZZ_REQUIRE(is_printable(part.description), "bytes that nobody has looked at");
     pages += part.num_pages;
     FUZZ_REQUIRE(pages <= most, "more parts than pages");
   }
@@ -131,6 +147,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_REQUIRE(opened == KVC_OK || *last_error() != 0, "refused without a text");
   if (opened == KVC_OK) {
     const StoreStats stats = store->stats();
+    const std::string difference = store->difference("model: \"a\"\nweights: \"b\"\n");
+    FUZZ_REQUIRE(is_printable(difference) && difference.size() < 256, difference.c_str());
+    store->describe("model: \"a\"\n");
     FUZZ_REQUIRE(stats.pages <= stats.capacity_pages && stats.recovered <= stats.pages, "pages");
     FUZZ_REQUIRE(read != KVC_OK || stats.pages <= info.num_pages, "more than were counted");
     Digest256 key = {};

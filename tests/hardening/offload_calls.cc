@@ -29,6 +29,7 @@ void add_offload_calls(std::vector<Call>& calls) {
   calls.push_back(
       KVC_CALL(kvc_offload_flush, s.offload.offload, 1u, 0u, nullptr, &s.offload.num_left).after(busy));
   calls.push_back(KVC_CALL(kvc_offload_lookup, s.offload.offload, s.request, 1u).after(waiting));
+  calls.push_back(KVC_CALL(kvc_offload_load, s.offload.offload, s.request, 64u, 1u).after(waiting));
   calls.push_back(KVC_CALL(kvc_offload_query, s.offload.offload, s.child, &s.offload.info).after(busy));
   calls.push_back(KVC_CALL(kvc_offload_cancel, s.offload.offload, s.child).after(busy));
   calls.push_back(KVC_CALL(kvc_offload_store_request, s.offload.offload, s.request, &s.offload.num_blocks)

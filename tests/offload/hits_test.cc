@@ -2,6 +2,7 @@
 // A hit is never wrong, whatever the engine does while a load is under way.
 #include <kvcache/external.h>
 
+#include "api/offload_handle.h"
 #include "api/storage_handle.h"
 #include "cpu/stream.h"
 #include "offload/scene.h"
@@ -37,6 +38,40 @@ TEST(OffloadHits, AreNotOfBlocksThatTheEngineUnpublishesMeanwhile) {
     EXPECT_EQ(scene.held_blocks(), 0u);
     scene.check();
   }
+}
+
+TEST(OffloadHits, AreAsLongAsTheCallerWants) {
+  const auto tokens = tokens_of(100, kBlocks * kBlock + 1);
+  for (const uint64_t most : {0u, 1u, 3u, 4u, 7u, 12u, 1000u}) {
+    Scene scene({});
+    scene.store_and_evict(tokens);
+    const uint64_t expected = most == 0 ? kBlocks : std::min<uint64_t>(most / kBlock, kBlocks),
+                   id = scene.create(tokens);
+    ASSERT_EQ(kvc_offload_load(scene.offload, id, most, scene.now), KVC_OK);
+    while (scene.info(id).state != KVC_OFFLOAD_READY) scene.poll();
+    EXPECT_EQ(scene.info(id).num_loaded, expected * kBlock);
+    EXPECT_EQ(scene.info(id).reason, uint32_t{expected == 0 ? KVC_OFFLOAD_NOTHING : KVC_OFFLOAD_LOADED});
+    EXPECT_EQ(scene.serve(id, tokens), expected * kBlock) << "a lookup of what was looked up changes nothing";
+    EXPECT_EQ(scene.wrong_pages, 0u);
+  }
+  Scene scene({});
+  EXPECT_EQ(kvc_offload_load(nullptr, 1, 0, 1), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_offload_load(scene.offload, 12345, 8, 1), KVC_ERROR_NOT_FOUND);
+}
+
+// A lookup has room for what can be hit and loaded, not for the longest request of the manager.
+TEST(OffloadHits, NeedNoMemoryForTheLongestRequest) {
+  uint64_t bytes[2];
+  for (const uint64_t blocks : {uint64_t{64}, uint64_t{1} << 20}) {
+    SceneConfig config;
+    config.max_request_blocks = blocks;
+    Scene scene(config);
+    bytes[blocks > 64] = scene.offload->account.bytes();
+    const auto tokens = tokens_of(100, kBlocks * kBlock + 1);
+    scene.store_and_evict(tokens);
+    EXPECT_EQ(scene.serve(tokens), kBlocks * kBlock);
+  }
+  EXPECT_LE(bytes[1], 16 * bytes[0]);
 }
 
 // A task of a stream that ends when the test says so.
@@ -123,6 +158,12 @@ TEST(OffloadHits, AreNotGivenByManagersThatListBlocksToClear) {
     kvc_offload* made = nullptr;
     EXPECT_EQ(kvc_offload_create(&o, &made), KVC_ERROR_UNSUPPORTED);
     EXPECT_NE(strstr(kvc_last_error(), "ZERO_ALWAYS"), nullptr) << kvc_last_error();
+    o.storages = nullptr, o.page_bytes = &scene.page_bytes;
+    scene.close();
+    EXPECT_EQ(kvc_offload_create(&o, &made), KVC_OK)
+        << "without bytes nothing is cleared" << kvc_last_error();
+    kvc_offload_destroy(made);
+    scene.open();
     kvc_manager_destroy(manager);
   }
 }

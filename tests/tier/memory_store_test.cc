@@ -59,7 +59,8 @@ TEST(MemoryStore, SaysWhatIsWrong) {
   EXPECT_EQ(make_memory_store(default_env(), 100, 0, &store), KVC_ERROR_INVALID_ARGUMENT);
   heap.refuses = true;
   EXPECT_EQ(make_memory_store(watched(&heap), 1024, 256, &store), KVC_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(make_memory_store(default_env(), UINT64_MAX, 1, &store), KVC_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(make_memory_store(default_env(), UINT64_MAX, 1, &store), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(kvc_last_error(), "at most 1073741823 pages"), nullptr) << kvc_last_error();
   EXPECT_EQ(store, nullptr);
 }
 

@@ -67,6 +67,37 @@ TEST(SlabStore, EachFlippedBitOfAHeaderOrPayloadIsAMiss) {
   }
 }
 
+// Whatever refuses it: a new one leaves no file, one that was to be replaced keeps its pages.
+TEST(SlabStore, ARefusalMakesAndChangesNothing) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  const SlabConfig first = test::slab_config(path, 4, kBytes);
+  SlabConfig other = test::slab_config(path, 8, 2 * kBytes);
+  other.replaces = true;
+  Env poor = default_env();
+  poor.allocate = [](void*, size_t, size_t) -> void* { return nullptr; };
+  for (const bool is_there : {false, true}) {
+    if (is_there) {
+      const PageStorePtr store = open_slab(path, 4);
+      ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+    }
+    PageStorePtr store;
+    EXPECT_EQ(open_slab_store(poor, system_files(), other, &store), KVC_ERROR_OUT_OF_MEMORY);
+    SlabConfig ring = other;
+    ring.io = SlabConfig::Io::kEngine, ring.engine = test::test_engine(system_files());
+    test::engine_status = KVC_ERROR_UNSUPPORTED;
+    EXPECT_EQ(open_slab_store(default_env(), system_files(), ring, &store), KVC_ERROR_UNSUPPORTED);
+    test::engine_status = KVC_OK;
+    SlabConfig huge = other;
+    huge.reserve_free = uint64_t{1} << 60;
+    EXPECT_EQ(open_slab_store(default_env(), system_files(), huge, &store), KVC_ERROR_LIMIT);
+    EXPECT_EQ(std::filesystem::exists(path), is_there);
+    if (!is_there) continue;
+    ASSERT_EQ(open_slab_store(default_env(), system_files(), first, &store), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(Pages(*store).get(digest_of(1), kBytes), KVC_PAGE_OK);
+  }
+}
+
 TEST(SlabStore, IsReservedThroughSignals) {
   struct Interrupted final : Files {
     int left = 3;

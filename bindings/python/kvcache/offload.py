@@ -192,7 +192,8 @@ class Offload:
         self._enqueue(stream, lambda handle: _native.kvc_offload_poll(self._open(), _time(now_ns), handle))
 
     def _flush(self, now_ns: int, most: int, stream: Optional[Stream]) -> int:
-        return self._enqueue(stream, lambda handle: _native.kvc_offload_flush(self._open(), now_ns, most, handle))
+        left: int = self._enqueue(stream, lambda handle: _native.kvc_offload_flush(self._open(), now_ns, most, handle))
+        return left
 
     def _enqueue(self, stream: Optional[Stream], call: Callable[[Any], Any]) -> Any:
         """Calls with the stream's handle. The stream keeps the memory of the blocks from then on."""
@@ -209,13 +210,13 @@ class Offload:
                 if memory is not None:
                     stream._keep(memory)
 
-    def lookup(self, request: Request | int, now_ns: Optional[int] = None) -> None:
+    def lookup(self, request: Request | int, now_ns: Optional[int] = None, *, max_tokens: int = 0) -> None:
         """Begins to look for the tokens of a waiting request beyond its hit, and to load them. Does nothing if that is under way. Ends by itself when
-        the request is admitted or freed. Raises NotFoundError, BusyError (it is admitted), LimitError (max_lookups), OutOfMemoryError: then admit
+        the request is admitted or freed. max_tokens: to load, in whole blocks; 0 = no bound but max_lookup_blocks. Raises NotFoundError, BusyError (it is admitted), LimitError (max_lookups), OutOfMemoryError: then admit
         the request as ever."""
         self._check()
         with self._lock:
-            _native.kvc_offload_lookup(self._open(), _number(request), _time(now_ns))
+            _native.kvc_offload_load(self._open(), _number(request), max_tokens, _time(now_ns))
 
     def query(self, request: Request | int) -> OffloadInfo:
         """Returns how far the lookup of a request is."""
@@ -231,16 +232,16 @@ class Offload:
         with self._lock:
             _native.kvc_offload_cancel(self._open(), _number(request))
 
-    def admit(self, request: Request, timeout: Optional[float] = None, *, now_ns: Optional[int] = None, stream: Optional[Stream] = None) -> OffloadInfo:
+    def admit(self, request: Request, timeout: Optional[float] = None, *, now_ns: Optional[int] = None, stream: Optional[Stream] = None, max_tokens: int = 0) -> OffloadInfo:
         """Looks a waiting request up, waits until what the tiers have is loaded, admits it, and returns what was found: for programs without a loop
         that polls. timeout: seconds that a load may take; then the request is admitted without it; None = no limit. now_ns, stream: as in poll().
-        Raises what Request.admit() raises; then the request is still waiting. In both cases the lookup has ended."""
+        max_tokens: as in lookup(). Raises what Request.admit() raises; then the request is still waiting. In both cases the lookup has ended."""
         if not isinstance(request, Request):
             raise TypeError(f"request is {type(request).__name__}; it must be a kvcache.Request")
         end = _end_of(timeout)
         try:
             try:
-                self.lookup(request, now_ns)
+                self.lookup(request, now_ns, max_tokens=max_tokens)
             except (LimitError, OutOfMemoryError):
                 pass  # it is admitted as ever
             while True:

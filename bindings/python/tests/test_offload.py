@@ -519,6 +519,20 @@ def test_time_is_the_callers(tmp_path):
             assert offload.stats().busy_lookups == 0
 
 
+def test_a_load_has_the_bound_of_its_caller():
+    s = storage_of()
+    with kvcache.Manager(BLOCKS, BLOCK, event_capacity=256) as m, kvcache.Offload(m, s, "memory:?bytes=1MiB", *NAMES) as offload:
+        with m.create(PROMPT) as request:
+            offload.admit(request)
+            compute(s, request)
+            offload.store_request(request)
+        offload.flush()
+        for most, loaded in ((0, 20), (9, 8), (3, 0)):
+            m.evict(BLOCKS)
+            with m.create(PROMPT) as request:
+                assert offload.admit(request, max_tokens=most).num_loaded == request.num_cached == loaded
+
+
 def test_what_differs_is_named(tmp_path):
     for place in ("slab", "dir"):
         url = f"{place}:{tmp_path}/{place}?bytes=1MiB"

@@ -514,37 +514,40 @@ typedef long long swig_type_480;
 typedef long long swig_type_481;
 typedef long long swig_type_482;
 typedef long long swig_type_483;
-typedef _goslice_ swig_type_484;
+typedef long long swig_type_484;
 typedef long long swig_type_485;
-typedef _goslice_ swig_type_486;
-typedef long long swig_type_487;
+typedef long long swig_type_486;
+typedef _goslice_ swig_type_487;
 typedef long long swig_type_488;
-typedef long long swig_type_489;
-typedef _goslice_ swig_type_490;
-typedef _goslice_ swig_type_491;
+typedef _goslice_ swig_type_489;
+typedef long long swig_type_490;
+typedef long long swig_type_491;
 typedef long long swig_type_492;
 typedef _goslice_ swig_type_493;
 typedef _goslice_ swig_type_494;
 typedef long long swig_type_495;
-typedef long long swig_type_496;
-typedef long long swig_type_497;
+typedef _goslice_ swig_type_496;
+typedef _goslice_ swig_type_497;
 typedef long long swig_type_498;
 typedef long long swig_type_499;
 typedef long long swig_type_500;
 typedef long long swig_type_501;
 typedef long long swig_type_502;
-typedef _gostring_ swig_type_503;
-typedef _goslice_ swig_type_504;
-typedef _gostring_ swig_type_505;
-typedef long long swig_type_506;
-typedef long long swig_type_507;
-typedef long long swig_type_508;
+typedef long long swig_type_503;
+typedef long long swig_type_504;
+typedef long long swig_type_505;
+typedef _gostring_ swig_type_506;
+typedef _goslice_ swig_type_507;
+typedef _gostring_ swig_type_508;
 typedef long long swig_type_509;
 typedef long long swig_type_510;
-typedef _goslice_ swig_type_511;
-typedef _goslice_ swig_type_512;
-typedef _goslice_ swig_type_513;
-typedef long long swig_type_514;
+typedef long long swig_type_511;
+typedef long long swig_type_512;
+typedef long long swig_type_513;
+typedef _goslice_ swig_type_514;
+typedef _goslice_ swig_type_515;
+typedef _goslice_ swig_type_516;
+typedef long long swig_type_517;
 extern void _wrap_Swig_free_native_7ba03b3bfc0e6a81(uintptr_t arg1);
 extern uintptr_t _wrap_Swig_malloc_native_7ba03b3bfc0e6a81(swig_intgo arg1);
 extern swig_type_1 _wrap_kvc_clock_native_7ba03b3bfc0e6a81(void);
@@ -727,40 +730,41 @@ extern swig_voidp _wrap_kvc_page_file_purge_native_7ba03b3bfc0e6a81(swig_type_47
 extern swig_voidp _wrap_kvc_offload_poll_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_477 arg2, uintptr_t arg3);
 extern swig_voidp _wrap_kvc_offload_flush_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_478 arg2, swig_type_479 arg3, uintptr_t arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_offload_lookup_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_480 arg2, swig_type_481 arg3);
-extern swig_voidp _wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_482 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_483 arg2);
+extern swig_voidp _wrap_kvc_offload_load_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_482 arg2, swig_type_483 arg3, swig_type_484 arg4);
+extern swig_voidp _wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_485 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_486 arg2);
 extern swig_voidp _wrap_kvc_offload_read_stats_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_publisher_poll_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_publisher_resync_native_7ba03b3bfc0e6a81(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_publisher_read_stats_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(uintptr_t arg1, uintptr_t arg2, swig_type_484 arg3);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(uintptr_t arg1, uintptr_t arg2, swig_type_487 arg3);
 extern swig_voidp _wrap_kvc_manager_log_info_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_type_485 arg3, swig_type_486 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_type_487 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_488 arg2, swig_type_489 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_490 arg2, swig_type_491 arg3, swig_type_492 arg4);
-extern swig_voidp _wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_493 arg2, swig_type_494 arg3, swig_type_495 arg4);
+extern swig_voidp _wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_type_488 arg3, swig_type_489 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_type_490 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_491 arg2, swig_type_492 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_493 arg2, swig_type_494 arg3, swig_type_495 arg4);
+extern swig_voidp _wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_496 arg2, swig_type_497 arg3, swig_type_498 arg4);
 extern swig_voidp _wrap_kvc_tier_drain_native_7ba03b3bfc0e6a81(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_tier_read_stats_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_tier_read_counts_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_496 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_497 arg2, swig_type_498 arg3, swig_type_499 arg4, int arg5, swig_type_500 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_501 arg2, swig_type_502 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_503 arg2, swig_type_504 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_505 arg2);
-extern swig_voidp _wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_506 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_507 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_508 arg2, int arg3);
+extern swig_voidp _wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_499 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_500 arg2, swig_type_501 arg3, swig_type_502 arg4, int arg5, swig_type_503 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_504 arg2, swig_type_505 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_506 arg2, swig_type_507 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_508 arg2);
+extern swig_voidp _wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_509 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_510 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_511 arg2, int arg3);
 extern swig_voidp _wrap_kvc_scheduler_set_weight_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, double arg3);
-extern swig_voidp _wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_509 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_510 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_512 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_513 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_scheduler_read_stats_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_scheduler_check_native_7ba03b3bfc0e6a81(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_511 arg2);
-extern swig_voidp _wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(swig_type_512 arg1, int arg2, int arg3, swig_type_513 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(uintptr_t arg1, swig_type_514 arg2);
+extern swig_voidp _wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(swig_type_515 arg1, int arg2, int arg3, swig_type_516 arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_draft_create_native_7ba03b3bfc0e6a81(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_type_514 arg3);
+extern swig_voidp _wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(uintptr_t arg1, int arg2, swig_type_517 arg3);
 #undef intgo
 */
 import "C"
@@ -4218,12 +4222,24 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
+func Kvc_offload_load(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_offload_load_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), C.swig_type_483(_swig_i_2), C.swig_type_484(_swig_i_3)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
 func Kvc_offload_query(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_485(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4233,7 +4249,7 @@ func Kvc_offload_cancel(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4294,7 +4310,7 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_484)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_487)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4320,7 +4336,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_485(_swig_i_2), *(*C.swig_type_486)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_488(_swig_i_2), *(*C.swig_type_489)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4335,7 +4351,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_487(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_490(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4347,7 +4363,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1), C.swig_type_489(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_491(_swig_i_1), C.swig_type_492(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4359,7 +4375,7 @@ func Kvc_storage_pack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_490)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_491)(unsafe.Pointer(&_swig_i_2)), C.swig_type_492(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_493)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_2)), C.swig_type_495(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4377,7 +4393,7 @@ func Kvc_storage_unpack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_493)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_2)), C.swig_type_495(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_496)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_2)), C.swig_type_498(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4423,7 +4439,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_496(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_499(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4437,7 +4453,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_497(_swig_i_1), C.swig_type_498(_swig_i_2), C.swig_type_499(_swig_i_3), C.int(_swig_i_4), C.swig_type_500(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_500(_swig_i_1), C.swig_type_501(_swig_i_2), C.swig_type_502(_swig_i_3), C.int(_swig_i_4), C.swig_type_503(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4448,7 +4464,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_501(_swig_i_1), C.swig_type_502(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_504(_swig_i_1), C.swig_type_505(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4462,7 +4478,7 @@ func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_504)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_507)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4478,7 +4494,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_505)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_508)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4491,7 +4507,7 @@ func Kvc_scheduler_abort(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_506(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_509(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4501,7 +4517,7 @@ func Kvc_scheduler_set_ready(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_507(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_510(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4512,7 +4528,7 @@ func Kvc_scheduler_set_priority(arg1 uintptr, arg2 uint64, arg3 int32) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_508(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_511(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4534,7 +4550,7 @@ func Kvc_scheduler_plan(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_509(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_512(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4545,7 +4561,7 @@ func Kvc_scheduler_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_510(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.swig_type_513(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4574,7 +4590,7 @@ func Kvc_storage_move_tokens(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_511)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), *(*C.swig_type_514)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4590,7 +4606,7 @@ func Kvc_draft_lookup(arg1 []int32, arg2 uint32, arg3 uint32, arg4 []int32, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(*(*C.swig_type_512)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_513)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(*(*C.swig_type_515)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_516)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4617,7 +4633,7 @@ func Kvc_draft_truncate(arg1 uintptr, arg2 int32, arg3 uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_514(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_517(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1

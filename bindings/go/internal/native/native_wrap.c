@@ -5568,6 +5568,25 @@ char *_wrap_kvc_offload_lookup_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, 
 }
 
 
+char *_wrap_kvc_offload_load_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+  kvc_offload *arg1 = (kvc_offload *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_offload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_offload_load(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
 char *_wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
