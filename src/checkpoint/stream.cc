@@ -81,8 +81,11 @@ kvc_status CheckpointStream::stage(const char* folder) {
                               : staged_.take(memfd_create("kvcache checkpoint", MFD_CLOEXEC));
   } while (error == -EINTR);
   if (error != 0)
-    return fail(KVC_ERROR_DEVICE, "%s: cannot make a file for a stream: %s (errno %d)",
-                folder != nullptr ? folder : "memory", std::strerror(-error), -error);
+    return fail(error == -ENOENT || error == -ENOTDIR                      ? KVC_ERROR_NOT_FOUND
+                : error == -EMFILE || error == -ENFILE || error == -ENOSPC ? KVC_ERROR_LIMIT
+                                                                           : KVC_ERROR_DEVICE,
+                "%s: cannot make a file for a stream: %s (errno %d)", folder != nullptr ? folder : "memory",
+                std::strerror(-error), -error);
   const DataPiece piece(kPieceBytes);
   for (;;) {
     const int64_t got = files_.receive(fd_, piece.data(), piece.capacity());

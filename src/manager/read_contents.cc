@@ -309,7 +309,7 @@ class ContentsReader {
   // place. One that was used stands behind some that were not read.
   BlockId go_on(size_t p, uint32_t list, size_t begin) {
     const BlockPool& pool = state_.pool();
-    for (size_t i = order_.size(), tries = SlicedHold::kSlice; i-- > begin && tries-- != 0;) {
+    for (size_t i = order_.size(), tries = SlicedHold::kSlice / 2; i-- > begin && tries-- != 0;) {
       const BlockId id{found_[static_cast<size_t>(order_[i])].block};
       hold_.visit();
       if (!is_same(order_[i], pool[id])) continue;

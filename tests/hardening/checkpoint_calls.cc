@@ -82,9 +82,9 @@ void add_checkpoint_calls(std::vector<Call>& calls) {
                       .may_be_null({5})
                       .after(count_groups));
   calls.push_back(KVC_CALL(kvc_checkpoint_restore_stream, s.m, mine().storages, mine().num_groups,
-                           &mine().stream, nowhere_fd(), nullptr, 0u, nullptr, 0u, &mine().info)
+                           &mine().config, nowhere_fd(), nullptr, 0u, nullptr, 0u, &mine().info)
                       .allocating()
-                      .answering(KVC_ERROR_CORRUPT)
+                      .answering(KVC_ERROR_NOT_FOUND)
                       .may_be_null({5, 7, 9})
                       .after(count_groups));
   calls.push_back(KVC_CALL(kvc_checkpoint_collect, kNowhere, 0u, &mine().bytes)

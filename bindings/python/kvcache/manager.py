@@ -639,18 +639,24 @@ class Manager:
     _save: Callable[..., Any]  # save_checkpoint and restore_checkpoint; checkpoints.py, which stands above this module, sets them
     _restore: Callable[..., Any]
 
-    def save(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, **options: Any) -> Any:
-        """Saves what is cached, with the bytes of its blocks, to a folder of checkpoints, and returns the CheckpointInfo: save_checkpoint() has the
-        options, and says what it raises. storages, model, weights, numerics: those that the Manager was made with, unless given."""
-        return self._save(folder=folder, **self._sources(storages, options))
+    def save(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, *, model: Optional[bytes] = None,
+             weights: Optional[bytes] = None, numerics: Optional[bytes] = None, codec: str = "none", level: int = 0, full: bool = False,
+             increment: bool = False, requests: bool = False, keep_last: int = 0, sync: bool = True) -> Any:
+        """Saves what is cached, with the bytes of its blocks, to a folder of checkpoints, and returns the CheckpointInfo. storages, model, weights,
+        numerics: those that the Manager was made with, unless given. save_checkpoint() says what the others mean, and what it raises."""
+        return self._save(folder=folder, codec=codec, level=level, full=full, increment=increment, requests=requests, keep_last=keep_last, sync=sync,
+                          **self._sources(storages=storages, model=model, weights=weights, numerics=numerics))
 
-    def restore(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, **options: Any) -> Any:
-        """Takes over the newest checkpoint of a folder, or with id= another one; the Manager must be new. Returns a Restored: restore_checkpoint() has
-        the options, and says what it raises. storages, model, weights, numerics: those that the Manager was made with, unless given."""
-        return self._restore(folder=folder, **self._sources(storages, options))
+    def restore(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, *, model: Optional[bytes] = None,
+                weights: Optional[bytes] = None, numerics: Optional[bytes] = None, id: int = 0, requests: bool = False,
+                bytes_elsewhere: bool = False, cache_only: bool = False) -> Any:
+        """Takes over the newest checkpoint of a folder, or the one with an id; the Manager must be new. Returns a Restored. storages, model, weights,
+        numerics: those that the Manager was made with, unless given. restore_checkpoint() says what the others mean, and what it raises."""
+        return self._restore(folder=folder, id=id, requests=requests, bytes_elsewhere=bytes_elsewhere, cache_only=cache_only,
+                             **self._sources(storages=storages, model=model, weights=weights, numerics=numerics))
 
-    def _sources(self, storages: Any, options: dict[str, Any]) -> dict[str, Any]:
-        return {**self._computed_by, **({} if storages is None else {"storages": storages}), **options}
+    def _sources(self, **given: Any) -> dict[str, Any]:
+        return {**self._computed_by, **{name: value for name, value in given.items() if value is not None}}
 
     def check(self) -> None:
         """Checks every invariant of the state. Raises CorruptError."""

@@ -85,7 +85,7 @@ def measure(w):
 def stream(w):
     m, s = made()
     with tempfile.TemporaryFile() as file:
-        kvcache.save_stream(w.rng.choice((m, m, m, m, None, w.m)), storages(w, s), w.rng.choice((file, file, file.fileno(), None, -1, "f", 2**40)),
+        kvcache.save_stream(w.rng.choice((m, m, m, m, None, 3)), storages(w, s), w.rng.choice((file, file, file.fileno(), None, -1, "f", 2**40)),
                             **names(w), **options(w, "level", "requests"))
         file.seek(w.rng.choice((0, 0, 0, 5)))
         new = kvcache.Manager(BLOCKS, BLOCK)

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contents are read a slice at a time, and others change the manager in between: what is read can be, and
+// every position has the way that it had. A request that was saved while it decoded goes on as if nothing had
+// been.
+#include <atomic>
+#include <thread>
+
+#include "calls_with_files.h"
+#include "checkpoint/commit.h"
+
+namespace kvc {
+namespace {
+
+using test::Engine;
+using test::Folder;
+using test::Form;
+using test::say;
+using test::Spoken;
+
+// The tokens of a position follow from its prompt's number and its depth.
+constexpr int32_t kTokens = 64;
+Spoken numbered(uint64_t number, size_t tokens, uint32_t tenant) {
+  Spoken spoken;
+  spoken.tenant = tenant;
+  for (size_t i = 0; i < tokens; ++i)
+    spoken.tokens.push_back(static_cast<int32_t>(number) * kTokens + static_cast<int32_t>(i / 4 % kTokens));
+  return spoken;
+}
+
+struct Case {
+  const char* name;
+  uint32_t policy, flags;
+};
+class Slices : public testing::TestWithParam<Case> {};
+
+TEST_P(Slices, GiveContentsThatCanBe) {
+  Form form;
+  form.num_blocks = 600, form.policy = GetParam().policy, form.flags = GetParam().flags, form.max_quotas = 2;
+  Engine engine(form);
+  std::vector<Spoken> prompts;
+  for (uint64_t i = 0; i < 150; ++i)
+    prompts.push_back(numbered(i, 16 + i * 7 % 90, static_cast<uint32_t>(i % 3)));
+  for (const Spoken& spoken : prompts) engine.run(spoken);
+  std::atomic<bool> ends{false};
+  std::thread others([&] {
+    std::mt19937_64 random(test::test_seed());
+    while (!ends) {
+      const Spoken& spoken = prompts[random() % prompts.size()];
+      const kvc_prompt prompt = engine.prompt_of(spoken);
+      uint64_t id = 0;
+      EXPECT_EQ(kvc_manager_allocate_request(engine.m, &prompt, nullptr, &id, nullptr), KVC_OK);
+      EXPECT_EQ(kvc_manager_commit_tokens(engine.m, id, spoken.tokens.size()), KVC_OK);
+      engine.end(id);
+      if (random() % 8 == 0) engine.evict(random() % 60);
+      if (random() % 40 == 0) {
+        EXPECT_EQ(kvc_manager_reset(engine.m, engine.tenants[random() % 3]), KVC_OK);
+      }
+    }
+  });
+  for (int round = 0; round < 150; ++round) {
+    Manifest manifest;
+    manifest.id = 1;
+    manifest.groups.resize(1);
+    ASSERT_EQ(engine.m->impl->read_contents(true, &manifest.contents), KVC_OK);
+    const Contents& contents = manifest.contents;
+    EXPECT_LE(contents.longest_hold, SlicedHold::kSlice);
+    for (const Contents::Pool& pool : contents.pools) {
+      for (size_t i = 0; i < pool.blocks.size(); ++i)
+        manifest.pages.push_back({{}, 0, 0, Manifest::kNoFile, 0, 0, 0});
+    }
+    ASSERT_EQ(check_manifest("contents", manifest), KVC_OK) << kvc_last_error();
+    std::vector<int32_t> number(contents.positions.size());
+    for (size_t i = 0; i < number.size(); ++i) {
+      const Contents::Position& position = contents.positions[i];
+      const int32_t* const tokens = contents.tokens_of(i);
+      number[i] = tokens[0] / kTokens;
+      ASSERT_EQ(tokens[0] % kTokens, static_cast<int32_t>(position.depth) % kTokens);
+      if (position.parent >= 0) {
+        ASSERT_EQ(number[i], number[static_cast<size_t>(position.parent)]);
+      }
+      ASSERT_EQ(position.ns, static_cast<uint32_t>(number[i] % 3));
+    }
+  }
+  ends = true;
+  others.join();
+  engine.check();
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Slices,
+                         testing::Values(Case{"Lru", KVC_POLICY_LRU, 0},
+                                         Case{"Hints", KVC_POLICY_LRU, KVC_MANAGER_HINTS},
+                                         Case{"Frequency", KVC_POLICY_FREQUENCY, 0},
+                                         Case{"Heads", KVC_POLICY_LRU, KVC_MANAGER_PARTIAL_REUSE}),
+                         [](const auto& at) { return std::string(at.param.name); });
+
+// The next token of a model that looks at all keys and values: a sum over the bytes of the full blocks, and
+// the tokens behind them.
+int32_t next_token(Engine& engine, uint64_t id, const Spoken& spoken) {
+  const size_t count = spoken.tokens.size() / engine.form.block_size;
+  std::vector<int32_t> table(count + 1, -1);
+  EXPECT_EQ(kvc_manager_export_tables(engine.m, &id, 1, 0, -1, table.data(), table.size()), KVC_OK);
+  std::vector<char> page(engine.info.page_bytes);
+  uint64_t sum = 1;
+  for (size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(kvc_storage_pack_pages(engine.storages[0], &table[i], 1, page.data(), page.size(), 0), KVC_OK);
+    for (const char byte : page) sum = sum * 31 + static_cast<unsigned char>(byte);
+  }
+  for (size_t i = count * engine.form.block_size; i < spoken.tokens.size(); ++i)
+    sum = sum * 31 + static_cast<uint64_t>(spoken.tokens[i]);
+  return static_cast<int32_t>(sum % 30000);
+}
+// One step: the token comes, and the block that it fills is written.
+void decode(Engine& engine, uint64_t id, Spoken* spoken) {
+  const int32_t token = next_token(engine, id, *spoken);
+  EXPECT_EQ(kvc_manager_append_tokens(engine.m, id, &token, 1), KVC_OK) << kvc_last_error();
+  spoken->tokens.push_back(token);
+  if (spoken->tokens.size() % engine.form.block_size == 0) {
+    const size_t last = spoken->tokens.size() / engine.form.block_size - 1;
+    std::vector<int32_t> table(last + 1, -1);
+    EXPECT_EQ(kvc_manager_export_tables(engine.m, &id, 1, 0, -1, table.data(), table.size()), KVC_OK);
+    const std::vector<char> page = engine.page_of_key(engine.keys_of(*spoken, 0)[last]);
+    EXPECT_EQ(kvc_storage_unpack_pages(engine.storages[0], &table[last], 1, page.data(), page.size(), 0),
+              KVC_OK);
+  }
+  EXPECT_EQ(kvc_manager_commit_tokens(engine.m, id, spoken->tokens.size()), KVC_OK) << kvc_last_error();
+}
+
+TEST(ARequest, GoesOnDecodingWithTheSameTokens) {
+  const Folder folder;
+  Engine old(Form{}), fresh(Form{});
+  Spoken spoken = say(4, 22);
+  const uint64_t id = old.begin(spoken);
+  for (int i = 0; i < 7; ++i) decode(old, id, &spoken);
+  old.save(folder / "c", KVC_CHECKPOINT_REQUESTS);
+  fresh.restore(folder / "c", KVC_CHECKPOINT_REQUESTS);
+  ASSERT_EQ(fresh.request_pairs.size(), 1u);
+  const uint64_t again = fresh.request_pairs[0].new_id;
+  uint64_t cached = 0;
+  ASSERT_EQ(kvc_manager_admit_request(fresh.m, again, &cached), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(cached, 28u) << "all of its full blocks; one token is computed again";
+  ASSERT_EQ(kvc_manager_commit_tokens(fresh.m, again, spoken.tokens.size()), KVC_OK);
+  Spoken other = spoken;
+  for (int i = 0; i < 20; ++i) {
+    decode(old, id, &spoken);
+    decode(fresh, again, &other);
+    ASSERT_EQ(other.tokens, spoken.tokens) << i;
+  }
+  fresh.check();
+}
+
+}  // namespace
+}  // namespace kvc
