@@ -95,8 +95,6 @@ DEFECTS = [
      "scan->pages[scan->num_pages++] = page;", "if (page.fingerprint != fingerprint_) return 0;\n    scan->pages[scan->num_pages++] = page;"),
     ("what was done without the lock is never counted", "src/tier/directory_usage.cc",
      "if (is_held() && (known.is_doubtful || ", "if (is_held() && ("),
-    ("a full subfolder is the one that gives way", "src/tier/directory_usage.cc",
-     "if (time < oldest) {", "if (time < kNever) {"),
     ("what the engine has unpublished comes back with a load", "src/offload/load.cc",
      "std::fill_n(publication_.data(), lookup.first, -1);", "std::copy_n(blocks_of(lookup, 0), lookup.first, publication_.data());"),
     ("copies of a stream come after those without one", "src/offload/offload.cc",
