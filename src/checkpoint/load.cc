@@ -32,8 +32,15 @@ kvc_status open_checkpoint(CheckpointFolder& folder, uint64_t id, Manifest* mani
   // A file that the manifest needs is not there: that is damage, but a missing manifest is not.
   const bool known = id == 0 ? !folder.manifests().empty()
                              : std::binary_search(folder.manifests().begin(), folder.manifests().end(), id);
+  for (size_t i = 0; known && i < manifest->files.size(); ++i) {
+    const std::string name = CheckpointFolder::data_name(manifest->files[i].id);
+    struct stat there = {};
+    if (folder.files().status_at(folder.fd(), name.c_str(), &there) == 0) continue;
+    return fail(KVC_ERROR_CORRUPT, "%s is missing; checkpoint %llu needs it", folder.file(name).c_str(),
+                ull(manifest->id));
+  }
   if (known)
-    return fail(KVC_ERROR_CORRUPT, "%s: a data file of checkpoint %llu is missing", folder.path().c_str(),
+    return fail(KVC_ERROR_CORRUPT, "%s: a data file of checkpoint %llu was missing", folder.path().c_str(),
                 ull(manifest->id));
   return id == 0 ? fail(KVC_ERROR_NOT_FOUND, "%s has no checkpoint", folder.path().c_str())
                  : fail(KVC_ERROR_NOT_FOUND, "%s has no checkpoint %llu", folder.path().c_str(), ull(id));

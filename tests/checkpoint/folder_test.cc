@@ -437,7 +437,8 @@ TEST(Missing, FoldersAndFilesAreNamed) {
   EXPECT_EQ(count, 1u);
   fs::remove(path + "/00000000000000000001.kvcd");
   EXPECT_EQ(kvc_checkpoint_validate(path.c_str(), 1, &info), KVC_ERROR_CORRUPT);
-  EXPECT_NE(std::string(kvc_last_error()).find("missing"), std::string::npos) << kvc_last_error();
+  EXPECT_NE(std::string(kvc_last_error()).find("00000000000000000001.kvcd is missing"), std::string::npos)
+      << kvc_last_error();
 }
 
 TEST(WhileOthersUseTheManager, WhatIsSavedIsRight) {
