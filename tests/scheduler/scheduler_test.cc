@@ -430,19 +430,6 @@ TEST(SchedulerTest, TellsPressureWithHysteresis) {
   EXPECT_EQ(engine.stats().pressure_changes, 1u);
 }
 
-TEST(SchedulerTest, TheLastPlanOfAnIdleEngineTellsThatPressureHasEnded) {
-  EngineConfig config;
-  config.num_blocks = 20;
-  config.scheduler.high_watermark = 0.75, config.scheduler.low_watermark = 0.3;
-  Engine engine(config);
-  const uint64_t id = engine.add(prompt_of(64, 1), job_of(12));
-  engine.plan(), engine.finish();
-  EXPECT_EQ(engine.stats().pressure, 1u);
-  engine.abort(id);
-  EXPECT_EQ(engine.plan(), 0u);
-  EXPECT_EQ(engine.stats().pressure, 0u) << "an engine that has nothing to do makes no more plans";
-}
-
 TEST(SchedulerTest, PlansAheadOfTheTokens) {
   EngineConfig config;
   config.scheduler.max_plans = 2;
