@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kUsageMagic = 0x3256554Bu;
 constexpr int kTries = 8;  // for a lock, one right after the other
-constexpr int64_t kNever = INT64_MAX, kSecond = 1000000000, kMostSeconds = kNever / kSecond - 2;
+constexpr int64_t kNever = INT64_MAX, kNsPerSecond = 1000000000, kMostSeconds = kNever / kNsPerSecond - 2;
 
 bool ends_with(const char* name, const char* end) {
   const size_t size = std::strlen(name), end_size = std::strlen(end);
@@ -32,7 +32,7 @@ bool has_room(Array<T>* array, Memory& memory, size_t count) {
 }
 
 int64_t in_ns(int64_t seconds, int64_t ns) {
-  return std::clamp(seconds, -kMostSeconds, kMostSeconds) * kSecond + ns;
+  return std::clamp(seconds, -kMostSeconds, kMostSeconds) * kNsPerSecond + ns;
 }
 
 uint32_t subfolder_of(const Digest256& key) { return crc32c(key.bytes, sizeof key.bytes) & 255; }
