@@ -12,7 +12,7 @@
 namespace kvc {
 namespace {
 
-constexpr char kMagic[8] = {'K', 'V', 'C', 'P', 'A', 'G', 'E', '\n'};
+constexpr char kJournalMagic[8] = {'K', 'V', 'C', 'P', 'A', 'G', 'E', '\n'};
 
 struct JournalHeader {
   char magic[8];
@@ -55,7 +55,7 @@ std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_
 
 std::string journal_header(uint64_t id, const std::string& codec) {
   JournalHeader header = {};
-  std::memcpy(header.magic, kMagic, sizeof header.magic);
+  std::memcpy(header.magic, kJournalMagic, sizeof header.magic);
   header.id = id;
   std::memcpy(header.codec, codec.data(), std::min(codec.size(), sizeof header.codec - 1));
   header.crc = crc32c(&header, offsetof(JournalHeader, crc));

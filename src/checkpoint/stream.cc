@@ -17,7 +17,7 @@
 namespace kvc {
 namespace {
 
-constexpr char kMagic[8] = {'K', 'V', 'C', 'S', 'T', 'R', 'M', '\n'};
+constexpr char kStreamMagic[8] = {'K', 'V', 'C', 'S', 'T', 'R', 'M', '\n'};
 constexpr uint32_t kStreamVersion = 1;
 
 struct Trailer {
@@ -63,7 +63,7 @@ kvc_status CheckpointStream::send(const void* data, size_t size) {
 
 kvc_status CheckpointStream::send_end(uint64_t data_bytes, const std::string& manifest) {
   Trailer trailer = {};
-  std::memcpy(trailer.magic, kMagic, sizeof trailer.magic);
+  std::memcpy(trailer.magic, kStreamMagic, sizeof trailer.magic);
   trailer.version = kStreamVersion;
   trailer.trailer_bytes = sizeof trailer;
   trailer.data_bytes = data_bytes;
@@ -119,7 +119,7 @@ kvc_status CheckpointStream::receive(const char* folder, Manifest* out) {
   if (bytes_ < sizeof trailer) return corrupt("it is shorter than the end of a stream");
   int read = read_fully(files_, fd(), &trailer, sizeof trailer, base_ + bytes_ - sizeof trailer);
   if (read != 0) return failure("read", read);
-  if (std::memcmp(trailer.magic, kMagic, sizeof kMagic) != 0)
+  if (std::memcmp(trailer.magic, kStreamMagic, sizeof kStreamMagic) != 0)
     return corrupt("its last bytes are not the end of a checkpoint");
   if (trailer.crc != crc32c(&trailer, offsetof(Trailer, crc)))
     return corrupt("the checksum of its end does not match");
