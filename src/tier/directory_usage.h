@@ -126,7 +126,7 @@ class DirectoryUsage {
   std::atomic<uint64_t> next_name_{0}, evictions_{0}, num_own_{0}, disk_evictions_{0}, expired_{0};
   std::mutex evicting_;  // threads of this process evict one after the other
   std::mutex mutex_;     // all below; held for arithmetic alone
-  Subfolder subfolders_[kSubfolders];
+  Subfolder subfolders_[kSubfolders] = {};
   uint64_t total_ = 0;
   uint64_t unread_ = 0, unread_limit_ = 0;  // own bytes since the files were read; how many may be
 };
