@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <functional>
@@ -212,6 +213,7 @@ pid_t fork_working(const std::function<void()>& work) {
   if (pipe(ready) != 0) abort();
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // also if a sanitizer ends the test while it is stopped
     work();
     if (::write(ready[1], "x", 1) != 1) _exit(1);
     for (;;) pause();
@@ -288,12 +290,12 @@ TEST(Processes, OneThatIsStoppedWithTheFolderHoldsUpNobody) {
   const pid_t peer = fork_working([&] { lock_folder(path); });
   ASSERT_EQ(kill(peer, SIGSTOP), 0);
   std::vector<kvc_tier_item> items(8);
-  std::vector<char> data(kBytes);
+  std::vector<char> data(items.size() * kBytes);
   const auto run = [&](TierJobKind kind, uint64_t first) {
     for (size_t i = 0; i < items.size(); ++i) {
       items[i] = {};
       set_key(&items[i], digest_of(first + i));
-      items[i].data = data.data(), items[i].bytes = kBytes;
+      items[i].data = data.data() + i * kBytes, items[i].bytes = kBytes;
     }
     TierJob job = {};
     job.kind = kind, job.items = items.data(), job.num_items = items.size();
