@@ -147,7 +147,7 @@ typedef struct kvc_offload_tier_stats {
   uint64_t waits;                      /**< Loads that the queue refused at first. */
   double load_ns_per_byte;             /**< Gauge: what loads took lately; 0 = not measured. */
   uint64_t outages;   /**< Times that reads or writes were given up, after failures in a row. */
-  uint64_t available; /**< Gauge: 0 = it is left alone now, or writes are. */
+  uint64_t available; /**< Gauge: 0 = they were given up, and none has succeeded since. */
   /** Why pages that were there when the offload was made are misses: the first field that differs and both
    *  values, such as `weights is "v1" there and "v2" here`; ended by 0. Empty: the tier had pages of these
    *  fields, or none that are described. Printable ASCII. */
@@ -202,7 +202,7 @@ KVC_API kvc_status kvc_offload_load(kvc_offload* o, uint64_t request, uint64_t m
  *  0.3. */
 KVC_API kvc_status kvc_offload_query(kvc_offload* o, uint64_t request, kvc_offload_info* info);
 
-/** Ends a lookup and gives back its blocks; those that tiers are reading into, as soon as they have ended.
+/** Ends a lookup and gives back its blocks.
  *  @return KVC_OK, also if there is none. Since 0.3. */
 KVC_API kvc_status kvc_offload_cancel(kvc_offload* o, uint64_t request);
 

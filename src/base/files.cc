@@ -83,7 +83,9 @@ int64_t Files::send(int file, const void* data, size_t size) {
   const bool was_pending = sigismember(&pending, SIGPIPE) == 1;
   const ssize_t sent = ::write(file, data, size);
   const int error = errno;
-  if (sent < 0 && error == EPIPE && !was_pending) {
+  // A write that waited in a pipe when its reader left says how much it has written, and sends the signal
+  // too.
+  if (!was_pending && (sent < 0 || static_cast<size_t>(sent) < size)) {
     const timespec now = {0, 0};
     static_cast<void>(sigtimedwait(&pipe, nullptr, &now));  // that of this write
   }

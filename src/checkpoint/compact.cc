@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/data_file.h"
+#include "checkpoint/leftover.h"
 
 namespace kvc {
 namespace {
@@ -68,7 +69,7 @@ class Compaction {
     DataReader reader(folder_, old_);
     KVC_TRY(reader.open());
     DataWriter writer(folder_, new_.id, largest, (options_.flags & KVC_CHECKPOINT_NO_SYNC) == 0);
-    KVC_TRY(writer.begin(codec_.name, nullptr));
+    KVC_TRY(writer.begin(codec_.name, source_of(new_), nullptr));
     std::vector<char> plain;
     KVC_TRY(reader.read(pages_, [&](uint32_t i, const char* bytes) -> kvc_status {
       const Manifest::Page& from = old_.pages[i];

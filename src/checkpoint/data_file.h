@@ -70,7 +70,7 @@ class DataWriter {
   // The same bytes go to a stream, one piece after the other, and there is no file.
   DataWriter(CheckpointFolder& folder, CheckpointStream& stream, uint64_t id, uint64_t largest_page);
   // Before the first page: with `leftover`, which outlives this, the file goes on behind that.
-  kvc_status begin(const std::string& codec, const Leftover* leftover);
+  kvc_status begin(const std::string& codec, const Digest256& source, const Leftover* leftover);
 
   // Room for a page of at most `bytes`, good until the next call; then how many bytes it has.
   kvc_status begin_page(uint64_t bytes, char** room);
@@ -97,6 +97,7 @@ class DataWriter {
   const std::string part_;
   const Leftover* leftover_ = nullptr;
   std::string codec_;
+  Digest256 source_ = {};
   bool made_ = false;
   OpenFile direct_, plain_, journal_;
   std::atomic<bool> is_direct_{true};  // false: the system has no direct I/O for it

@@ -102,8 +102,9 @@ DataWriter::DataWriter(CheckpointFolder& folder, CheckpointStream& stream, uint6
   pieces_.emplace_back(std::max(kPieceBytes, largest_page + kDataHeaderBytes));
 }
 
-kvc_status DataWriter::begin(const std::string& codec, const Leftover* leftover) {
+kvc_status DataWriter::begin(const std::string& codec, const Digest256& source, const Leftover* leftover) {
   codec_ = codec;
+  source_ = source;
   leftover_ = leftover;
   return leftover_ == nullptr ? KVC_OK : make();
 }
@@ -130,7 +131,7 @@ kvc_status DataWriter::make() {
   const std::string journal = CheckpointFolder::journal_name(id_);
   int error = journal_.open(folder_.fd(), journal.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (error != 0) return folder_.failure(journal, "make the file", error);
-  std::string entries = journal_header(id_, codec_);
+  std::string entries = journal_header(id_, codec_, source_);
   for (size_t i = 0; leftover_ != nullptr && i < leftover_->pages.size(); ++i) {
     const Manifest::Page entry = journal_entry(leftover_->pages[i]);
     entries.append(reinterpret_cast<const char*>(&entry), sizeof entry);

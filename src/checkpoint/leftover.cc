@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "base/sha256.h"
 #include "checkpoint/data_file.h"
 
 namespace kvc {
@@ -18,7 +19,7 @@ struct JournalHeader {
   char magic[8];
   uint64_t id;
   char codec[16];
-  uint8_t reserved[28];
+  uint8_t source[28];  // its first bytes
   uint32_t crc;
 };
 static_assert(sizeof(JournalHeader) == sizeof(Manifest::Page));
@@ -27,7 +28,7 @@ uint32_t crc_of(const Manifest::Page& page) { return crc32c(&page, offsetof(Mani
 
 // The whole entries of a journal that says that it is this one.
 std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_t id,
-                                         const std::string& codec) {
+                                         const std::string& codec, const Digest256& source) {
   std::vector<Manifest::Page> entries;
   Files& files = folder.files();
   OpenFile in(files);
@@ -39,7 +40,7 @@ std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_
   entries.resize(static_cast<size_t>(status.st_size) / sizeof entries[0]);
   if (entries.empty() ||
       read_fully(files, in.fd(), entries.data(), entries.size() * sizeof entries[0], 0) != 0 ||
-      std::memcmp(entries.data(), journal_header(id, codec).data(), sizeof entries[0]) != 0) {
+      std::memcmp(entries.data(), journal_header(id, codec, source).data(), sizeof entries[0]) != 0) {
     return {};
   }
   entries.erase(entries.begin());
@@ -53,11 +54,23 @@ std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_
 
 }  // namespace
 
-std::string journal_header(uint64_t id, const std::string& codec) {
+Digest256 source_of(const Manifest& manifest) {
+  Sha256 hash;
+  for (const Manifest::Group& group : manifest.groups) {
+    const uint64_t values[] = {group.has_pages,       group.part_bytes,      group.part.first_layer,
+                               group.part.num_layers, group.part.first_head, group.part.num_heads};
+    hash.update(values, sizeof values);
+    hash.update(group.fingerprint.bytes, sizeof group.fingerprint.bytes);
+  }
+  return hash.finish();
+}
+
+std::string journal_header(uint64_t id, const std::string& codec, const Digest256& source) {
   JournalHeader header = {};
   std::memcpy(header.magic, kJournalMagic, sizeof header.magic);
   header.id = id;
   std::memcpy(header.codec, codec.data(), std::min(codec.size(), sizeof header.codec - 1));
+  std::memcpy(header.source, source.bytes, sizeof header.source);
   header.crc = crc32c(&header, offsetof(JournalHeader, crc));
   return {reinterpret_cast<const char*>(&header), sizeof header};
 }
@@ -69,11 +82,11 @@ Manifest::Page journal_entry(const Manifest::Page& page) {
   return entry;
 }
 
-Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec) {
+Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec, const Digest256& source) {
   Leftover out;
   out.id = folder.unfinished_id(&out.named);
   if (out.id == 0) return {};
-  std::vector<Manifest::Page> entries = read_journal(folder, out.id, codec);
+  std::vector<Manifest::Page> entries = read_journal(folder, out.id, codec, source);
   Files& files = folder.files();
   OpenFile in(files);
   struct stat status = {};

@@ -19,11 +19,15 @@ struct Leftover {
   std::vector<Manifest::Page> pages;
 };
 
-std::string journal_header(uint64_t id, const std::string& codec);
+// What pages are of: with equal ones, equal keys are equal bytes. Keys do not say which part of the layers
+// and heads a storage has.
+Digest256 source_of(const Manifest& manifest);
+
+std::string journal_header(uint64_t id, const std::string& codec, const Digest256& source);
 // The entry of a page.
 Manifest::Page journal_entry(const Manifest::Page& page);
 
-// Of the save that would be the next one, or was. Nothing if its codec was another one.
-Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec);
+// Of the save that would be the next one, or was. Nothing if its codec or its source was another one.
+Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec, const Digest256& source);
 
 }  // namespace kvc

@@ -129,7 +129,7 @@ class Save {
 
   // Unless more than half of it is garbage by now.
   void find_leftover() {
-    leftover_ = kvc::find_leftover(folder_, codec_.name);
+    leftover_ = kvc::find_leftover(folder_, codec_.name, source_of(manifest_));
     if (leftover_.id == 0) return;
     const std::vector<Digest256> keys = page_keys(manifest_);
     std::unordered_map<Digest256, Manifest::Page, HashDigest> left;
@@ -241,7 +241,7 @@ class Save {
       return write_pages(writer);
     }
     DataWriter writer(folder_, manifest_.id, largest, (options_.flags & KVC_CHECKPOINT_NO_SYNC) == 0);
-    KVC_TRY(writer.begin(codec_.name, goes_on_ ? &leftover_ : nullptr));
+    KVC_TRY(writer.begin(codec_.name, source_of(manifest_), goes_on_ ? &leftover_ : nullptr));
     return write_pages(writer);
   }
 

@@ -79,7 +79,28 @@ class ContentsReader {
     if (!hold_.is_long(more)) return false;
     const uint64_t before = hold_.changes();
     hold_.end();
-    // Memory for the next slice, so that it grows without the lock.
+    try {
+      make_room();
+    } catch (...) {
+      hold_.begin();  // a reader leaves the tree with the lock
+      throw;
+    }
+    hold_.begin();
+    return hold_.changes() != before;
+  }
+
+  // A reader that rests in the tree meanwhile.
+  struct Rest {
+    Rest(const PrefixTree& in, PrefixTree::Reader& one) : tree(in), reader(one) { tree.join(reader); }
+    ~Rest() { tree.leave(reader); }
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+    const PrefixTree& tree;
+    PrefixTree::Reader& reader;
+  };
+
+  // Memory for the next slice, so that it grows without the lock.
+  void make_room() {
     const size_t most = out_.positions.size() + SlicedHold::kSlice + 1;
     if (most > out_.positions.capacity()) {
       const size_t wanted = 2 * most;
@@ -93,8 +114,6 @@ class ContentsReader {
       kept_by_prompts_.reserve(2 * blocks);
       is_listed_.reserve(2 * blocks);
     }
-    hold_.begin();
-    return hold_.changes() != before;
   }
 
   void read_namespaces() {
@@ -196,9 +215,10 @@ class ContentsReader {
       if (!hold_.is_long(2 + 2 * uint64_t{state_.shape.num_groups})) continue;
       if (is_node(next) && !tree.alive(next)) continue;  // a reader rests on what is alive
       reader.behind = next;
-      tree.join(reader);
-      pause(SlicedHold::kSlice);
-      tree.leave(reader);
+      {
+        const Rest rest(tree, reader);
+        pause(SlicedHold::kSlice);
+      }
       next = reader.behind;
       if (entry_of(ns) != entry) return;
     }

@@ -296,7 +296,6 @@ kvc_status Restore::publish() {
     if (!extras[i]->ok())
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu positions", count);
   }
-  set_quotas();
   const uint64_t now = blocks.now();
   // Which blocks come to a position, in the order of the positions.
   std::vector<std::pair<uint32_t, Entry>> attached;
@@ -306,6 +305,7 @@ kvc_status Restore::publish() {
   }
   std::stable_sort(attached.begin(), attached.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  set_quotas();  // nothing fails from here on
   size_t next = 0;
   for (size_t i = 0; i < count; ++i) {
     if (needed_[i] == 0) continue;

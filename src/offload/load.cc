@@ -47,6 +47,17 @@ Offload::Lookup* Offload::find(uint64_t request) {
   return nullptr;
 }
 
+// Lookups that may bring bytes to blocks.
+size_t Offload::num_active_lookups() const {
+  size_t active = 0;
+  for (size_t i = 0; i < lookups_.size(); ++i) {
+    const LookupState state = lookups_[i].state;
+    active +=
+        state == LookupState::kAsking || state == LookupState::kFollowing || state == LookupState::kLoading;
+  }
+  return active;
+}
+
 size_t Offload::num_busy_lookups() const {
   size_t busy = 0;
   for (size_t i = 0; i < lookups_.size(); ++i) busy += lookups_[i].state != LookupState::kFree;
@@ -118,6 +129,7 @@ kvc_status Offload::begin(Lookup& lookup) {
   hash_piece(lookup);
   if (follow_other(lookup)) return KVC_OK;
   lookup.state = LookupState::kAsking;
+  lookup.moved_ns = monotonic_ns();
   ask(lookup);
   return KVC_OK;
 }
@@ -363,6 +375,7 @@ bool Offload::get_pages(Lookup& lookup) {
     item.data = stage.data;
     item.bytes = groups_[stage.group].page_bytes;
     item.generation = page.generation;
+    const bool was_probing = health_[tier].probing;
     if (submit(tier, TierJobKind::kGet, TierPriority::kLoad, &item, 1, index, &stage.job) != KVC_OK) {
       stages_.give_back(index);
       ++of_tier_[tier].refused_loads;
@@ -370,8 +383,10 @@ bool Offload::get_pages(Lookup& lookup) {
     }
     stage.state = Stage::State::kGetting;
     stage.jobs = 1;
+    stage.is_probe = health_[tier].probing && !was_probing;
+    stage.given_up = false;
     page.state = PageState::kGetting;
-    ++lookup.outstanding;
+    if (lookup.outstanding++ == 0) lookup.moved_ns = monotonic_ns();
   }
   return false;
 }
@@ -382,12 +397,12 @@ void Offload::end_get(uint32_t index, size_t tier) {
   const kvc_tier_item& item = stages_.item(index, tier);
   stage.jobs = 0;
   lookup.moved_ns = monotonic_ns();
-  if (item.result == KVC_PAGE_OK) {
+  if (item.result == KVC_PAGE_OK && !stage.given_up) {
     ++of_tier_[tier].loaded_pages;
     of_tier_[tier].loaded_bytes += item.bytes;
     return;  // put_in() goes on
   }
-  if (item.result != KVC_PAGE_CANCELLED) ++of_tier_[tier].failed_loads;
+  if (item.result != KVC_PAGE_CANCELLED && !stage.given_up) ++of_tier_[tier].failed_loads;
   if (item.result == KVC_PAGE_MISS || item.result == KVC_PAGE_EXPIRED)
     known_.remove(keys_of(lookup)[stage.page], tier);
   pages_of(lookup)[stage.page].state = PageState::kFailed;
@@ -433,7 +448,7 @@ bool Offload::publish(Lookup& lookup, size_t end) {
     }
     published = calls_.publish_blocks(calls_.manager, &prompt, g, publication_.data(), end) == KVC_OK;
   }
-  if (!published || is_epoch()) return published;
+  if (is_epoch()) return published;
   for (uint32_t g = 0; g < num_groups(); ++g) {  // a reset came in between
     uint64_t unpublished = 0;
     static_cast<void>(calls_.unpublish_blocks(calls_.manager, blocks_of(lookup, g) + lookup.first,
@@ -442,25 +457,33 @@ bool Offload::publish(Lookup& lookup, size_t end) {
   return false;
 }
 
-// Whether a call of a tier takes too long for a lookup to wait.
+// Whether a lookup has waited too long: for a call of a tier, or for others to end theirs.
 bool Offload::hangs(const Lookup& lookup) const {
-  return lookup.outstanding != 0 && monotonic_ns() - lookup.moved_ns > options_.timeout_ns;
+  return monotonic_ns() - lookup.moved_ns > options_.timeout_ns;
 }
 
 // Goes on without the calls of tiers that have not ended. What they write is in staging pages.
 void Offload::give_up(Lookup& lookup) {
-  uint32_t tiers = lookup.state == LookupState::kAsking ? 1u << lookup.tier : 0;
+  const bool asks = lookup.state == LookupState::kAsking && lookup.outstanding != 0;
+  uint32_t tiers = asks ? 1u << lookup.tier : 0, probed = 0;
+  cancel_jobs(lookup);
   for (uint32_t i = 0; i < stages_.size() && lookup.state == LookupState::kLoading; ++i) {
-    const Stage& stage = stages_[i];
+    Stage& stage = stages_[i];
     if (stage.state != Stage::State::kGetting || stage.jobs == 0 || stage.lookup != index_of(lookup))
       continue;
     const uint8_t tier = pages_of(lookup)[stage.page].tier;
     tiers |= 1u << tier;
+    if (stage.is_probe) probed |= 1u << tier;
+    stage.given_up = true;
     ++of_tier_[tier].failed_loads;
   }
-  for (size_t t = 0; t < num_tiers_; ++t)
-    if ((tiers >> t & 1) != 0) health_[t].gets.end(Breaker::Turn::kCall, Breaker::Answer::kBad, now_ns_);
-  cancel_jobs(lookup);
+  for (size_t t = 0; t < num_tiers_; ++t) {
+    if ((tiers >> t & 1) == 0) continue;
+    const bool was_probe = (probed >> t & 1) != 0;
+    health_[t].gets.end(was_probe ? Breaker::Turn::kProbe : Breaker::Turn::kCall, Breaker::Answer::kBad,
+                        now_ns_);
+    if (was_probe) health_[t].probing = false;
+  }
   if (lookup.state == LookupState::kLoading) return finish_load(lookup);
   settle(lookup, KVC_OFFLOAD_FAILED);
 }

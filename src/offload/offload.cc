@@ -129,12 +129,17 @@ void Offload::end_job(size_t tier, const TierCompletion& completion) {
   const auto count = static_cast<uint32_t>((completion.tag & ~(kOfExists | kIsProbe)) >> kNumberAt);
   const bool is_exists = (completion.tag & kOfExists) != 0;
   const bool is_get = !is_exists && stages_[index].state == Stage::State::kGetting;
-  judge(tier,
-        is_exists ? TierJobKind::kExists
-        : is_get  ? TierJobKind::kGet
-                  : TierJobKind::kPut,
-        (completion.tag & kIsProbe) != 0, is_exists ? items_of(lookups_[index]) : &stages_.item(index, tier),
-        count);
+  const bool given_up =
+      is_exists ? lookups_[index].state != LookupState::kAsking : is_get && stages_[index].given_up;
+  if (given_up) {  // it was told already, or says nothing
+    --health_[tier].jobs;
+  } else {
+    const TierJobKind kind = is_exists ? TierJobKind::kExists
+                             : is_get  ? TierJobKind::kGet
+                                       : TierJobKind::kPut;
+    judge(tier, kind, (completion.tag & kIsProbe) != 0,
+          is_exists ? items_of(lookups_[index]) : &stages_.item(index, tier), count);
+  }
   if (is_exists) return end_ask(lookups_[index]);
   if (is_get) return end_get(index, tier);
   const uint32_t end = index + count;
@@ -164,6 +169,16 @@ kvc_status Offload::poll(uint64_t now_ns, void* stream) {
   return KVC_OK;
 }
 
+// Whether a stage is in use that somebody waits for.
+bool Offload::is_moving() {
+  for (uint32_t i = 0; i < stages_.size() && stages_.num_busy() != 0; ++i) {
+    const Stage& stage = stages_[i];
+    const bool given_up = stage.state == Stage::State::kGetting && stage.given_up;
+    if (stage.state != Stage::State::kFree && !given_up) return true;
+  }
+  return false;
+}
+
 size_t Offload::num_busy_stores() {
   size_t busy = 0;
   for (uint32_t i = 0; i < stages_.size(); ++i) {
@@ -183,7 +198,7 @@ kvc_status Offload::flush(uint64_t now_ns, uint64_t timeout_ns, void* stream, ui
     const bool all_seen = (options_.policy & KVC_OFFLOAD_WRITE_THROUGH) == 0 || cursor_ == view_.next_event();
     *left = num_candidates_ + num_busy_stores();
     const bool is_full = num_candidates_ == candidates_.size();
-    const bool can_go_on = stored || stages_.num_busy() != 0 || !(all_seen || is_full);
+    const bool can_go_on = stored || is_moving() || !(all_seen || is_full);
     if (!can_go_on || (all_seen && *left == 0)) break;
     const uint64_t waited = monotonic_ns() - begun;
     if (waited >= timeout_ns) break;
@@ -202,7 +217,7 @@ bool Offload::move(void* stream) {
   follow_events();
   // What the engine has enqueued comes first, and copies of polls that had a stream.
   if (stream == nullptr && stages_.backend() != nullptr &&
-      (num_candidates_ != 0 || stages_.num_busy() != 0 || num_busy_lookups() != 0)) {
+      (num_candidates_ != 0 || stages_.num_busy() != 0 || num_active_lookups() != 0)) {
     for (size_t g = 0; g < num_groups(); ++g) groups_[g].backend->storage_wait(groups_[g].storage);
   }
   for (bool again = true; again;) {

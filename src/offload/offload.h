@@ -10,7 +10,8 @@
 // A tier whose gets fail three times in a row is left alone for a while, by the caller's clock: nothing is
 // asked of it or stored there, and pages that it was found to have are given up. Then one get tries it again.
 // Puts that fail end puts alone: what can only be read is read. A call of a store may never end: a lookup
-// waits for it timeout_ns, by the time of the machine, and goes on without; its staging page stays in use.
+// that gets nothing for timeout_ns, by the time of the machine, goes on without; the staging page of the call
+// and the place of the lookup stay in use.
 //
 // A load: the pages beyond a prompt's hit are asked for, tier by tier; the hit is held, blocks are taken,
 // pages are read and checked by the tier and copied in; then the blocks are published, as an engine with its
@@ -158,6 +159,7 @@ class Offload {
 
   // offload.cc
   bool move(void* stream);
+  bool is_moving();
   size_t num_busy_stores();
   bool end_jobs();
   void end_job(size_t tier, const TierCompletion& completion);
@@ -203,6 +205,7 @@ class Offload {
   bool get_pages(Lookup& lookup);
   void end_get(uint32_t stage, size_t tier);
   void put_in(uint32_t stage, void* stream);
+  size_t num_active_lookups() const;
   bool hangs(const Lookup& lookup) const;
   void give_up(Lookup& lookup);
   bool publish(Lookup& lookup, size_t end);

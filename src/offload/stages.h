@@ -34,6 +34,8 @@ struct Stage {
   uint32_t known;   // kPacked: tiers that are done with the page or work on it, a bit each
   uint32_t lookup;  // kGetting: whose page it is
   uint32_t page;
+  bool is_probe;  // kGetting: it tries a tier that has failed
+  bool given_up;  // kGetting: nobody waits for it any more
   uint64_t begun_ns, job;
   Digest256 key;
   char* data;   // the page

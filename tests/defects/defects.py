@@ -98,7 +98,7 @@ DEFECTS = [
     ("what the engine has unpublished comes back with a load", "src/offload/load.cc",
      "std::fill_n(publication_.data(), lookup.first, -1);", "std::copy_n(blocks_of(lookup, 0), lookup.first, publication_.data());"),
     ("copies of a stream come after those without one", "src/offload/offload.cc",
-     "(num_candidates_ != 0 || stages_.num_busy() != 0 || num_busy_lookups() != 0)", "num_candidates_ != 0"),
+     "(num_candidates_ != 0 || stages_.num_busy() != 0 || num_active_lookups() != 0)", "num_candidates_ != 0"),
     ("a lookup waits for a call that never ends", "src/offload/load.cc",
      "      if (hangs(lookup)) give_up(lookup);\n      break;\n    case LookupState::kReady:", "      break;\n    case LookupState::kReady:"),
     ("what can only be read is not read", "src/offload/offload.h",

@@ -158,6 +158,76 @@ TEST(OffloadOutage, ACallThatNeverEndsHoldsUpNoRequest) {
   }
 }
 
+bool is_under_way(const Scene& scene, uint64_t id) {
+  const uint32_t state = scene.info(id).state;
+  return state == KVC_OFFLOAD_LOOKING || state == KVC_OFFLOAD_LOADING;
+}
+
+// Who waits for staging pages, which others have, says nothing of the tier.
+TEST(OffloadOutage, WaitingForOthersIsNoFailureOfATier) {
+  SceneConfig config = patient();
+  config.threads = 1, config.num_pages = 4, config.timeout_ns = 20000000;
+  Scene scene(config);
+  std::vector<std::vector<int32_t>> prompts;
+  for (int32_t i = 0; i < 4; ++i) {
+    prompts.push_back(tokens_of(1000 * (i + 1), kPages * kBlock + 1));
+    scene.store_and_evict(prompts.back());
+  }
+  scene.weather[0].before = [](TierJobKind kind) {
+    if (kind == TierJobKind::kGet) std::this_thread::sleep_for(std::chrono::milliseconds(8));
+  };
+  std::vector<uint64_t> ids;
+  for (const auto& prompt : prompts) {
+    ids.push_back(scene.create(prompt));
+    ASSERT_EQ(kvc_offload_lookup(scene.offload, ids.back(), scene.now), KVC_OK);
+  }
+  for (const uint64_t id : ids)
+    while (is_under_way(scene, id)) scene.poll();
+  EXPECT_EQ(scene.tier().outages, 0u);
+}
+
+// The get that tries a tier again may hang as well: others do not wait for it, and the tier is tried again.
+TEST(OffloadOutage, AProbeThatNeverEndsHoldsUpNobody) {
+  std::atomic<bool> hangs{false}, hung{false};
+  SceneConfig config = patient();
+  config.threads = 2, config.timeout_ns = 20000000;
+  Scene scene(config);
+  const auto first = tokens_of(100, kPages * kBlock + 1), second = tokens_of(900, kPages * kBlock + 1);
+  scene.store_and_evict(first);
+  scene.store_and_evict(second);
+  scene.weather[0].before = [&](TierJobKind kind) {
+    if (kind != TierJobKind::kGet || !hangs.exchange(false)) return;
+    hung = true;
+    while (hung) std::this_thread::yield();
+  };
+  scene.weather[0].down = 1;
+  while (scene.tier().available != 0) {
+    scene.serve(first);
+    scene.settle();
+    scene.evict_all();
+  }
+  scene.weather[0].down = 0;
+  scene.now += kRetry;
+  hangs = true;
+  uint64_t ids[] = {scene.create(first), scene.create(second)};
+  for (const uint64_t id : ids) ASSERT_EQ(kvc_offload_lookup(scene.offload, id, scene.now), KVC_OK);
+  for (const uint64_t id : ids)
+    while (is_under_way(scene, id)) scene.poll();
+  ASSERT_TRUE(hung);
+  for (const uint64_t id : ids) ASSERT_EQ(kvc_manager_free_request(scene.manager, id), KVC_OK);
+  scene.poll();
+  EXPECT_EQ(scene.held_blocks(), 0u);
+  scene.now += kRetry;
+  scene.evict_all();
+  EXPECT_EQ(scene.serve(first), kPages * kBlock) << "another thread of the tier tries it again";
+  EXPECT_EQ(scene.tier().available, 1u);
+  EXPECT_EQ(scene.flush(), 0u);
+  hung = false;
+  scene.settle();
+  EXPECT_EQ(scene.wrong_pages, 0u);
+  scene.check();
+}
+
 TEST(OffloadOutage, TheOtherTierServesMeanwhile) {
   Scene scene(patient(2));
   const auto tokens = tokens_of(100, kPages * kBlock + 1);

@@ -80,8 +80,8 @@ class SchedulerTest {
         }
         assertEquals(one.written == one.tokens.size() ? 1 : 0, plan.samples().get(i));
         if (plan.samples().get(i) != 0) {
-          sampled.add((int) (id % 50));
-          one.tokens.add((int) (id % 50));
+          sampled.add(Math.floorMod(id, 50)); // ids have any sign
+          one.tokens.add(Math.floorMod(id, 50));
         }
       }
       for (Scheduler.Ended end : scheduler.finish(plan, sampled.stream().mapToInt(Integer::intValue).toArray())) {
