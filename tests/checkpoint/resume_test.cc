@@ -262,6 +262,22 @@ TEST(WhatIsLeft, IsNotBelieved) {
   }
 }
 
+// Another rank has pages of the same keys and size, and other heads in them.
+TEST(WhatIsLeft, OfOtherHeadsIsNotTaken) {
+  Engine old(large_pages());
+  fill(old);
+  old.pages.num_heads = 2 * old.form.num_heads;
+  const Folder folder;
+  const std::string path = folder / "c";
+  Calls calls(old, path);
+  SmallDisk disk(9 << 20);
+  kvc_checkpoint_info info;
+  ASSERT_EQ(calls.save(disk, &info), KVC_ERROR_LIMIT);
+  old.pages.first_head = old.form.num_heads;
+  EXPECT_EQ(old.save(path).resumed_pages, 0u);
+  EXPECT_EQ(kvc_checkpoint_validate(path.c_str(), 0, nullptr), KVC_OK) << kvc_last_error();
+}
+
 TEST(Collecting, RemovesWhatNobodyNeeds) {
   const Folder folder;
   const std::string path = folder / "c";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint as one stream: through files, memory, pipes and sockets, whole or not at all.
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -139,6 +140,22 @@ TEST_F(Stream, ThatNobodyReadsIsAnErrorAndNoSignal) {
     EXPECT_EQ(send(full), KVC_ERROR_LIMIT) << kvc_last_error();
     close(full);
   }
+  old_.check();
+}
+
+// The write in the pipe then says how much it has written, and there is a signal all the same.
+TEST_F(Stream, WhoseReaderLeavesInTheMiddleIsAnErrorAndNoSignal) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::thread reader([&] {
+    int waiting = 0;
+    while (waiting < 1 << 16) EXPECT_EQ(ioctl(ends[0], FIONREAD, &waiting), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the writer waits
+    close(ends[0]);
+  });
+  EXPECT_EQ(send(ends[1]), KVC_ERROR_DEVICE);
+  reader.join();
+  close(ends[1]);
   old_.check();
 }
 
