@@ -970,7 +970,7 @@ class OffloadTierStats(NamedTuple):
     waits: Loads that the queue refused at first.
     load_ns_per_byte: Gauge: what loads took lately; 0 = not measured.
     outages: Times that reads or writes were given up, after failures in a row.
-    available: Gauge: 0 = it is left alone now, or writes are.
+    available: Gauge: 0 = they were given up, and none has succeeded since.
     difference: Why pages that were there when the offload was made are misses: the first field that differs and both values, such as `weights is
         "v1" there and "v2" here`; ended by 0. Empty: the tier had pages of these fields, or none that are described. Printable ASCII.
     """
