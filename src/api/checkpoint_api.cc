@@ -82,6 +82,18 @@ kvc_status read_groups(const Manager& manager, kvc_storage* const* storages, siz
   return KVC_OK;
 }
 
+kvc_status read_options_of_save(const kvc_checkpoint_config* config, kvc_checkpoint_config* own,
+                                CheckpointOptions* out) {
+  KVC_TRY(read_options(config, own, out));
+  return own->id == 0 ? KVC_OK : invalid("id is %llu; a save chooses it, set it to 0", ull(own->id));
+}
+
+kvc_status recorded() {
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "the manager is recorded (record_bytes): its log would not have what the checkpoint brings; "
+              "restore into one without");
+}
+
 kvc_status check_descriptor(int32_t fd) {
   return fd >= 0 ? KVC_OK : invalid("fd is %d; give an open descriptor, which is at least 0", fd);
 }
@@ -106,8 +118,7 @@ kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* storages, siz
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     kvc_checkpoint_config own;
     CheckpointOptions options;
-    KVC_TRY(read_options(config, &own, &options));
-    if (own.id != 0) return invalid("id is %llu; a save chooses it, set it to 0", ull(own.id));
+    KVC_TRY(read_options_of_save(config, &own, &options));
     return with_info(info, [&](kvc_checkpoint_info* out) -> kvc_status {
       if (own.interval_ns != 0 && own.now_ns - own.last_ns < own.interval_ns) return KVC_OK;
       std::vector<GroupMemory> groups;
@@ -122,8 +133,7 @@ kvc_status kvc_checkpoint_measure(kvc_manager* m, kvc_storage* const* storages, 
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     kvc_checkpoint_config own;
     CheckpointOptions options;
-    KVC_TRY(read_options(config, &own, &options));
-    if (own.id != 0) return invalid("id is %llu; a save chooses it, set it to 0", ull(own.id));
+    KVC_TRY(read_options_of_save(config, &own, &options));
     return answer(needs, [&](kvc_checkpoint_needs* out) -> kvc_status {
       std::vector<GroupMemory> groups;
       KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
@@ -168,10 +178,7 @@ kvc_status kvc_checkpoint_restore_stream(kvc_manager* m, kvc_storage* const* sto
     KVC_REQUIRE_ARRAY(storages, num_storages);
     KVC_REQUIRE_ARRAY(namespaces, namespace_capacity);
     KVC_REQUIRE_ARRAY(requests, request_capacity);
-    if (m->recorder != nullptr)
-      return fail(
-          KVC_ERROR_UNSUPPORTED,
-          "the manager is recorded (record_bytes): its log would not have what the checkpoint brings");
+    if (m->recorder != nullptr) return recorded();
     return with_info(info, [&](kvc_checkpoint_info* out) -> kvc_status {
       std::vector<GroupMemory> groups;
       KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
@@ -195,9 +202,7 @@ kvc_status kvc_checkpoint_restore(kvc_manager* m, kvc_storage* const* storages, 
     if (m->recorder != nullptr) {
       std::vector<uint64_t> ids;
       KVC_TRY(list_checkpoints(system_files(), own.folder, &ids));
-      return fail(
-          KVC_ERROR_UNSUPPORTED,
-          "the manager is recorded (record_bytes): its log would not have what the checkpoint brings");
+      return recorded();
     }
     return with_info(info, [&](kvc_checkpoint_info* out) -> kvc_status {
       std::vector<GroupMemory> groups;

@@ -26,9 +26,9 @@ static_assert(sizeof(JournalHeader) == sizeof(Manifest::Page));
 
 uint32_t crc_of(const Manifest::Page& page) { return crc32c(&page, offsetof(Manifest::Page, reserved)); }
 
-// The whole entries of a journal that says that it is this one.
+// The whole entries of a journal that says that it is this one. `most`: pages that there can be.
 std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_t id,
-                                         const std::string& codec, const Digest256& source) {
+                                         const std::string& codec, const Digest256& source, uint64_t most) {
   std::vector<Manifest::Page> entries;
   Files& files = folder.files();
   OpenFile in(files);
@@ -37,13 +37,15 @@ std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_
       files.status(in.fd(), &status) != 0) {
     return entries;
   }
-  entries.resize(static_cast<size_t>(status.st_size) / sizeof entries[0]);
-  if (entries.empty() ||
-      read_fully(files, in.fd(), entries.data(), entries.size() * sizeof entries[0], 0) != 0 ||
-      std::memcmp(entries.data(), journal_header(id, codec, source).data(), sizeof entries[0]) != 0) {
+  char header[sizeof(JournalHeader)];
+  if (static_cast<uint64_t>(status.st_size) / sizeof entries[0] > most + 1 ||
+      read_fully(files, in.fd(), header, sizeof header, 0) != 0 ||
+      std::memcmp(header, journal_header(id, codec, source).data(), sizeof header) != 0) {
     return {};
   }
-  entries.erase(entries.begin());
+  entries.resize((static_cast<size_t>(status.st_size) - sizeof header) / sizeof entries[0]);
+  if (read_fully(files, in.fd(), entries.data(), entries.size() * sizeof entries[0], sizeof header) != 0)
+    return {};
   entries.erase(std::remove_if(entries.begin(), entries.end(),
                                [](const Manifest::Page& entry) { return entry.reserved != crc_of(entry); }),
                 entries.end());
@@ -86,16 +88,14 @@ Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec,
   Leftover out;
   out.id = folder.unfinished_id(&out.named);
   if (out.id == 0) return {};
-  std::vector<Manifest::Page> entries = read_journal(folder, out.id, codec, source);
   Files& files = folder.files();
   OpenFile in(files);
   struct stat status = {};
   const std::string name = CheckpointFolder::data_name(out.id) + (out.named ? "" : ".part");
-  if (entries.empty() || in.open(folder.fd(), name.c_str(), O_RDONLY) != 0 ||
-      files.status(in.fd(), &status) != 0) {
-    return {};
-  }
+  if (in.open(folder.fd(), name.c_str(), O_RDONLY) != 0 || files.status(in.fd(), &status) != 0) return {};
   const auto size = static_cast<uint64_t>(status.st_size);
+  const std::vector<Manifest::Page> entries = read_journal(folder, out.id, codec, source, size);
+  if (entries.empty()) return {};
   std::string bytes(kDataHeaderBytes, '\0');
   if (size < kDataHeaderBytes || read_fully(files, in.fd(), bytes.data(), bytes.size(), 0) != 0 ||
       !is_data_header(bytes.data(), out.id)) {

@@ -8,6 +8,7 @@
 // blocks may have gone since they were read; whoever needs the bytes of one asks for it anew
 // (ContentsHolder). A block that was used while the lists were read counts as one in use.
 #include <algorithm>
+#include <unordered_map>
 
 #include "manager/contents.h"
 #include "manager/cross.h"
@@ -136,20 +137,28 @@ class ContentsReader {
     }
   }
 
-  // The entry of a namespace that is what it was; UINT32_MAX = it came later, or was closed or reset.
+  // The entry of a namespace that is still open; UINT32_MAX = it came later, or was closed.
   uint32_t entry_of(uint32_t ns) const {
     if (ns >= entry_of_.size() || entry_of_[ns] == UINT32_MAX) return UINT32_MAX;
-    const Contents::NamespaceEntry& entry = out_.namespaces[entry_of_[ns]];
     const NamespaceTable& all = state_.namespaces();
-    const bool same =
-        (ns == 0 || all[ns].opens != 0) && all.id(ns) == entry.id && all.epoch(ns) == entry.epoch;
-    return same ? entry_of_[ns] : UINT32_MAX;
+    const bool is_open = ns == 0 || all[ns].opens != 0;
+    return is_open && all.id(ns) == out_.namespaces[entry_of_[ns]].id ? entry_of_[ns] : UINT32_MAX;
+  }
+  // Whether its positions are those that were read: it was not closed or reset.
+  bool is_same_epoch(uint32_t ns, size_t entry) const {
+    return entry_of(ns) == entry && state_.namespaces().epoch(ns) == out_.namespaces[entry].epoch;
   }
 
+  // Of one moment, in the end by one hold: minimums of several moments may be more than a pool has.
   void read_quotas() {
+    constexpr int kTries = 8;
+    for (int i = 0; i < kTries && !read_quotas(i + 1 < kTries); ++i) out_.quotas.clear();
+  }
+  // False: somebody may have changed some meanwhile.
+  bool read_quotas(bool pauses) {
     const Quotas& quotas = state_.blocks.quotas();
     for (uint32_t cls = 1; cls < quotas.num_classes(); ++cls) {
-      pause(state_.shape.num_pools);
+      if (pauses && pause(state_.shape.num_pools) && cls != 1) return false;
       hold_.visit(state_.shape.num_pools);
       if (!quotas.tenant(cls).taken) continue;
       const uint32_t entry = entry_of(quotas.tenant(cls).ns);
@@ -159,10 +168,12 @@ class ContentsReader {
         out_.quotas.push_back({entry, cls, p, 0, share.min, share.max});
       }
     }
+    return true;
   }
 
   void read_prompts() {
     prompt_of_.resize(state_.prompts.num_records(), 0);
+    std::unordered_map<std::string, size_t> number_of;  // of a name, in the contents
     for (size_t i = 0; i < prompt_of_.size(); ++i) {
       hold_.visit();
       pause();
@@ -184,8 +195,15 @@ class ContentsReader {
           ++prompt_pins_[static_cast<size_t>(raw(prompt->blocks.data[j]))];
       }
       hold_.visit(prompt->num_positions + count);
-      out_.prompts.push_back(std::move(out));
-      prompt_of_[i] = static_cast<uint32_t>(out_.prompts.size());
+      const auto [known, is_new] = number_of.try_emplace(out.name, out_.prompts.size());
+      if (is_new) {
+        out_.prompts.push_back(std::move(out));
+      } else {  // it was registered anew since it was read
+        Contents::NamedPrompt& before = out_.prompts[known->second];
+        prompt_of_[before.index] = 0;
+        before = std::move(out);
+      }
+      prompt_of_[i] = static_cast<uint32_t>(known->second) + 1;
     }
   }
 
@@ -220,7 +238,7 @@ class ContentsReader {
         pause(SlicedHold::kSlice);
       }
       next = reader.behind;
-      if (entry_of(ns) != entry) return;
+      if (!is_same_epoch(ns, entry)) return;
     }
   }
 

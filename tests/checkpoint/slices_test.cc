@@ -2,7 +2,11 @@
 // Contents are read a slice at a time, and others change the manager in between: what is read can be, and
 // every position has the way that it had. A request that was saved while it decoded goes on as if nothing had
 // been.
+#include <kvcache/quota.h>
+#include <kvcache/retention.h>
+
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "calls_with_files.h"
@@ -41,6 +45,14 @@ TEST_P(Slices, GiveContentsThatCanBe) {
   for (uint64_t i = 0; i < 150; ++i)
     prompts.push_back(numbered(i, 16 + i * 7 % 90, static_cast<uint32_t>(i % 3)));
   for (const Spoken& spoken : prompts) engine.run(spoken);
+  constexpr uint64_t kMost = 400;  // of a quota; two are more than there is
+  std::set<uint64_t> waiting;      // requests that outlive resets
+  for (uint32_t tenant = 0; tenant < 3; ++tenant) {
+    const kvc_prompt prompt = engine.prompt_of(prompts[tenant]);
+    uint64_t id = 0;
+    ASSERT_EQ(kvc_manager_create_request(engine.m, &prompt, nullptr, &id), KVC_OK) << kvc_last_error();
+    waiting.insert(id);
+  }
   std::atomic<bool> ends{false};
   std::thread others([&] {
     std::mt19937_64 random(test::test_seed());
@@ -55,6 +67,17 @@ TEST_P(Slices, GiveContentsThatCanBe) {
       if (random() % 40 == 0) {
         EXPECT_EQ(kvc_manager_reset(engine.m, engine.tenants[random() % 3]), KVC_OK);
       }
+      if (random() % 10 == 0) {  // names move to the places of others
+        for (const char* name : {"a", "b"}) kvc_manager_unregister_prompt(engine.m, name);
+        const kvc_prompt long_one = engine.prompt_of(prompts[12]);
+        for (const char* name : {"a", "b"})
+          EXPECT_EQ(kvc_manager_register_prompt(engine.m, name, &long_one, nullptr), KVC_OK);
+      }
+      if (random() % 10 == 0) {  // a minimum goes from one to the other
+        const size_t from = 1 + random() % 2;
+        kvc_manager_set_quota(engine.m, engine.tenants[from], 0, 0, 0);
+        kvc_manager_set_quota(engine.m, engine.tenants[3 - from], 0, kMost, 0);
+      }
     }
   });
   for (int round = 0; round < 150; ++round) {
@@ -64,6 +87,12 @@ TEST_P(Slices, GiveContentsThatCanBe) {
     ASSERT_EQ(engine.m->impl->read_contents(true, &manifest.contents), KVC_OK);
     const Contents& contents = manifest.contents;
     EXPECT_LE(contents.longest_hold, SlicedHold::kSlice);
+    uint64_t minimums = 0;
+    for (const Contents::Quota& quota : contents.quotas) minimums += quota.min;
+    EXPECT_LE(minimums, kMost);
+    size_t found = 0;
+    for (const Contents::WaitingRequest& request : contents.requests) found += waiting.count(request.id);
+    EXPECT_EQ(found, waiting.size());
     for (const Contents::Pool& pool : contents.pools) {
       for (size_t i = 0; i < pool.blocks.size(); ++i)
         manifest.pages.push_back({{}, 0, 0, Manifest::kNoFile, 0, 0, 0});
