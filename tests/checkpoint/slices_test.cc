@@ -98,11 +98,13 @@ TEST_P(Slices, GiveContentsThatCanBe) {
         manifest.pages.push_back({{}, 0, 0, Manifest::kNoFile, 0, 0, 0});
     }
     ASSERT_EQ(check_manifest("contents", manifest), KVC_OK) << kvc_last_error();
+    std::set<std::pair<int32_t, uint32_t>> once;
     std::vector<int32_t> number(contents.positions.size());
     for (size_t i = 0; i < number.size(); ++i) {
       const Contents::Position& position = contents.positions[i];
       const int32_t* const tokens = contents.tokens_of(i);
       number[i] = tokens[0] / kTokens;
+      ASSERT_TRUE(once.emplace(number[i], position.depth).second) << "a position is there twice";
       ASSERT_EQ(tokens[0] % kTokens, static_cast<int32_t>(position.depth) % kTokens);
       if (position.parent >= 0) {
         ASSERT_EQ(number[i], number[static_cast<size_t>(position.parent)]);
