@@ -65,7 +65,7 @@ typedef struct kvc_checkpoint_config {
   uint32_t keep_last; /**< Save, compact: remove checkpoints but for the newest so many; 0 = keep all. */
   uint32_t reserved;  /**< 0 */
   /** Save: do nothing, with the result KVC_OK and id 0, until now_ns is last_ns + interval_ns. Give now_ns of
-   *  the save before as last_ns. interval_ns 0 = save. */
+   *  the save before as last_ns. interval_ns 0 = save; with another one now_ns 0 is refused. */
   uint64_t interval_ns, last_ns, now_ns;
 } kvc_checkpoint_config;
 
@@ -106,8 +106,9 @@ typedef struct kvc_checkpoint_needs {
   uint64_t num_pages; /**< Blocks with bytes. */
   /** Of these, neither in the newest checkpoint nor left by a save that was cut short. */
   uint64_t new_pages;
-  uint64_t new_bytes; /**< Of the disk that the save takes at most; without a codec hardly more. */
-  /** The same of a save of all pages. */
+  /** Upper bound of the bytes that the save takes of the disk. Without a codec close to what it takes. */
+  uint64_t new_bytes;
+  /** The same for a save of all pages. */
   uint64_t full_bytes;
   uint64_t free_bytes; /**< Of the disk of the folder, for this user. */
 } kvc_checkpoint_needs;
@@ -142,11 +143,12 @@ KVC_API kvc_status kvc_checkpoint_measure(kvc_manager* m, kvc_storage* const* st
                                           const kvc_checkpoint_config* config, kvc_checkpoint_needs* needs);
 
 /** Saves all that a manager has cached as one stream: to a file, a memfd, a pipe, a socket. The stream ends
- *  with the call; the descriptor stays open. A pipe or a socket that nobody reads is an error, and no
- *  SIGPIPE.
+ *  with the call; the descriptor stays open. If the reader of a pipe or a socket has closed it, the call
+ *  fails and the process gets no SIGPIPE.
  *  @param[in] config As of kvc_checkpoint_save, where folder, keep_last and interval_ns are 0, and flags are
  *  0 or KVC_CHECKPOINT_REQUESTS.
- *  @param[in] fd     Is written from its position on. A full pipe is waited for, if it does not block too.
+ *  @param[in] fd     Is written from its position on. If a pipe or a socket is full the call waits, also if
+ *  the descriptor does not block (O_NONBLOCK).
  *  @return As of kvc_checkpoint_save; LIMIT (the disk is full), DEVICE (the text has the reason). If it
  *  fails, a part of the stream was written, which no restore takes. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const* storages,

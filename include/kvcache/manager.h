@@ -134,7 +134,7 @@ typedef struct kvc_manager_config {
    *  max_request_tokens, if it is set. With neither, set max_nodes to at least twice the positions of the
    *  longest request. A position takes 8 to 16 bytes at creation, and when it is first used 60 + 4 *
    *  block_size + 4 * groups more. Without a full-attention group a commit evicts cached blocks while fewer
-   *  than an eighth are free: give an eighth beyond the positions of all running requests. With
+   *  than 1/8 of max_nodes are free: give at least 8/7 of the positions of all running requests. With
    *  KVC_MANAGER_HINTS it evicts when all are in use. If none is free all the same, requests stop publishing
    *  (kvc_stats.unpublished_blocks, kvc_lost_reuse.node_tokens). */
   uint64_t max_nodes;

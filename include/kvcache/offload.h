@@ -15,8 +15,8 @@
  *      kvc_offload_query(o, request, &info);
  *      if (info.state == KVC_OFFLOAD_READY || info.state == KVC_OFFLOAD_NONE) admit(request);
  *
- *  Only kvc_offload_flush and kvc_offload_destroy wait. Calls on one offload must not overlap.
- *  Time is yours: now_ns, in ns, never goes back.
+ *  Only kvc_offload_flush, kvc_offload_destroy and a poll without a stream after polls with one wait. Calls
+ *  on one offload must not overlap. Time is yours: now_ns, in ns, never goes back.
  *
  *  A poll reads blocks. Before it, execute the copies and moves that the manager has asked for
  *  (kvc_step.copies, kvc_manager_take_pending, kvc_manager_compact, kvc_manager_resize), on the poll's stream
@@ -171,8 +171,8 @@ KVC_API kvc_status kvc_offload_event_fd(kvc_offload* o, int32_t* fd);
 
 /** Moves everything on: takes what tiers have done, stores blocks, loads pages.
  *  @param[in] stream The stream of the kernels that read and write blocks; copies to and from blocks are
- *  enqueued there. NULL = your work on the storages is done when you return from it; copies are made at once,
- *  after those of earlier polls with a stream, for which it then waits.
+ *  enqueued there. NULL = all your work on the storages has ended before this call. It waits for copies that
+ *  earlier polls enqueued on a stream, and copies at once.
  *  @return KVC_OK; INVALID_ARGUMENT (a stream of another device). Since 0.3. */
 KVC_API kvc_status kvc_offload_poll(kvc_offload* o, uint64_t now_ns, kvc_stream* stream);
 

@@ -148,9 +148,9 @@ typedef struct kvc_schedule_job {
    *  must be 0, and the flags PUBLISH_ENQUEUED and SHARE_FILLING unset. wait_until_ns needs the time. */
   const kvc_request_config* config;
   uint64_t max_new_tokens; /**< It ends when it has got so many; at least 1. */
-  /** The engine's prediction; 0 = with KVC_MANAGER_RESERVE what 75 of 100 requests got at most, as
-   *  kvc_manager_expected_tokens has it when the request is added; without, or while that has nothing to go
-   *  by, the mean of what its tenant's requests got. */
+  /** The engine's prediction of the length of the answer. 0 = the library predicts it when the request is
+   *  added: with KVC_MANAGER_RESERVE as the 75th percentile of ended requests (kvc_manager_expected_tokens);
+   *  without, or as long as there are none, as the exponentially weighted mean of its tenant's requests. */
   uint64_t expected_new_tokens;
   int32_t priority;                /**< PRIORITY: a lower number is served first. */
   uint32_t tenant;                 /**< FAIR: below max_tenants. */
@@ -262,7 +262,7 @@ enum {
   KVC_WAIT_READY = 1, /**< For kvc_scheduler_set_ready. */
   KVC_WAIT_LOAD = 2,  /**< For the offload, or for room in it. */
   KVC_WAIT_PLANS = 3, /**< It was preempted, and plans in flight still compute it. */
-  /** Others come first, or the plan had no tokens or rows left; or no plan has been made since it waits. */
+  /** Others come first, the plan had no tokens or rows left, or no plan was made since it began to wait. */
   KVC_WAIT_TURN = 4,
   KVC_WAIT_SPACE = 5, /**< For blocks. */
   KVC_WAIT_PEAK = 6,  /**< For blocks that running requests are expected to need (KVC_ADMIT_PEAK, WORST). */

@@ -120,6 +120,9 @@ kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* storages, siz
     CheckpointOptions options;
     KVC_TRY(read_options_of_save(config, &own, &options));
     return with_info(info, [&](kvc_checkpoint_info* out) -> kvc_status {
+      if (own.interval_ns != 0 && own.now_ns == 0)
+        return invalid("interval_ns is %llu and now_ns 0; set now_ns to the time of the engine, at least 1",
+                       ull(own.interval_ns));
       if (own.interval_ns != 0 && own.now_ns - own.last_ns < own.interval_ns) return KVC_OK;
       std::vector<GroupMemory> groups;
       KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
@@ -150,12 +153,15 @@ kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const* storag
     CheckpointOptions options;
     KVC_TRY(read_options(config, &own, &options, true));
     KVC_TRY(check_descriptor(fd));
-    if (own.folder != nullptr || own.id != 0 || own.keep_last != 0 || own.interval_ns != 0 ||
-        (own.flags & ~uint32_t{KVC_CHECKPOINT_REQUESTS}) != 0)
+    if (own.folder != nullptr)
+      return invalid("folder is \"%s\"; a stream has none, set it to NULL", own.folder);
+    if (own.id != 0 || own.keep_last != 0 || own.interval_ns != 0)
       return invalid(
-          "folder, id, keep_last and interval_ns must be 0 for a stream, and flags 0 or "
-          "KVC_CHECKPOINT_REQUESTS; flags are %#x",
-          own.flags);
+          "id is %llu, keep_last %u and interval_ns %llu; a stream is one checkpoint, set them to 0",
+          ull(own.id), own.keep_last, ull(own.interval_ns));
+    if ((own.flags & ~uint32_t{KVC_CHECKPOINT_REQUESTS}) != 0)
+      return invalid("flags are %#x; a stream takes 0 or KVC_CHECKPOINT_REQUESTS (%#x)", own.flags,
+                     KVC_CHECKPOINT_REQUESTS);
     return with_info(info, [&](kvc_checkpoint_info* out) -> kvc_status {
       std::vector<GroupMemory> groups;
       KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));

@@ -123,7 +123,9 @@ kvc_status take_tiers(const kvc_offload_config& config, const OffloadGroup* grou
   KVC_REQUIRE_ARRAY(config.tiers, config.num_tiers);
   for (size_t t = 0; t < config.num_tiers; ++t) {
     if (config.tiers[t] == nullptr) return invalid("tiers[%zu] is NULL", t);
-    if (!config.tiers[t]->lend()) return fail(KVC_ERROR_BUSY, "tiers[%zu] is given to an offload already", t);
+    if (!config.tiers[t]->lend())
+      return fail(KVC_ERROR_BUSY,
+                  "tiers[%zu] belongs to another offload; destroy that first, or open another tier", t);
     offload->tiers[t] = config.tiers[t];
     tiers[t] = config.tiers[t]->impl.get();
     if (config.storages != nullptr && !tiers[t]->has_bytes())

@@ -210,9 +210,10 @@ int OpenFile::open(int folder, const char* path, int flags, unsigned mode) {
 }
 
 int OpenFile::take(int fd) {
+  const int error = fd < 0 ? -errno : 0;
   reset();
   fd_ = fd;
-  return fd < 0 ? -errno : 0;
+  return error;
 }
 
 int OpenFile::close() {

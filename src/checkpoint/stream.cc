@@ -97,7 +97,7 @@ kvc_status CheckpointStream::stage(const char* folder) {
     if (got < 0) return failure("read", static_cast<int>(got));
     if (got == 0) return KVC_OK;
     const int written = write_fully(files_, staged_.fd(), piece.data(), static_cast<size_t>(got), bytes_);
-    if (written != 0) return failure("keep what came", written);
+    if (written != 0) return failure("stage what came", written);
     bytes_ += static_cast<uint64_t>(got);
   }
 }
@@ -116,11 +116,13 @@ kvc_status CheckpointStream::receive(const char* folder, Manifest* out) {
     KVC_TRY(stage(folder));
   }
   Trailer trailer;
-  if (bytes_ < sizeof trailer) return corrupt("it is shorter than the end of a stream");
+  if (bytes_ < sizeof trailer)
+    return corrupt(
+        "it is shorter than the end of a stream, 64 bytes: its writer stopped early; save it again");
   int read = read_fully(files_, fd(), &trailer, sizeof trailer, base_ + bytes_ - sizeof trailer);
   if (read != 0) return failure("read", read);
   if (std::memcmp(trailer.magic, kStreamMagic, sizeof kStreamMagic) != 0)
-    return corrupt("its last bytes are not the end of a checkpoint");
+    return corrupt("its last 64 bytes are not the end of a stream: give it from its first byte to its last");
   if (trailer.crc != crc32c(&trailer, offsetof(Trailer, crc)))
     return corrupt("the checksum of its end does not match");
   if (trailer.version != kStreamVersion || trailer.trailer_bytes != sizeof trailer)
@@ -128,7 +130,7 @@ kvc_status CheckpointStream::receive(const char* folder, Manifest* out) {
                 name_.c_str(), trailer.version, kStreamVersion);
   const uint64_t before = bytes_ - sizeof trailer;
   if (trailer.data_bytes > before || trailer.manifest_bytes != before - trailer.data_bytes)
-    return corrupt("it has another number of bytes than its end says");
+    return corrupt("it has another number of bytes than its end says; save it again");
   std::string manifest(trailer.manifest_bytes, '\0');
   read = read_fully(files_, fd(), manifest.data(), manifest.size(), base_ + trailer.data_bytes);
   if (read != 0) return failure("read", read);

@@ -211,7 +211,9 @@ void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
       ->required();
   command.add_option("FOLDER", options.folder, "Folder of the checkpoints")->required();
   add_number(command, "--id", options.id,
-             "restore, remove, compact: which checkpoint [the newest]; inspect, validate: [all]", UINT64_MAX);
+             "restore, compact: which checkpoint [the newest]; inspect, validate: which one [all]; remove: "
+             "which one",
+             UINT64_MAX);
   command.add_option("--codec", options.codec, "save, compact: none, or the name of a plug-in: lz4, zstd")
       ->capture_default_str();
   add_number(command, "--keep-last", options.keep_last,
@@ -221,7 +223,7 @@ void add_checkpoint_options(CLI::App& command, CheckpointOptions& options) {
 
 void save_replayed(const Trace& trace, const ReplayOptions& replayed, const CheckpointOptions& options,
                    bool as_json, std::ostream& out) {
-  if (options.id != 0) throw InputError("checkpoint save: --id is of all others; leave it out");
+  if (options.id != 0) throw InputError("checkpoint save: a save chooses its id; leave --id out");
   ReplayOptions with_events = replayed;
   with_events.event_capacity = kEvents;
   Json json;
@@ -254,7 +256,8 @@ void save_replayed(const Trace& trace, const ReplayOptions& replayed, const Chec
 }
 
 bool run_checkpoint(const CheckpointOptions& options, bool as_json, std::ostream& out) {
-  if (options.full) throw InputError("checkpoint " + options.what + ": --full is of save; leave it out");
+  if (options.full)
+    throw InputError("checkpoint " + options.what + ": --full is for save alone; leave it out");
   if (options.what == "restore") return restore_and_check(options, as_json, out);
   if (options.what == "list") {
     list_ids(options, as_json, out);

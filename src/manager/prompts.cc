@@ -125,7 +125,8 @@ kvc_status Prompts::check_new(const char* name, const LookupScratch& scratch, Pr
     return invalid("a prompt \"%s\" is registered; unregister it first, or choose another name", name);
   KVC_TRY(scratch.look(content));
   if (count_ != shape_.max_requests) return KVC_OK;
-  return fail(KVC_ERROR_LIMIT, "all %llu prompts are registered; unregister some or raise max_requests",
+  return fail(KVC_ERROR_LIMIT,
+              "%llu prompts are registered, and max_requests allows no more; unregister some or raise it",
               ull(shape_.max_requests));
 }
 

@@ -17,7 +17,8 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kUsageMagic = 0x3256554Bu;
-constexpr int kTries = 8;  // for a lock, one right after the other
+constexpr int kTries = 8;  // for a lock, one right after the other; and for a list
+constexpr uint64_t kPartOfFree = 64;
 constexpr int64_t kNever = INT64_MAX, kNsPerSecond = 1000000000, kMostSeconds = kNever / kNsPerSecond - 2;
 
 bool ends_with(const char* name, const char* end) {
@@ -82,17 +83,20 @@ bool read_subfolder_name(const char* name, uint32_t* out) {
 }
 
 struct DirectoryUsage::Scan {
-  explicit Scan(DirectoryUsage& of) : usage(of), folder(of.files_) {}
+  explicit Scan(DirectoryUsage& of) : usage(of), folder(of.files_), memory(of.env_) {}
 
   DirectoryUsage& usage;
   OpenFile folder;
+  Memory memory;  // threads scan at one time
   FolderUsage total = {};
   Array<FoundPage> pages;
   size_t num_pages = 0;
   uint64_t num_own = 0;
   int64_t oldest = kNever;  // parts included, which will be pages
   int error = 0;
+  bool has_missed = false;  // a part has gone meanwhile: it may be a page by now that was not listed
 
+  void begin() { total = {}, num_pages = 0, num_own = 0, oldest = kNever, error = 0, has_missed = false; }
   Number number() const { return {total, oldest}; }
 };
 
@@ -111,6 +115,7 @@ class DirectoryUsage::SubfolderLock {
       if (error_ != -EWOULDBLOCK && error_ != -EINTR) break;
       sched_yield();
     }
+    changes_ = usage.noted(subfolder).changes;
   }
   SubfolderLock(const SubfolderLock&) = delete;
   SubfolderLock& operator=(const SubfolderLock&) = delete;
@@ -121,8 +126,11 @@ class DirectoryUsage::SubfolderLock {
 
   // The number is this now; `changed`: not only counted.
   int set(const Number& number, bool changed) {
-    usage_.note(subfolder_, number, !is_held() && (changed || usage_.noted(subfolder_).is_doubtful));
-    if (!is_held()) return 0;
+    if (!is_held()) {
+      usage_.note(subfolder_, number, changed || usage_.noted(subfolder_).is_doubtful);
+      return 0;
+    }
+    usage_.note(subfolder_, number, false, &changes_);  // other threads may have gone on without the lock
     UsageRecord record = {number, kUsageMagic, 0};
     record.crc = crc32c(&record, offsetof(UsageRecord, crc));
     const int error = write_fully(usage_.files_, file_.fd(), &record, sizeof record, 0);
@@ -131,22 +139,24 @@ class DirectoryUsage::SubfolderLock {
   }
   int add(uint64_t bytes) {
     const Number before = usage_.noted(subfolder_).seen;
-    const int error = change([&](Number* number) {
+    const int error = change([&](Number* number, bool) {
       number->usage.bytes += bytes, ++number->usage.pages;
       number->oldest = std::min(number->oldest, in_ns(usage_.files_.time(), 0));
     });
     if (error != 0) usage_.note(subfolder_, before, true);
     return error;
   }
+  // What is gone; a count does not have it any more.
   int subtract(uint64_t bytes) {
-    return change([&](Number* number) {
+    return change([&](Number* number, bool is_counted) {
+      if (is_counted) return;
       number->usage.bytes -= std::min(number->usage.bytes, bytes);
       number->usage.pages -= number->usage.pages != 0;
     });
   }
   // Whether the file has a number. Without the lock it may be an old one.
   static bool read(Files& files, int file, Number* out) {
-    UsageRecord record;
+    UsageRecord record = {};
     const int error = read_fully(files, file, &record, sizeof record, 0);
     *out = record.number;
     return error == 0 && record.magic == kUsageMagic &&
@@ -157,13 +167,14 @@ class DirectoryUsage::SubfolderLock {
   template <typename Change>
   int change(Change&& apply) {
     Subfolder known = usage_.noted(subfolder_);
-    if (is_held() && (known.is_doubtful || !read(usage_.files_, file_.fd(), &known.seen))) {
+    const bool counts = is_held() && (known.is_doubtful || !read(usage_.files_, file_.fd(), &known.seen));
+    if (counts) {
       Scan scan(usage_);
       const int error = usage_.count(subfolder_, &scan);
       if (error != 0) return error;
       known.seen = scan.number();
     }
-    apply(&known.seen);
+    apply(&known.seen, counts);
     return set(known.seen, true);
   }
 
@@ -171,13 +182,23 @@ class DirectoryUsage::SubfolderLock {
   const uint32_t subfolder_;
   OpenFile file_;
   int error_;
+  uint64_t changes_ = 0;  // of the subfolder by this process, when it got the lock or set the number
 };
 
-void DirectoryUsage::note(uint32_t subfolder, const Number& number, bool is_doubtful) {
+// `changes`: of the subfolder, as the caller knows it. If there were others, its number lacks them: it is
+// doubtful, and the greater one stands until the subfolder is counted.
+void DirectoryUsage::note(uint32_t subfolder, const Number& number, bool is_doubtful, uint64_t* changes) {
   const std::lock_guard lock(mutex_);
   Subfolder& of = subfolders_[subfolder];
-  total_ += number.usage.bytes - of.seen.usage.bytes;
-  of = {number, of.changes + 1, is_doubtful};
+  Number now = number;
+  if (changes != nullptr && of.changes != *changes) {
+    is_doubtful = true;
+    if (now.usage.bytes < of.seen.usage.bytes) now.usage = of.seen.usage;
+    now.oldest = std::min(now.oldest, of.seen.oldest);
+  }
+  total_ += now.usage.bytes - of.seen.usage.bytes;
+  of = {now, of.changes + 1, is_doubtful};
+  if (changes != nullptr) *changes = of.changes;
 }
 
 DirectoryUsage::Subfolder DirectoryUsage::noted(uint32_t subfolder) {
@@ -222,6 +243,20 @@ int DirectoryUsage::make_subfolder(uint32_t subfolder) {
   return error == 0 && sync_ ? files_.sync(root_) : error;
 }
 
+// Removes a part if its writer has ended. -EWOULDBLOCK: it has not. Parts are locked by inode and removed by
+// name, which another writer may have by now.
+int DirectoryUsage::remove_part(Scan* scan, const char* name) {
+  const int folder = scan->folder.fd();
+  OpenFile file(files_);
+  int error = file.open(folder, name, O_RDWR);
+  if (error == 0) error = files_.lock(file.fd());
+  struct stat locked, named;
+  if (error == 0) error = files_.status(file.fd(), &locked);
+  if (error == 0) error = files_.status_at(folder, name, &named);
+  if (error == 0 && (locked.st_ino != named.st_ino || locked.st_dev != named.st_dev)) error = -EWOULDBLOCK;
+  return error == 0 ? files_.remove(folder, name) : error;
+}
+
 // Counts a file of a subfolder, or removes it if its writer has ended or its time is over.
 int DirectoryUsage::look_at(Scan* scan, const char* name) {
   const int folder = scan->folder.fd();
@@ -230,25 +265,21 @@ int DirectoryUsage::look_at(Scan* scan, const char* name) {
   if (!is_part && !read_page_name(name, &page.fingerprint, &page.key)) return 0;
   struct stat status;
   int error = files_.status_at(folder, name, &status);
+  if (error == -ENOENT) scan->has_missed |= is_part;
   if (error == -ENOENT) return 0;
   if (error != 0) return error;
   page.bytes = charged(static_cast<uint64_t>(status.st_size));
   page.time = in_ns(status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
   if (is_part) {
-    OpenFile file(files_);
-    error = file.open(folder, name, O_RDWR);
-    if (error == 0) error = files_.lock(file.fd());
-    if (error == 0) {
-      error = files_.remove(folder, name);
-      if (error == 0 || error == -ENOENT) return 0;
-    }
+    error = remove_part(scan, name);
+    if (error == -ENOENT) scan->has_missed = true;
     if (error != -EWOULDBLOCK) return error == -ENOENT ? 0 : error;
   } else if (is_expired(status)) {
     error = files_.remove(folder, name);
     expired_ += error == 0;
     return error == -ENOENT ? 0 : error;
   } else {
-    if (!has_room(&scan->pages, memory_, scan->num_pages)) return -ENOMEM;
+    if (!has_room(&scan->pages, scan->memory, scan->num_pages)) return -ENOMEM;
     scan->pages[scan->num_pages++] = page;
     scan->num_own += page.fingerprint == fingerprint_;
   }
@@ -266,6 +297,13 @@ int DirectoryUsage::count(uint32_t subfolder, Scan* scan) {
   const int asked = files_.status(scan->folder.fd(), &status);
   if (asked != 0) return asked;
   if (is_open_to_others(status.st_mode) || (status.st_uid != geteuid() && status.st_uid != 0)) return -EPERM;
+  int listed = list(scan);
+  for (int tries = 1; listed == 0 && scan->has_missed && tries < kTries; ++tries) listed = list(scan);
+  return listed;
+}
+
+int DirectoryUsage::list(Scan* scan) {
+  scan->begin();
   const int listed = files_.list(scan->folder.fd(), scan, [](void* data, const char* entry) {
     auto* in = static_cast<Scan*>(data);
     if (in->error == 0) in->error = in->usage.look_at(in, entry);
@@ -322,7 +360,7 @@ int DirectoryUsage::read_again() {
   }
   const std::lock_guard lock(mutex_);
   unread_ = 0;
-  unread_limit_ = std::max(limit_ / kShares, total_ < limit_ ? (limit_ - total_) / 16 : 0);
+  unread_limit_ = std::max(limit_ / kShares, total_ < limit_ ? (limit_ - total_) / kPartOfFree : 0);
   return 0;
 }
 
@@ -371,9 +409,12 @@ int DirectoryUsage::evict_from(uint32_t subfolder, uint64_t excess, int64_t next
                                std::atomic<uint64_t>* counter, int64_t* oldest) {
   SubfolderLock lock(*this, subfolder);
   if (lock.error() != 0) return lock.error();
+  const uint64_t believed = noted(subfolder).seen.usage.bytes;
   Scan scan(*this);
   int error = count(subfolder, &scan);
   if (error != 0) return error;
+  const uint64_t less = believed - std::min(believed, scan.total.bytes);  // gone, or replaced
+  excess -= std::min(excess, less);
   std::sort(scan.pages.data(), scan.pages.data() + scan.num_pages,
             [](const FoundPage& a, const FoundPage& b) {
               if (a.time != b.time) return a.time < b.time;
@@ -384,7 +425,8 @@ int DirectoryUsage::evict_from(uint32_t subfolder, uint64_t excess, int64_t next
   for (uint64_t gone = 0; i < scan.num_pages && gone < excess; ++i) {
     const FoundPage& page = scan.pages[i];
     if (page.time > next && (i == 0 || i >= scan.num_pages / 16)) break;
-    error = files_.remove(root_, page_path(page.fingerprint, page.key).text);
+    // By its name in this subfolder, which somebody may have copied it to.
+    error = files_.remove(scan.folder.fd(), page_path(page.fingerprint, page.key).text + 3);
     if (error != 0 && error != -ENOENT) break;
     *counter += error == 0;
     error = 0;

@@ -43,10 +43,10 @@ FolderPath page_path(const Digest256& fingerprint, const Digest256& key);
 class DirectoryUsage {
  public:
   static constexpr uint32_t kSubfolders = 256;
-  // What a process may not know of others' puts is one of so many of the limit.
+  // What a process may not know of others' puts is one of so many of the limit, or a part of what is free.
   static constexpr uint64_t kShares = 4096;
 
-  DirectoryUsage(const Env& env, Files& files) : files_(files), memory_(env) {}
+  DirectoryUsage(const Env& env, Files& files) : env_(env), files_(files) {}
   ~DirectoryUsage();
 
   // `root` is the open folder. Counts all pages, and removes parts of writers that have ended. 0 or -errno,
@@ -98,7 +98,7 @@ class DirectoryUsage {
   class SubfolderLock;
   struct Scan;
 
-  void note(uint32_t subfolder, const Number& number, bool is_doubtful);
+  void note(uint32_t subfolder, const Number& number, bool is_doubtful, uint64_t* changes = nullptr);
   Subfolder noted(uint32_t subfolder);
   uint64_t total();
   int make_subfolder(uint32_t subfolder);
@@ -106,6 +106,8 @@ class DirectoryUsage {
   int missing(uint64_t room, uint64_t* out);
   int count(uint32_t subfolder, Scan* scan);
   int look_at(Scan* scan, const char* name);
+  int remove_part(Scan* scan, const char* name);
+  int list(Scan* scan);
   int list_subfolders(bool (&there)[kSubfolders]);
   int count_all();
   int read_again();
@@ -117,8 +119,8 @@ class DirectoryUsage {
                  int64_t* oldest);
   int find_oldest(const int64_t (&least)[kSubfolders], uint32_t* subfolder, int64_t* next);
 
+  const Env env_;
   Files& files_;
-  Memory memory_;
   int root_ = -1;
   uint64_t limit_ = 0, reserve_free_ = 0, ttl_s_ = 0;
   bool sync_ = false;

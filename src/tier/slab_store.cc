@@ -121,13 +121,16 @@ kvc_status SlabStore::compare(const SlabConfig& config) const {
 kvc_status SlabStore::look(const SlabConfig& config) {
   const SlabHeader wanted = make_slab(config.bytes, config.page_bytes);
   if (wanted.num_slots == 0 || wanted.num_slots > INT32_MAX / 2)
-    return invalid("slab %s: %llu bytes hold %llu pages of %llu bytes; 1 to 1073741823 are possible",
-                   config.path, static_cast<ull>(config.bytes), static_cast<ull>(wanted.num_slots),
-                   static_cast<ull>(config.page_bytes));
+    return invalid(
+        "slab %s: %llu bytes hold %llu pages of %llu bytes, and it has 1 to 1073741823; give other bytes= or "
+        "another page size",
+        config.path, static_cast<ull>(config.bytes), static_cast<ull>(wanted.num_slots),
+        static_cast<ull>(config.page_bytes));
+  bool is_made = false;
   int error = file_.open(AT_FDCWD, config.path, O_RDWR);
   if (error == -ENOENT) {
     error = file_.open(AT_FDCWD, config.path, O_RDWR | O_CREAT | O_EXCL, 0600);
-    is_made_ = error == 0;
+    is_made = error == 0;
     if (error == -EEXIST) error = file_.open(AT_FDCWD, config.path, O_RDWR);
   }
   if (error != 0) return slab_failure(config, "open it", error);
@@ -138,12 +141,15 @@ kvc_status SlabStore::look(const SlabConfig& config) {
     error = files_.lock(file_.fd());
     if (error != -EWOULDBLOCK) break;
   }
+  is_made_ = is_made && error == 0;  // else it is that of whoever has the lock
   if (error == -EWOULDBLOCK)
     return fail(KVC_ERROR_BUSY, "slab %s: another process uses it; one process has a slab at a time",
                 config.path);
   if (error != 0) return slab_failure(config, "lock it", error);
   error = files_.status(file_.fd(), &status);
   if (error != 0) return slab_failure(config, "ask for its size", error);
+  if (status.st_nlink == 0)
+    return fail(KVC_ERROR_BUSY, "slab %s: another process has removed it just now; try again", config.path);
   if (!S_ISREG(status.st_mode) || status.st_nlink != 1 || status.st_uid != geteuid())
     return invalid("slab %s: it is not a regular file of this user with one name", config.path);
   if (is_open_to_others(status.st_mode))

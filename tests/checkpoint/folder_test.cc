@@ -359,6 +359,8 @@ TEST(Save, IsNotDueBeforeItsTime) {
   EXPECT_EQ(old.save(config, &info), KVC_OK);
   EXPECT_EQ(info.id, 0u);
   EXPECT_FALSE(fs::exists(path));
+  config.now_ns = 0;  // forgotten: it would never be due
+  EXPECT_EQ(old.save(config, &info), KVC_ERROR_INVALID_ARGUMENT);
   config.now_ns = 6000;
   EXPECT_EQ(old.save(config, &info), KVC_OK);
   EXPECT_EQ(info.id, 1u);

@@ -94,7 +94,7 @@ DEFECTS = [
     ("pages of other fingerprints are not counted", "src/tier/directory_usage.cc",
      "scan->pages[scan->num_pages++] = page;", "if (page.fingerprint != fingerprint_) return 0;\n    scan->pages[scan->num_pages++] = page;"),
     ("what was done without the lock is never counted", "src/tier/directory_usage.cc",
-     "if (is_held() && (known.is_doubtful || ", "if (is_held() && ("),
+     "counts = is_held() && (known.is_doubtful || ", "counts = is_held() && ("),
     ("what the engine has unpublished comes back with a load", "src/offload/load.cc",
      "std::fill_n(publication_.data(), lookup.first, -1);", "std::copy_n(blocks_of(lookup, 0), lookup.first, publication_.data());"),
     ("copies of a stream come after those without one", "src/offload/offload.cc",

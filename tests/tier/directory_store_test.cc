@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <fstream>
+#include <functional>
 
 #include "stores.h"
 #include "tier/directory_usage.h"
@@ -36,6 +38,56 @@ TEST(DirectoryStore, EachFlippedBitIsAMiss) {
   }
   EXPECT_EQ(store->stats().pages, 0u);
   EXPECT_EQ(store->stats().bytes, 0u);
+}
+
+std::string subfolder_of(uint64_t key) {
+  return std::string(page_path(test::kFingerprint, digest_of(key)).text, 2);
+}
+
+// A number that must be counted anew does not have what is removed any more.
+TEST(DirectoryStore, ARemovedPageIsTakenOffOnce) {
+  const test::Folder folder;
+  uint64_t other = 2;
+  while (subfolder_of(other) != subfolder_of(1)) ++other;
+  const PageStorePtr store = open_directory(folder / "d", 4, 64);
+  Pages pages(*store);
+  for (const uint64_t key : {uint64_t{1}, other}) ASSERT_EQ(pages.put(digest_of(key), 64), KVC_PAGE_OK);
+  std::filesystem::resize_file((folder / "d/") + subfolder_of(1) + "/usage", 0);
+  EXPECT_EQ(pages.remove(digest_of(1)), KVC_PAGE_OK);
+  EXPECT_EQ(store->stats().pages, 1u);
+  EXPECT_GT(store->stats().bytes, 0u);
+}
+
+// A part was renamed, and another writer has its name by the time that its lock is free.
+struct RenamingFiles final : Files {
+  std::function<void()> after_lock;
+  int lock(int file) override {
+    const int error = Files::lock(file);
+    if (is_part && after_lock) std::exchange(after_lock, nullptr)();
+    return error;
+  }
+  int open(int at, const char* path, int flags, unsigned mode) override {
+    is_part = std::strstr(path, ".part") != nullptr && (flags & O_CREAT) == 0;
+    return Files::open(at, path, flags, mode);
+  }
+  bool is_part = false;
+};
+
+TEST(DirectoryStore, APartOfTheSameNameIsNotThatOfADeadWriter) {
+  const test::Folder folder;
+  ASSERT_NE(open_directory(folder / "d", 4, 64), nullptr);
+  const std::string sub = (folder / "d/") + subfolder_of(1), part = sub + "/7-0.part";
+  std::filesystem::create_directory(sub);
+  std::ofstream(part) << "dead";
+  RenamingFiles files;
+  files.after_lock = [&] {
+    std::filesystem::rename(part, sub + "/moved");
+    std::ofstream(part) << "alive";
+  };
+  PageStorePtr store;
+  ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(folder / "d", 4, 64), &store),
+            KVC_OK);
+  EXPECT_TRUE(std::filesystem::exists(part));
 }
 
 TEST(DirectoryStore, ReadsOnlyItsOwnKindOfFile) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 
 #include "stores.h"
 #include "tier/slab_format.h"
@@ -68,6 +69,31 @@ TEST(SlabStore, EachFlippedBitOfAHeaderOrPayloadIsAMiss) {
 }
 
 // Whatever refuses it: a new one leaves no file, one that was to be replaced keeps its pages.
+// Between the making of a file and its lock somebody else opens it.
+struct OvertakenFiles final : Files {
+  std::function<void()> before_lock;
+  int lock(int file) override {
+    if (before_lock) std::exchange(before_lock, nullptr)();
+    return Files::lock(file);
+  }
+};
+
+TEST(SlabStore, WhoIsOvertakenLeavesTheFileToTheOther) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  const SlabConfig config = test::slab_config(path, 4, kBytes);
+  PageStorePtr winner, loser;
+  OvertakenFiles files;
+  files.before_lock = [&] {
+    winner = open_slab(path, 4);
+    EXPECT_EQ(Pages(*winner).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  };
+  EXPECT_EQ(open_slab_store(default_env(), files, config, &loser), KVC_ERROR_BUSY);
+  ASSERT_NE(winner, nullptr);
+  winner.reset();
+  EXPECT_EQ(Pages(*open_slab(path, 4)).exists(digest_of(1)), KVC_PAGE_OK);
+}
+
 TEST(SlabStore, ARefusalMakesAndChangesNothing) {
   const test::Folder folder;
   const std::string path = folder / "s";

@@ -382,7 +382,7 @@ class WaitReason(IntEnum):
     """Why the last plan of a Scheduler has not admitted a request.
 
     NONE: it does not wait. READY: for set_ready(). LOAD: for the offload, or for room in it. PLANS: it was preempted, and plans in flight still
-    compute it. TURN: others come first, or the plan had no tokens or rows left; or no plan has been made since it waits. SPACE: for blocks. PEAK:
+    compute it. TURN: others come first, the plan had no tokens or rows left, or no plan was made since it began to wait. SPACE: for blocks. PEAK:
     for blocks that running requests are expected to need. PRESSURE: the pools are filled above high_watermark. QUOTA: its namespace is over its
     quota. ADAPTER: max_adapters others run. ENCODER: the step had no room for its encoder inputs. FILLING: for a request that computes its prefix."""
 

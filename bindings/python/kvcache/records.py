@@ -832,8 +832,8 @@ class CheckpointNeeds(NamedTuple):
 
     num_pages: Blocks with bytes.
     new_pages: Of these, neither in the newest checkpoint nor left by a save that was cut short.
-    new_bytes: Of the disk that the save takes at most; without a codec hardly more.
-    full_bytes: The same of a save of all pages.
+    new_bytes: Upper bound of the bytes that the save takes of the disk. Without a codec close to what it takes.
+    full_bytes: The same for a save of all pages.
     free_bytes: Of the disk of the folder, for this user.
     """
 

@@ -55,6 +55,40 @@ class Run:
         self.manager.close()
 
 
+def test_a_plan_that_fails_is_planned_again():
+    run = Run(False, max_encoder_tokens=8)
+    run.add("a", SHARED[:9], 3, inputs=[(2, 4, "picture")])
+    run.plan()
+    assert run.outputs[-1]["scheduled_encoder_inputs"] == {"a": [0]}
+    run.built.finish(run.plans.pop(), failed=True)
+    run.plan()
+    assert run.outputs[-1]["scheduled_encoder_inputs"] == {"a": [0]}
+    run.finish()
+    run.plan()
+    assert run.outputs[-1]["scheduled_cached_reqs"]["num_output_tokens"] == [1]
+    assert "picture" in [key for output in run.outputs for key in output["free_encoder_mm_hashes"]] and not run.built._holders
+    run.finish()
+    run.drain()
+    run.close()
+
+
+def test_what_cannot_be_taken_is_refused_whole():
+    run = Run(False)
+    run.add("a", SHARED[:5], 3)
+    run.add("b", SHARED[:6], 3)
+    plan = run.scheduler.plan()
+    run.built.abort(run.ids["b"])
+    with pytest.raises(ValueError, match="call add\\(\\) before plan\\(\\), and take\\(\\) a plan before you abort its requests"):
+        run.built.take(plan)
+    run.close()
+    manager = kvcache.Manager(16, 4)
+    with kvcache.Scheduler(manager, max_running=2, max_tokens=8) as scheduler:
+        with pytest.raises(ValueError, match="block_size is 8; the manager has 4"):
+            PlanOutputs(scheduler, 8)
+        with pytest.raises(ValueError, match="make it with null_block=True"):
+            PlanOutputs(scheduler, 4)
+
+
 def everything(v2):
     """Chunks, hits with a copy, encoder inputs, drafts, a preemption and its resumption, an abort."""
     run = Run(v2, max_drafts=2, max_encoder_tokens=8)

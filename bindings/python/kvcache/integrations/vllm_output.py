@@ -7,15 +7,17 @@
     out = outputs.take(plan)                             # fields of SchedulerOutput, plain values
     outputs.finish(plan, sampled)                        # in the place of scheduler.finish()
 
-Every field that vLLM has is there. Those that no plan says (connectors, auxiliary outputs, grammars) have vLLM's defaults. vLLM need not be installed:
+Every field that vLLM has is there. Fields that a plan does not determine (connectors, auxiliary outputs, grammars) have vLLM's defaults. vLLM need not be installed:
 vllm_output() makes vLLM's own dataclasses of the fields where it is.
 
 One thread calls a PlanOutputs. kvcache.integrations.vllm.Scheduler, a scheduler for vLLM's own engine, does not need it."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Optional, Sequence
 
+from .. import _native
 from ..scheduler import EndedRequest, Plan, Scheduler
 
 if TYPE_CHECKING:
@@ -39,16 +41,25 @@ class _Request:
 class PlanOutputs:
     """Follows the requests of a scheduler, and turns each of its plans into the fields of a SchedulerOutput.
 
-    block_size: of the manager, which has null_block=True as vLLM's pool: block 0 stands where a table has none. v2: for vLLM's second model runner,
-    which takes resumed requests as new ones, with their tokens."""
+    block_size: the manager's. Create the manager with null_block=True: like vLLM, this class writes block 0 where a table has no block. v2: True for
+    vLLM's model runner V2, which takes resumed requests as new requests with all their tokens.
+
+    Raises ValueError: the manager has another block_size, or no null block."""
 
     def __init__(self, scheduler: Scheduler, block_size: int, *, v2: bool = False):
+        properties = _native.kvc_properties()
+        _native.kvc_manager_properties(scheduler._m, properties)
+        if block_size != properties.block_size:
+            raise ValueError(f"block_size is {block_size}; the manager has {properties.block_size}")
+        if not properties.flags & _native.KVC_MANAGER_NULL_BLOCK:
+            raise ValueError("block 0 of the manager is a block of requests, and vLLM writes 0 where a table has none; make it with null_block=True")
         self._scheduler, self._block_size, self._v2 = scheduler, block_size, v2
         self._requests: dict[int, _Request] = {}
         self._finished: set[str] = set()
         self._freed: list[str] = []
         self._holders: dict[str, int] = {}  # of the embeddings of an input: requests
         self._last: set[str] = set()  # of the last step
+        self._in_flight: deque[tuple[list[int], list[int], dict[int, list[int]]]] = deque()  # plans: ids, samples, inputs encoded by item
 
     def add(self, id: int, name: str, prompt: Sequence[int] | numpy.ndarray, *, inputs: Sequence[tuple[int, int, str]] = (), sampling_params: Any = None,
             pooling_params: Any = None, lora_request: Any = None, mm_features: Sequence[Any] = ()) -> None:
@@ -86,7 +97,11 @@ class PlanOutputs:
 
     def take(self, plan: Plan) -> dict[str, Any]:
         """Returns the fields of the SchedulerOutput of the newest plan, which may have no items. scheduled_new_reqs is a list of the fields of
-        NewRequestData, scheduled_cached_reqs has those of CachedRequestData, kv_cache_block_copies pairs of blocks."""
+        NewRequestData, scheduled_cached_reqs has those of CachedRequestData, kv_cache_block_copies pairs of blocks. Take a plan before you abort
+        any of its requests. Raises ValueError: the plan has a request that was not added, or was aborted; then nothing is taken."""
+        named = [*plan.requests.tolist(), *plan.preempted.tolist(), *(ended.request for ended in plan.ended)]
+        if unknown := [id for id in named if id not in self._requests]:
+            raise ValueError(f"request {unknown[0]} of the plan is unknown: call add() before plan(), and take() a plan before you abort its requests")
         for ended in plan.ended:
             self._end(ended.request)
         preempted = set()
@@ -134,6 +149,8 @@ class PlanOutputs:
                     key = request.inputs[number][2]
                     self._holders[key] = self._holders.get(key, 0) + 1
             request.flying += samples[i]
+        if plan.num_items:
+            self._in_flight.append((plan.requests.tolist(), samples, encodes))
         for request in self._requests.values():
             request.drafts = []
         self._last = set(tokens)
@@ -149,8 +166,9 @@ class PlanOutputs:
             "num_spec_tokens_to_schedule": 0, "num_common_prefix_blocks": [], "skip_drafts": False}
 
     def finish(self, plan: Plan, tokens: Tokens = (), token_offsets: Optional[Sequence[int]] = None, *,
-               stopped: Optional[Sequence[bool]] = None) -> list[EndedRequest]:
-        """Calls Scheduler.finish() with the sampled tokens, and notes them. Returns the requests that have ended."""
+               stopped: Optional[Sequence[bool]] = None, failed: bool = False) -> list[EndedRequest]:
+        """Calls Scheduler.finish() with the sampled tokens, and notes them. failed: as there: all plans in flight were lost. Returns the requests that
+        have ended."""
         ids, samples, firsts = plan.requests.tolist(), plan.samples.tolist(), plan.first_tokens.tolist()
         counts = plan.token_offsets
         sizes = [a - b for a, b in zip(counts[1:].tolist(), counts[:-1].tolist())]
@@ -159,7 +177,12 @@ class PlanOutputs:
         offsets = [0]
         for i, one in enumerate(samples):
             offsets.append(offsets[-1] + int(one) if token_offsets is None else int(token_offsets[i + 1]))
-        ended = self._scheduler.finish(plan, tokens, token_offsets, stopped=stopped)
+        ended = self._scheduler.finish(plan, tokens, token_offsets, stopped=stopped, failed=failed)
+        if failed:
+            while self._in_flight:
+                self._lose(*self._in_flight.popleft())
+            return ended
+        self._in_flight.popleft()
         for i, id in enumerate(ids):
             request = self._requests.get(id)
             if request is None:
@@ -175,6 +198,16 @@ class PlanOutputs:
         for one in ended:
             self._end(one.request)
         return ended
+
+
+    def _lose(self, ids: list[int], samples: list[int], encodes: dict[int, list[int]]) -> None:
+        """A plan was not computed: its tokens do not come, and workers do not hold what it was to encode."""
+        for i, id in enumerate(ids):
+            if request := self._requests.get(id):
+                request.flying -= samples[i]
+                for number in encodes.get(i, ()):
+                    if number in request.encoded:
+                        self._drop(request, number)
 
 
 def vllm_output(fields: dict[str, Any]) -> Any:
