@@ -21,14 +21,14 @@ std::string name_of(uint64_t id, const char* ending) {
   return name;
 }
 
-// The id of a name with this ending; 0 = it is none.
+// The id of a name with this ending; 0 = it is none. No save has the greatest number: none could follow it.
 uint64_t id_of(const char* name, const char* ending) {
   uint64_t id = 0;
   for (size_t i = 0; i < kDigits; ++i) {
     if (name[i] < '0' || name[i] > '9') return 0;
     id = id * 10 + static_cast<uint64_t>(name[i] - '0');
   }
-  return std::strcmp(name + kDigits, ending) == 0 && name_of(id, ending) == name ? id : 0;
+  return std::strcmp(name + kDigits, ending) == 0 && name_of(id, ending) == name && id != UINT64_MAX ? id : 0;
 }
 
 int retry(auto&& call) {
@@ -88,7 +88,7 @@ kvc_status CheckpointFolder::list() {
     });
   });
   if (error != 0) return failure("", "list the folder", error);
-  for (std::vector<uint64_t>* ids : {&manifests_, &data_}) {
+  for (std::vector<uint64_t>* ids : {&manifests_, &data_, &journals_}) {
     std::sort(ids->begin(), ids->end());
     ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
   }
@@ -100,7 +100,8 @@ uint64_t CheckpointFolder::next_id() const {
   for (const std::vector<uint64_t>* ids : {&manifests_, &data_}) {
     if (!ids->empty()) last = std::max(last, ids->back());
   }
-  return last + 1;
+  // The id of a save that was cut short stays, also when the checkpoint before it was removed since.
+  return std::max(last + 1, journals_.empty() ? 0 : journals_.back());
 }
 
 // Manifests name data files of their own id or a lower one, so that none of them names this one.

@@ -7,8 +7,13 @@
 // blocks would leave. If nobody changes the manager meanwhile, what is read is its state. Else positions and
 // blocks may have gone since they were read; whoever needs the bytes of one asks for it anew
 // (ContentsHolder). A block that was used while the lists were read counts as one in use.
+//
+// With KVC_MANAGER_PARTIAL_REUSE a position that gets its first block moves before its siblings. If the walk
+// rests there, it comes by them once more: what was read twice is made one in the end.
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include "manager/contents.h"
 #include "manager/cross.h"
@@ -19,8 +24,9 @@ namespace {
 
 class ContentsReader {
  public:
-  ContentsReader(const StateReader& state, Monitor& monitor, Contents& out)
-      : state_(state), hold_(monitor), out_(out) {}
+  ContentsReader(const StateReader& state, Monitor& monitor, Contents& out,
+                 const std::function<void()>& between)
+      : state_(state), hold_(monitor), out_(out), between_(between) {}
 
   // The lock is held on return from each of these, and let go when the reader ends.
   void read(bool requests) {
@@ -46,9 +52,11 @@ class ContentsReader {
 
   // Without the lock.
   void finish() {
+    if (state_.shape.reuses_heads() && hold_.changes() != changes_) merge_twins();
     put_in_order();
     for (const int32_t i : order_) {
       const Contents::Cached& one = found_[static_cast<size_t>(i)];
+      if (one.block < 0) continue;  // another one stands for its position
       out_.pools[state_.shape.groups[one.group].pool].blocks.push_back(one);
     }
     std::vector<Contents::Cached> used;
@@ -82,6 +90,7 @@ class ContentsReader {
     hold_.end();
     try {
       make_room();
+      if (between_) between_();
     } catch (...) {
       hold_.begin();  // a reader leaves the tree with the lock
       throw;
@@ -231,14 +240,14 @@ class ContentsReader {
         return;
       }
       if (!hold_.is_long(2 + 2 * uint64_t{state_.shape.num_groups})) continue;
-      if (is_node(next) && !tree.alive(next)) continue;  // a reader rests on what is alive
       reader.behind = next;
       {
         const Rest rest(tree, reader);
         pause(SlicedHold::kSlice);
       }
       next = reader.behind;
-      if (!is_same_epoch(ns, entry)) return;
+      // The bound: others may send the walk back again and again.
+      if (!is_same_epoch(ns, entry) || out_.positions.size() > 4 * tree.max_places()) return;
     }
   }
 
@@ -424,6 +433,55 @@ class ContentsReader {
     out_.bonds.push_back(bond);
   }
 
+  // Of positions that are the same one the first stands for all, with the blocks that were read last.
+  void merge_twins() {
+    const size_t count = out_.positions.size();
+    std::vector<int32_t> first_of(count);
+    std::unordered_multimap<uint64_t, int32_t> known;
+    known.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      Contents::Position& position = out_.positions[i];
+      if (position.parent >= 0) position.parent = first_of[static_cast<size_t>(position.parent)];
+      const uint64_t hash = hash_of(i);
+      auto [at, end] = known.equal_range(hash);
+      while (at != end && !is_twin(static_cast<size_t>(at->second), i)) ++at;
+      first_of[i] = at == end ? static_cast<int32_t>(i) : at->second;
+      if (at == end) {
+        known.emplace(hash, static_cast<int32_t>(i));
+        continue;
+      }
+      const auto first = static_cast<size_t>(first_of[i]);
+      out_.positions[first].resident |= std::exchange(position.resident, 0);
+      out_.nodes[first] = out_.nodes[i];
+    }
+    std::vector<int32_t> entry_at(count * out_.num_groups, -1);
+    for (size_t i = 0; i < found_.size(); ++i) {
+      Contents::Cached& one = found_[i];
+      one.position = static_cast<uint32_t>(first_of[one.position]);
+      if (one.block < 0) continue;
+      int32_t& entry = entry_at[size_t{one.position} * out_.num_groups + one.group];
+      if (entry >= 0) found_[static_cast<size_t>(entry)].block = -1;
+      entry = static_cast<int32_t>(i);
+    }
+  }
+  uint64_t hash_of(size_t index) const {
+    const Contents::Position& position = out_.positions[index];
+    DigestHash hash;
+    hash.add(static_cast<uint64_t>(position.parent));
+    hash.add(position.ns);
+    hash.add_bytes(out_.tokens_of(index), out_.block_size * sizeof(int32_t));
+    hash.add_bytes(out_.spans.data() + position.first_span, position.num_spans * sizeof(ExtraSpan));
+    return hash.value();
+  }
+  bool is_twin(size_t a, size_t b) const {
+    const Contents::Position &x = out_.positions[a], &y = out_.positions[b];
+    return x.parent == y.parent && x.ns == y.ns && x.num_spans == y.num_spans &&
+           std::equal(out_.tokens_of(a), out_.tokens_of(a) + out_.block_size, out_.tokens_of(b)) &&
+           (x.num_spans == 0 ||
+            std::memcmp(out_.spans.data() + x.first_span, out_.spans.data() + y.first_span,
+                        x.num_spans * sizeof(ExtraSpan)) == 0);
+  }
+
   // Leaves out positions that lead to no block, and puts siblings in the order in which they came.
   void put_in_order() {
     const size_t count = out_.positions.size();
@@ -484,6 +542,7 @@ class ContentsReader {
   const StateReader& state_;
   SlicedHold hold_;
   Contents& out_;
+  const std::function<void()>& between_;
   uint64_t changes_ = 0;              // of the manager, when this began
   std::vector<uint32_t> entry_of_;    // by index of a namespace
   std::vector<uint32_t> index_of_;    // by entry
@@ -498,13 +557,13 @@ class ContentsReader {
 
 }  // namespace
 
-kvc_status Manager::read_contents(bool requests, Contents* out) {
+kvc_status Manager::read_contents(bool requests, Contents* out, const std::function<void()>& between) {
   const Counters now = stats();
   out->positions.reserve(now.nodes_used + 64);
   out->nodes.reserve(now.nodes_used + 64);
   out->tokens.reserve((now.nodes_used + 64) * shape_.block_size);
   const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
-  ContentsReader reader(state, monitor_, *out);
+  ContentsReader reader(state, monitor_, *out, between);
   reader.read(requests);
   reader.finish();
   return KVC_OK;

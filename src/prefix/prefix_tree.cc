@@ -306,8 +306,7 @@ void PrefixTree::bury(NodeId id) {
 
 // Out of line: readers are rare.
 [[gnu::noinline]] void PrefixTree::fall_back(NodeId dead) {
-  NodeId behind = (*this)[dead].sibling_next;
-  while (is_node(behind) && !alive(behind)) behind = (*this)[behind].sibling_next;
+  const NodeId behind = (*this)[dead].sibling_next;  // it may be dead too, and wait for its end
   for (Reader* reader = readers_; reader != nullptr; reader = reader->next) {
     if (reader->at != dead && reader->behind != dead) continue;
     reader->behind = behind;
@@ -374,6 +373,8 @@ bool PrefixTree::reclaim() {
   if (is_node(orphans_)) {
     const NodeId id = orphans_;
     orphans_ = (*this)[id].hash_next;
+    if (readers_ != nullptr) [[unlikely]]
+      fall_back(id);
     if (const NodeId parent = free_node(id); is_node(parent) && unused((*this)[parent])) bury(parent);
   }
   if (free_nodes() == 0) return false;

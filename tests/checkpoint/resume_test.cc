@@ -278,6 +278,23 @@ TEST(WhatIsLeft, OfOtherHeadsIsNotTaken) {
   EXPECT_EQ(kvc_checkpoint_validate(path.c_str(), 0, nullptr), KVC_OK) << kvc_last_error();
 }
 
+TEST(WhatIsLeft, OutlivesTheCheckpointBeforeIt) {
+  Engine old(large_pages());
+  const Folder folder;
+  const std::string path = folder / "c";
+  old.run(say(0, 17));
+  old.save(path);
+  fill(old);
+  Calls calls(old, path);
+  SmallDisk disk(9 << 20);
+  kvc_checkpoint_info info;
+  ASSERT_EQ(calls.save(disk, &info), KVC_ERROR_LIMIT);
+  ASSERT_EQ(kvc_checkpoint_remove(path.c_str(), 1), KVC_OK) << kvc_last_error();
+  EXPECT_GE(old.save(path).resumed_pages, 6u);
+  check_restored(old, path);
+  EXPECT_EQ(count_files(path, ".part"), 0u);
+}
+
 TEST(Collecting, RemovesWhatNobodyNeeds) {
   const Folder folder;
   const std::string path = folder / "c";

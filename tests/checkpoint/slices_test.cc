@@ -6,8 +6,10 @@
 #include <kvcache/retention.h>
 
 #include <atomic>
+#include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "calls_with_files.h"
 #include "checkpoint/commit.h"
@@ -123,6 +125,92 @@ INSTANTIATE_TEST_SUITE_P(Forms, Slices,
                                          Case{"Frequency", KVC_POLICY_FREQUENCY, 0},
                                          Case{"Heads", KVC_POLICY_LRU, KVC_MANAGER_PARTIAL_REUSE}),
                          [](const auto& at) { return std::string(at.param.name); });
+
+// A position that gets its first block moves before its siblings, and the walk that rests behind it comes by
+// them once more.
+TEST(SlicesOfHeads, HaveEachPositionOnce) {
+  Form form;
+  form.num_blocks = 600, form.flags = KVC_MANAGER_PARTIAL_REUSE;
+  Engine engine(form);
+  constexpr size_t kPrompts = 6, kDepth = 20;
+  for (uint64_t i = 0; i < kPrompts; ++i) engine.run(numbered(i, kDepth * form.block_size, 0));
+  const Spoken newest = numbered(kPrompts - 1, kDepth * form.block_size, 0);
+  const Spoken second = numbered(kPrompts - 2, kDepth * form.block_size, 0);
+  const auto lose_first = [&](const Spoken& spoken) {
+    const uint64_t id = engine.begin(spoken);
+    std::vector<int32_t> table(kDepth);
+    EXPECT_EQ(kvc_manager_export_tables(engine.m, &id, 1, 0, -1, table.data(), kDepth), KVC_OK);
+    uint64_t unpublished = 0;
+    EXPECT_EQ(kvc_manager_unpublish_blocks(engine.m, table.data(), 1, &unpublished), KVC_OK);
+    engine.end(id);
+  };
+  uint64_t holder = 0;
+  const auto move = [&] {  // after the first slice: the newest prompt was read, and the second comes next
+    if (holder != 0) return;
+    lose_first(newest);
+    const Spoken other = numbered(kPrompts, form.block_size, 0);
+    const kvc_prompt prompt = engine.prompt_of(other);  // it takes the block, so that another one comes
+    EXPECT_EQ(kvc_manager_allocate_request(engine.m, &prompt, nullptr, &holder, nullptr), KVC_OK);
+    engine.run(newest);
+    lose_first(second);
+    engine.run(second);  // now it stands before the newest
+  };
+  Contents contents;
+  ASSERT_EQ(engine.m->impl->read_contents(false, &contents, move), KVC_OK);
+  std::map<std::pair<int32_t, uint32_t>, int> found;
+  for (size_t i = 0; i < contents.positions.size(); ++i)
+    ++found[{contents.tokens_of(i)[0] / kTokens, contents.positions[i].depth}];
+  EXPECT_EQ(found.size(), kPrompts * kDepth);
+  for (const auto& [position, times] : found)
+    EXPECT_EQ(times, 1) << position.first << " at " << position.second;
+  size_t blocks = 0;
+  for (const Contents::Pool& pool : contents.pools) blocks += pool.blocks.size();
+  EXPECT_EQ(blocks, kPrompts * kDepth);
+  engine.end(holder);
+  engine.check();
+}
+
+// The dead that wait for their end make no slice longer, and may end while a reader rests among them.
+TEST(SlicesOfTheDead, AreShort) {
+  constexpr size_t kPrompts = 300, kDepth = 1 + 8 + 1;  // one in common; one more than a death goes up
+  Form form;
+  form.num_blocks = kPrompts * kDepth + 100;
+  Engine engine(form);
+  std::vector<int32_t> inner, last;
+  for (size_t i = 0; i < kPrompts; ++i) {
+    Spoken spoken = numbered(0, form.block_size, 0);
+    const Spoken own = numbered(i + 1, (kDepth - 1) * form.block_size, 0);
+    spoken.tokens.insert(spoken.tokens.end(), own.tokens.begin(), own.tokens.end());
+    const uint64_t id = engine.begin(spoken);
+    std::vector<int32_t> table(kDepth);
+    EXPECT_EQ(kvc_manager_export_tables(engine.m, &id, 1, 0, -1, table.data(), kDepth), KVC_OK);
+    engine.end(id);
+    if (i % 100 == 0) continue;  // this one lives
+    inner.insert(inner.end(), table.begin() + 1, table.end() - 1);
+    last.push_back(table.back());
+  }
+  uint64_t unpublished = 0;
+  for (const std::vector<int32_t>* blocks : {&inner, &last})
+    ASSERT_EQ(kvc_manager_unpublish_blocks(engine.m, blocks->data(), blocks->size(), &unpublished), KVC_OK);
+  size_t slices = 0;
+  const auto come = [&] {  // each new position ends one of the dead: all of them, where the walk rests too
+    if (++slices != 1) return;
+    for (size_t i = 0; i < kPrompts / kDepth; ++i) engine.run(numbered(400 + i, kDepth * form.block_size, 1));
+  };
+  Contents contents;
+  ASSERT_EQ(engine.m->impl->read_contents(false, &contents, come), KVC_OK);
+  EXPECT_LE(contents.longest_hold, SlicedHold::kSlice);
+  EXPECT_GE(slices, 2u);
+  size_t of_the_living = 0;
+  std::set<std::pair<int32_t, uint32_t>> once;
+  for (size_t i = 0; i < contents.positions.size(); ++i) {
+    const int32_t number = contents.tokens_of(i)[0] / kTokens;
+    of_the_living += number % 100 == 1 && number < 400;
+    EXPECT_TRUE(once.emplace(number, contents.positions[i].depth).second) << number;
+  }
+  EXPECT_EQ(of_the_living, kPrompts / 100 * (kDepth - 1));
+  engine.check();
+}
 
 // The next token of a model that looks at all keys and values: a sum over the bytes of the full blocks, and
 // the tokens behind them.

@@ -100,7 +100,7 @@ class CheckpointTest(command.CommandTest):
         self.assert_refused(command.run("checkpoint", "save", self.folder), "no trace; give --replay TRACE or --generate")
         self.assert_refused(command.run("checkpoint", "save", self.folder, *TRACE, 10, "--id", 1), "a save chooses its id; leave --id out")
         self.assert_refused(command.run("checkpoint", "restore", self.folder, *TRACE, 10), "--replay and --generate are of save")
-        self.assert_refused(command.run("checkpoint", "compact", self.folder, "--full"), "--full is of save")
+        self.assert_refused(command.run("checkpoint", "compact", self.folder, "--full"), "--full is for save")
         self.assert_refused(command.run("checkpoint", "remove", self.folder), "no --id")
         self.assert_refused(command.run("checkpoint", "sav", self.folder), "did you mean save?")
         self.assert_refused(command.run("checkpoint", "restore", GOLDEN), "is of an engine")
