@@ -58,9 +58,11 @@ AT(kvc_checkpoint_needs, new_bytes, 24);
 AT(kvc_checkpoint_needs, full_bytes, 32);
 AT(kvc_checkpoint_needs, free_bytes, 40);
 
-SIZE(kvc_request_pair, 16);
+SIZE(kvc_request_pair, 32);
 AT(kvc_request_pair, old_id, 0);
 AT(kvc_request_pair, new_id, 8);
+AT(kvc_request_pair, num_tokens, 16);
+AT(kvc_request_pair, num_committed, 24);
 
 VALUE(KVC_CHECKPOINT_FULL, 1);
 VALUE(KVC_CHECKPOINT_INCREMENT, 2);
