@@ -94,8 +94,8 @@ class TierBench {
   uint64_t choose(uint64_t asked) const {
     const uint64_t room = ask<kvc_tier_stats>(kvc_tier_read_stats, tier_.get()).capacity_pages;
     if (room != 0 && asked > room)
-      throw InputError("--pages " + std::to_string(asked) + ": the tier has room for " + std::to_string(room) +
-                       " of these pages; give fewer, or more bytes to the tier");
+      throw InputError("--pages " + std::to_string(asked) + ": the tier has room for " +
+                       std::to_string(room) + " of these pages; give fewer, or more bytes to the tier");
     const uint64_t wanted = asked != 0 ? asked : std::max<uint64_t>(1, kDefaultBytes / page_bytes_);
     return room == 0 ? wanted : std::min(wanted, room);
   }
