@@ -184,6 +184,14 @@ int write_fully(Files& files, int file, const void* data, size_t size, uint64_t 
   return 0;
 }
 
+int remove_file(Files& files, int folder, const char* path, const struct stat& file) {
+  struct stat named;
+  const int error = files.status_at(folder, path, &named);
+  if (error != 0) return error;
+  const bool is_it = named.st_ino == file.st_ino && named.st_dev == file.st_dev;
+  return is_it ? files.remove(folder, path) : -ESTALE;
+}
+
 int sync_parent(Files& files, const char* path) {
   std::string_view name(path);
   while (name.size() > 1 && name.back() == '/') name.remove_suffix(1);

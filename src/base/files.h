@@ -50,6 +50,9 @@ Files& system_files();
 [[nodiscard]] int read_fully(Files& files, int file, void* data, size_t size, uint64_t offset);
 [[nodiscard]] int write_fully(Files& files, int file, const void* data, size_t size, uint64_t offset);
 
+// Removes the file that has the name, if it is `file`. -ESTALE: it is another one.
+[[nodiscard]] int remove_file(Files& files, int folder, const char* path, const struct stat& file);
+
 // The name of a file or folder reaches the disk with the folder that it is in.
 [[nodiscard]] int sync_parent(Files& files, const char* path);
 

@@ -61,11 +61,10 @@ class DirectoryStore final : public PageStore {
   kvc_status check_owner(const DirectoryConfig& config);
   kvc_status check_format(const DirectoryConfig& config);
   FolderPath path_of(const Digest256& key) const { return page_path(fingerprint_, key); }
-  int32_t look_for(const Digest256& key, uint64_t* bytes);
+  int32_t look_for(const Digest256& key, struct stat* found);
   int32_t read_page(const StoreCall& call, kvc_tier_item* item);
   int32_t write_page(kvc_tier_item* item);
   int write_file(kvc_tier_item* item);
-  int sync_names(const FolderPath& path);
   int32_t broken(const FolderPath& path, const struct stat& read, uint64_t StoreStats::*counter);
   int32_t failed(int error);
   void count(uint64_t StoreStats::*counter) {
@@ -146,7 +145,7 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (error != 0) return folder_failure(config, "make or open it", error);
   KVC_TRY(check_owner(config));
   KVC_TRY(check_format(config));
-  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, sync_);
+  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s);
   if (error == -EPERM) return others_may_write(config, "one of its subfolders");
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
   if (sync_) {  // the names of both
@@ -174,27 +173,23 @@ int32_t DirectoryStore::failed(int error) {
 int32_t DirectoryStore::broken(const FolderPath& path, const struct stat& read,
                                uint64_t StoreStats::*counter) {
   count(counter);
-  struct stat now;
-  if (files_.status_at(root_.fd(), path.text, &now) == 0 && now.st_ino == read.st_ino &&
-      now.st_size == read.st_size)
-    static_cast<void>(usage_.remove(path, static_cast<uint64_t>(read.st_size)));
+  static_cast<void>(usage_.remove(path, read));
   return KVC_PAGE_MISS;
 }
 
-int32_t DirectoryStore::look_for(const Digest256& key, uint64_t* bytes) {
-  struct stat status;
-  const int error = files_.status_at(root_.fd(), path_of(key).text, &status);
+int32_t DirectoryStore::look_for(const Digest256& key, struct stat* found) {
+  const int error = files_.status_at(root_.fd(), path_of(key).text, found);
   if (error == -ENOENT) return KVC_PAGE_MISS;
   if (error != 0) return failed(error);
-  *bytes = static_cast<uint64_t>(status.st_size);
-  const bool is_page = S_ISREG(status.st_mode) && *bytes >= kAtPayload && !usage_.is_expired(status);
+  const bool is_page = S_ISREG(found->st_mode) && static_cast<uint64_t>(found->st_size) >= kAtPayload &&
+                       !usage_.is_expired(*found);
   return is_page ? KVC_PAGE_OK : KVC_PAGE_MISS;
 }
 
 void DirectoryStore::exists(const StoreCall&, kvc_tier_item* items, size_t num_items) {
-  uint64_t bytes;
+  struct stat ignored;
   for (size_t i = 0; i < num_items; ++i) {
-    items[i].result = look_for(key_of(items[i]), &bytes);
+    items[i].result = look_for(key_of(items[i]), &ignored);
     items[i].generation = items[i].lease_until_ns = 0;
   }
 }
@@ -209,14 +204,15 @@ void DirectoryStore::put(const StoreCall&, kvc_tier_item* items, size_t num_item
 
 void DirectoryStore::remove(const StoreCall&, kvc_tier_item* items, size_t num_items) {
   for (size_t i = 0; i < num_items; ++i) {
-    uint64_t bytes = 0;
-    items[i].result = look_for(key_of(items[i]), &bytes);
+    struct stat page;
+    items[i].result = look_for(key_of(items[i]), &page);
     if (items[i].result != KVC_PAGE_OK) continue;
-    const int error = usage_.remove(path_of(key_of(items[i])), bytes);
+    const int error = usage_.remove(path_of(key_of(items[i])), page);
+    const bool is_gone = error == -ENOENT || error == -ESTALE;
     if (error == 0)
       count(&StoreStats::removed);
     else
-      items[i].result = error == -ENOENT ? KVC_PAGE_MISS : failed(error);
+      items[i].result = is_gone ? KVC_PAGE_MISS : failed(error);
   }
 }
 
@@ -262,13 +258,14 @@ int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
 }
 
 int32_t DirectoryStore::write_page(kvc_tier_item* item) {
-  uint64_t bytes = 0;
+  struct stat page = {};
   if (item->bytes > page_bytes_) {
     count(&StoreStats::no_space);
     return KVC_PAGE_NO_SPACE;
   }
-  const int32_t there = look_for(key_of(*item), &bytes);
-  if (there == KVC_PAGE_FAILED || (there == KVC_PAGE_OK && bytes == kAtPayload + item->bytes)) {
+  const int32_t there = look_for(key_of(*item), &page);
+  const bool is_same = static_cast<uint64_t>(page.st_size) == kAtPayload + item->bytes;
+  if (there == KVC_PAGE_FAILED || (there == KVC_PAGE_OK && is_same)) {
     item->generation = 0;
     return there;
   }
@@ -302,26 +299,21 @@ int DirectoryStore::write_file(kvc_tier_item* item) {
   const RecordHeader header = make_record(key_of(*item), fingerprint_, 1, item->bytes, crc);
   if (error == 0) error = write_fully(files_, file.fd(), &header, sizeof header, 0);
   if (error == 0 && sync_) error = files_.sync(file.fd());
+  struct stat page;
+  if (error == 0) error = files_.status(file.fd(), &page);
   if (error == 0) error = files_.rename(root_.fd(), part.text, path.text);
   if (error != 0) {
-    static_cast<void>(usage_.remove(part, bytes));
+    usage_.discard(part, &file);
     return error;
   }
   error = file.close();  // some file systems say only here that they have lost something
-  if (error == 0 && sync_) error = sync_names(path);
+  if (error == 0 && sync_) error = usage_.sync_names(path);
   if (error != 0) {
-    static_cast<void>(usage_.remove(path, bytes));
+    static_cast<void>(usage_.remove(path, page));  // unless another process has put one
     return error;
   }
   item->generation = header.generation;
   return 0;
-}
-
-int DirectoryStore::sync_names(const FolderPath& path) {
-  const char name[] = {path.text[0], path.text[1], 0};
-  OpenFile subfolder(files_);
-  const int error = subfolder.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
-  return error != 0 ? error : files_.sync(subfolder.fd());
 }
 
 StoreStats DirectoryStore::stats() {

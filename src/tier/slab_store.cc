@@ -291,7 +291,9 @@ kvc_status SlabStore::prepare(const SlabConfig& config) {
 kvc_status SlabStore::open(const SlabConfig& config) {
   const kvc_status prepared = prepare(config);
   if (prepared != KVC_OK) {
-    if (is_made_) static_cast<void>(files_.remove(AT_FDCWD, config.path));
+    struct stat made;
+    if (is_made_ && files_.status(file_.fd(), &made) == 0)
+      static_cast<void>(remove_file(files_, AT_FDCWD, config.path, made));
     return prepared;
   }
   batch_ = io_.batch();
