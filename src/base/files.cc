@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -97,7 +98,9 @@ int64_t Files::receive(int file, void* data, size_t size) {
   return got < 0 ? -errno : got;
 }
 int Files::truncate(int file, uint64_t size) { return or_errno(::ftruncate(file, static_cast<off_t>(size))); }
-int Files::allocate(int file, uint64_t size) { return -::posix_fallocate(file, 0, static_cast<off_t>(size)); }
+int Files::allocate(int file, uint64_t offset, uint64_t size) {
+  return -::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(size));
+}
 int Files::sync(int file) { return or_errno(::fdatasync(file)); }
 int Files::free_bytes(int file, uint64_t* out) {
   struct statvfs disk;
@@ -180,6 +183,23 @@ int write_fully(Files& files, int file, const void* data, size_t size, uint64_t 
     if (part <= 0) return part == 0 ? -EIO : static_cast<int>(part);
     const auto done = static_cast<size_t>(part);
     from += done, offset += done, size -= done;
+  }
+  return 0;
+}
+
+int allocate_fully(Files& files, int file, uint64_t size) {
+  constexpr uint64_t kLeast = 64 << 10;
+  uint64_t piece = size;
+  for (uint64_t at = 0; at < size;) {
+    const uint64_t part = std::min(piece, size - at);
+    const int error = files.allocate(file, at, part);
+    if (error == 0) {
+      at += part;
+    } else if (error == -EINTR) {
+      piece = std::max(piece / 2, kLeast);
+    } else {
+      return error;
+    }
   }
   return 0;
 }

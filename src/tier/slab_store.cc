@@ -208,9 +208,7 @@ kvc_status SlabStore::make(const SlabConfig& config) {
     }
   }
   if (size < slab_.bytes) {  // new, or its maker was killed here
-    do {                     // which takes long enough for a signal
-      error = files_.allocate(file_.fd(), slab_.bytes);
-    } while (error == -EINTR);
+    error = allocate_fully(files_, file_.fd(), slab_.bytes);
     if (error != 0) {
       if (is_new_) static_cast<void>(files_.truncate(file_.fd(), 0));
       return slab_failure(config, "reserve its bytes on the disk", error);

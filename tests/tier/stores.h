@@ -127,7 +127,9 @@ struct FaultyFiles final : Files {
     return fault == Fault::kShort ? Files::receive(file, data, (size + 1) / 2) : error();
   }
   int truncate(int file, uint64_t size) override { return fails() ? error() : Files::truncate(file, size); }
-  int allocate(int file, uint64_t size) override { return fails() ? error() : Files::allocate(file, size); }
+  int allocate(int file, uint64_t offset, uint64_t size) override {
+    return fails() ? error() : Files::allocate(file, offset, size);
+  }
   // No test loses power, so nothing waits for the disk.
   int sync(int) override { return fails() ? error() : 0; }
   int free_bytes(int file, uint64_t* out) override {
