@@ -22,7 +22,8 @@ namespace {
 
 constexpr char kFormat[] = "kvcache folder 2\n";
 constexpr uint64_t kAtPayload = sizeof(RecordHeader);
-constexpr uint64_t kPiece = 256 << 10;  // is moved and summed while it is in a cache of the processor
+constexpr int64_t kDescriptionAge_s = 86400;  // of one without pages
+constexpr uint64_t kPiece = 256 << 10;        // is moved and summed while it is in a cache of the processor
 
 kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
   return refused_by_system("folder", config.path, what, error);
@@ -145,7 +146,8 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (error != 0) return folder_failure(config, "make or open it", error);
   KVC_TRY(check_owner(config));
   KVC_TRY(check_format(config));
-  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s);
+  Fingerprints present = {fingerprint_};
+  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, &present);
   if (error == -EPERM) return others_may_write(config, "one of its subfolders");
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
   if (sync_) {  // the names of both
@@ -157,6 +159,9 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (buffers_ == nullptr)
     return fail(KVC_ERROR_OUT_OF_MEMORY, "folder %s: no memory for buffers", config.path);
   stats_.recovered = usage_.num_own();
+  for (const PageDescription& one : read_folder_descriptions(files_, root_.fd()))
+    if (present.count(one.fingerprint) == 0)
+      static_cast<void>(remove_folder_description(files_, root_.fd(), one.fingerprint, kDescriptionAge_s));
   return KVC_OK;
 }
 

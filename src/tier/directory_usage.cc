@@ -212,14 +212,14 @@ uint64_t DirectoryUsage::total() {
 }
 
 int DirectoryUsage::open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free,
-                         uint64_t ttl_s) {
+                         uint64_t ttl_s, Fingerprints* present) {
   root_ = root;
   fingerprint_ = fingerprint;
   limit_ = limit;
   reserve_free_ = reserve_free;
   ttl_s_ = ttl_s;
   for (Subfolder& of : subfolders_) of = {{{0, 0}, kNever}, 0, false};
-  const int error = count_all();
+  const int error = count_all(present);
   return error != 0 || total() <= limit_ ? error : evict(lowered_limit(), &evictions_);
 }
 
@@ -330,7 +330,7 @@ int DirectoryUsage::list_subfolders(bool (&there)[kSubfolders]) {
   });
 }
 
-int DirectoryUsage::count_all() {
+int DirectoryUsage::count_all(Fingerprints* present) {
   bool there[kSubfolders];
   int error = list_subfolders(there);
   for (uint32_t i = 0; error == 0 && i < kSubfolders; ++i) {
@@ -341,6 +341,9 @@ int DirectoryUsage::count_all() {
     if (error == 0) error = count(i, &scan);
     if (error != 0) continue;
     num_own_ += scan.num_own;
+    for (size_t p = 0; p < scan.num_pages; ++p)
+      if (p == 0 || scan.pages[p].fingerprint != scan.pages[p - 1].fingerprint)
+        present->insert(scan.pages[p].fingerprint);
     const int written = lock.set(scan.number(), false);
     if (!is_full(written)) error = written;  // a full disk still has what it has
   }

@@ -17,6 +17,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "tier/description.h"
 
 namespace kvc {
 
@@ -50,8 +51,9 @@ class DirectoryUsage {
   ~DirectoryUsage();
 
   // `root` is the open folder. Counts all pages, and removes parts of writers that have ended. 0 or -errno,
-  // as all below; -EPERM: others may write to a subfolder.
-  int open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free, uint64_t ttl_s);
+  // as all below; -EPERM: others may write to a subfolder. *present: whose pages there are, too.
+  int open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free, uint64_t ttl_s,
+           Fingerprints* present);
   // A file for a page of this key, that is locked and has its final size, and room for it below the limit.
   // -ENOSPC: there is no room that could be made, or the disk would have less than `reserve_free` bytes.
   int begin(const Digest256& key, uint64_t bytes, FolderPath* part, OpenFile* file);
@@ -112,7 +114,7 @@ class DirectoryUsage {
   int remove_part(Scan* scan, const char* name);
   int list(Scan* scan);
   int list_subfolders(bool (&there)[kSubfolders]);
-  int count_all();
+  int count_all(Fingerprints* present);
   int read_again();
   bool is_time_to_read(uint64_t bytes);
   // Below the limit by what leaves room for some more, in whole sectors.

@@ -90,14 +90,18 @@ class PageFile {
     if (error == -EWOULDBLOCK)
       return fail(KVC_ERROR_BUSY, "slab %s: a process uses it; end that first", path_);
     KVC_TRY(check(error, "lock it"));
-    return each_record([&](const RecordHeader& header, uint64_t header_at, uint64_t) -> kvc_status {
+    const auto clear = [&](const RecordHeader& header, uint64_t header_at, uint64_t) -> kvc_status {
       if (of(header) != fingerprint) return KVC_OK;
       KVC_TRY(check(write_fully(files_, file_.fd(), &kNone, sizeof kNone, header_at), "write to it"));
       ++out_.num_pages;
       out_.stored_bytes += header.payload_bytes;
       std::memcpy(out_.fingerprint, fingerprint.data(), fingerprint.size());
       return KVC_OK;
-    });
+    };
+    KVC_TRY(each_record(clear));
+    Digest256 described;
+    std::memcpy(described.bytes, fingerprint.data(), sizeof described.bytes);
+    return check(remove_slab_description(files_, file_.fd(), described), "write to it");
   }
 
  private:

@@ -59,8 +59,8 @@ class SlabStore final : public SlotStore {
   kvc_status compare(const SlabConfig& config) const;
   kvc_status look(const SlabConfig& config);
   kvc_status make(const SlabConfig& config);
-  kvc_status prepare(const SlabConfig& config);
-  kvc_status recover(const SlabConfig& config);
+  kvc_status prepare(const SlabConfig& config, Fingerprints* present);
+  kvc_status recover(const SlabConfig& config, Fingerprints* present);
   kvc_status restore(const SlabConfig& config, int32_t slot, const RecordHeader& header);
   void read_slots(const StoreCall& call, SlotWork* work, size_t count) override;
   void write_slots(const StoreCall& call, SlotWork* work, size_t count) override;
@@ -238,7 +238,8 @@ kvc_status SlabStore::restore(const SlabConfig& config, int32_t slot, const Reco
   return KVC_OK;
 }
 
-kvc_status SlabStore::recover(const SlabConfig& config) {
+// *present: whose pages there are.
+kvc_status SlabStore::recover(const SlabConfig& config, Fingerprints* present) {
   const size_t num_slots = index_.size();
   Array<RecordHeader> headers;
   Array<Found> found;
@@ -259,6 +260,7 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
         continue;
       }
       KVC_TRY(restore(config, slot, headers[i]));
+      present->insert(headers[i].fingerprint);
       found[num_found++] = {headers[i].generation, slot};
     }
   }
@@ -272,7 +274,7 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
 }
 
 // All that can be refused without a change of the file comes before what changes it.
-kvc_status SlabStore::prepare(const SlabConfig& config) {
+kvc_status SlabStore::prepare(const SlabConfig& config, Fingerprints* present) {
   KVC_TRY(look(config));
   page_bytes_ = slab_.page_bytes;
   if (!index_.create(memory_, slab_.num_slots, config.policy, config.ttl_ns) ||
@@ -280,20 +282,25 @@ kvc_status SlabStore::prepare(const SlabConfig& config) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "slab %s: no memory for an index of %llu pages", config.path,
                 static_cast<ull>(slab_.num_slots));
   const bool is_whole = !is_new_ && file_bytes_ >= slab_.bytes;
-  if (is_whole) KVC_TRY(recover(config));  // before there are buffers for I/O: that takes memory, too
+  if (is_whole)
+    KVC_TRY(recover(config, present));  // before there are buffers for I/O: that takes memory, too
   KVC_TRY(io_.open(config, file_.fd(), slab_.stride, kMostBatch));
   KVC_TRY(make(config));
-  return is_whole ? kvc_status{KVC_OK} : recover(config);
+  return is_whole ? kvc_status{KVC_OK} : recover(config, present);
 }
 
 kvc_status SlabStore::open(const SlabConfig& config) {
-  const kvc_status prepared = prepare(config);
+  Fingerprints present = {fingerprint_};
+  const kvc_status prepared = prepare(config, &present);
   if (prepared != KVC_OK) {
     struct stat made;
     if (is_made_ && files_.status(file_.fd(), &made) == 0)
       static_cast<void>(remove_file(files_, AT_FDCWD, config.path, made));
     return prepared;
   }
+  for (const PageDescription& one : read_slab_descriptions(files_, file_.fd()))
+    if (present.count(one.fingerprint) == 0)
+      static_cast<void>(remove_slab_description(files_, file_.fd(), one.fingerprint));
   batch_ = io_.batch();
   stats_.fallbacks += io_.refused();
   stats_.uses_uring = io_.uses_engine();

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "stores.h"
+#include "tier/description.h"
 #include "tier/slab_format.h"
 
 namespace kvc {
@@ -164,7 +165,14 @@ TEST_F(PageFileOfSeveral, FingerprintsLosesThoseOfOne) {
   ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK);
   EXPECT_EQ(purge(0), KVC_ERROR_BUSY);
   store.reset();
+  OpenFile file(system_files());
+  ASSERT_EQ(file.open(AT_FDCWD, path_.c_str(), O_RDWR), 0);
+  for (const uint64_t of : {0u, 1u})
+    ASSERT_EQ(write_slab_description(system_files(), file.fd(), digest_of(100 + of), "model: \"a\"\n"), 0);
   ASSERT_EQ(purge(0), KVC_OK) << kvc_last_error();
+  const std::vector<PageDescription> left = read_slab_descriptions(system_files(), file.fd());
+  ASSERT_EQ(left.size(), 1u) << "that of the pages has gone with them";
+  EXPECT_EQ(left[0].fingerprint, digest_of(101));
   EXPECT_EQ(info.num_pages, 4u);
   EXPECT_EQ(info.stored_bytes, 4 * 5000u);
   ASSERT_EQ(purge(7), KVC_OK);
