@@ -87,21 +87,25 @@ class DirectoryStore final : public PageStore {
   StoreStats stats_ = {};
 };
 
-kvc_status others_may_write(const DirectoryConfig& config, const char* what) {
+kvc_status others_may_write(const DirectoryConfig& config, const char* what, const struct stat& status) {
+  if (is_open_to_others(status.st_mode))
+    return invalid(
+        "folder %s: the mode of %s is %03o: others may write to it, and could plant pages; forbid that "
+        "(chmod "
+        "go-w)",
+        config.path, what, status.st_mode & 0777);
   return invalid(
-      "folder %s: its group or others may write to %s, or own it, and could plant pages; take a folder of "
-      "your own "
-      "(chmod go-w)",
-      config.path, what);
+      "folder %s: the owner of %s is user %u, not this one (%u) or root, and could plant pages; take a "
+      "folder "
+      "of your own",
+      config.path, what, status.st_uid, geteuid());
 }
 
 kvc_status DirectoryStore::check_owner(const DirectoryConfig& config) {
   struct stat status;
   const int error = files_.status(root_.fd(), &status);
   if (error != 0) return folder_failure(config, "ask for its owner", error);
-  if (is_open_to_others(status.st_mode) || (status.st_uid != geteuid() && status.st_uid != 0))
-    return others_may_write(config, "it");
-  return KVC_OK;
+  return is_safe_folder(status) ? kvc_status{KVC_OK} : others_may_write(config, "it", status);
 }
 
 // The file `format` says what the folder is. It is made first, so whoever was killed there has made no pages.
@@ -146,9 +150,9 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (error != 0) return folder_failure(config, "make or open it", error);
   KVC_TRY(check_owner(config));
   KVC_TRY(check_format(config));
-  Fingerprints present = {fingerprint_};
-  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, &present);
-  if (error == -EPERM) return others_may_write(config, "one of its subfolders");
+  FolderContents found;
+  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, &found);
+  if (found.has_foreign) return others_may_write(config, "one of its subfolders", found.foreign);
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
   if (sync_) {  // the names of both
     error = files_.sync(root_.fd());
@@ -160,7 +164,7 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "folder %s: no memory for buffers", config.path);
   stats_.recovered = usage_.num_own();
   for (const PageDescription& one : read_folder_descriptions(files_, root_.fd()))
-    if (present.count(one.fingerprint) == 0)
+    if (one.fingerprint != fingerprint_ && found.fingerprints.count(one.fingerprint) == 0)
       static_cast<void>(remove_folder_description(files_, root_.fd(), one.fingerprint, kDescriptionAge_s));
   return KVC_OK;
 }

@@ -94,6 +94,8 @@ struct DirectoryUsage::Scan {
   uint64_t num_own = 0;
   int64_t oldest = kNever;  // parts included, which will be pages
   int error = 0;
+  struct stat status = {};  // of the folder
+  bool is_foreign = false;  // others may write to it
   bool has_missed = false;  // a part has gone meanwhile: it may be a page by now that was not listed
 
   void begin() { total = {}, num_pages = 0, num_own = 0, oldest = kNever, error = 0, has_missed = false; }
@@ -212,14 +214,14 @@ uint64_t DirectoryUsage::total() {
 }
 
 int DirectoryUsage::open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free,
-                         uint64_t ttl_s, Fingerprints* present) {
+                         uint64_t ttl_s, FolderContents* found) {
   root_ = root;
   fingerprint_ = fingerprint;
   limit_ = limit;
   reserve_free_ = reserve_free;
   ttl_s_ = ttl_s;
   for (Subfolder& of : subfolders_) of = {{{0, 0}, kNever}, 0, false};
-  const int error = count_all(present);
+  const int error = count_all(found);
   return error != 0 || total() <= limit_ ? error : evict(lowered_limit(), &evictions_);
 }
 
@@ -303,10 +305,10 @@ int DirectoryUsage::count(uint32_t subfolder, Scan* scan) {
   const int error = scan->folder.open(root_, path_in(subfolder, "").text, O_RDONLY | O_DIRECTORY);
   if (error == -ENOENT || error == -ENOTDIR || error == -ELOOP) return 0;
   if (error != 0) return error;
-  struct stat status;
-  const int asked = files_.status(scan->folder.fd(), &status);
+  const int asked = files_.status(scan->folder.fd(), &scan->status);
   if (asked != 0) return asked;
-  if (is_open_to_others(status.st_mode) || (status.st_uid != geteuid() && status.st_uid != 0)) return -EPERM;
+  scan->is_foreign = !is_safe_folder(scan->status);
+  if (scan->is_foreign) return -EPERM;
   int listed = list(scan);
   for (int tries = 1; listed == 0 && scan->has_missed && tries < kTries; ++tries) listed = list(scan);
   return listed;
@@ -330,7 +332,7 @@ int DirectoryUsage::list_subfolders(bool (&there)[kSubfolders]) {
   });
 }
 
-int DirectoryUsage::count_all(Fingerprints* present) {
+int DirectoryUsage::count_all(FolderContents* found) {
   bool there[kSubfolders];
   int error = list_subfolders(there);
   for (uint32_t i = 0; error == 0 && i < kSubfolders; ++i) {
@@ -339,11 +341,12 @@ int DirectoryUsage::count_all(Fingerprints* present) {
     Scan scan(*this);
     error = lock.error();
     if (error == 0) error = count(i, &scan);
+    if (scan.is_foreign) found->has_foreign = true, found->foreign = scan.status;
     if (error != 0) continue;
     num_own_ += scan.num_own;
     for (size_t p = 0; p < scan.num_pages; ++p)
       if (p == 0 || scan.pages[p].fingerprint != scan.pages[p - 1].fingerprint)
-        present->insert(scan.pages[p].fingerprint);
+        found->fingerprints.insert(scan.pages[p].fingerprint);
     const int written = lock.set(scan.number(), false);
     if (!is_full(written)) error = written;  // a full disk still has what it has
   }

@@ -27,6 +27,13 @@ struct FolderUsage {
   uint64_t bytes, pages;
 };
 
+// What was found in a folder when it was opened.
+struct FolderContents {
+  Fingerprints fingerprints;  // that have pages
+  bool has_foreign = false;   // a subfolder that others may write to; its count fails with -EPERM
+  struct stat foreign = {};
+};
+
 // The name of a file below a folder.
 struct FolderPath {
   static constexpr size_t kDigits = 2 * sizeof(Digest256::bytes);
@@ -51,9 +58,9 @@ class DirectoryUsage {
   ~DirectoryUsage();
 
   // `root` is the open folder. Counts all pages, and removes parts of writers that have ended. 0 or -errno,
-  // as all below; -EPERM: others may write to a subfolder. *present: whose pages there are, too.
+  // as all below; *found is set, whatever the result.
   int open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free, uint64_t ttl_s,
-           Fingerprints* present);
+           FolderContents* found);
   // A file for a page of this key, that is locked and has its final size, and room for it below the limit.
   // -ENOSPC: there is no room that could be made, or the disk would have less than `reserve_free` bytes.
   int begin(const Digest256& key, uint64_t bytes, FolderPath* part, OpenFile* file);
@@ -114,7 +121,7 @@ class DirectoryUsage {
   int remove_part(Scan* scan, const char* name);
   int list(Scan* scan);
   int list_subfolders(bool (&there)[kSubfolders]);
-  int count_all(Fingerprints* present);
+  int count_all(FolderContents* found);
   int read_again();
   bool is_time_to_read(uint64_t bytes);
   // Below the limit by what leaves room for some more, in whole sectors.

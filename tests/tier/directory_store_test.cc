@@ -459,6 +459,40 @@ TEST(DirectoryStore, RefusesAFolderOfAnotherVersion) {
   }
 }
 
+// The system refuses to list a folder, or says that it is another user's.
+struct RefusingFiles final : Files {
+  int list_error = 0;
+  bool is_foreign = false;
+  int list(int folder, void* data, void (*each)(void*, const char*)) override {
+    return list_error != 0 ? list_error : Files::list(folder, data, each);
+  }
+  int status(int file, struct stat* out) override {
+    const int error = Files::status(file, out);
+    if (is_foreign && S_ISDIR(out->st_mode)) out->st_uid = geteuid() + 1;
+    return error;
+  }
+};
+
+TEST(DirectoryStore, SaysWhoRefusesIt) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  { EXPECT_EQ(Pages(*open_directory(path, 4)).put(digest_of(1), kBytes), KVC_PAGE_OK); }
+  RefusingFiles files;
+  PageStorePtr store;
+  const auto status = [&] {
+    return open_directory_store(default_env(), files, test::directory_config(path, 4, kBytes), &store);
+  };
+  files.list_error = -EPERM;
+  EXPECT_EQ(status(), KVC_ERROR_DEVICE) << "that is not the mode of a subfolder";
+  EXPECT_NE(strstr(kvc_last_error(), "Operation not permitted"), nullptr) << kvc_last_error();
+  files.list_error = 0;
+  files.is_foreign = true;
+  EXPECT_EQ(status(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(kvc_last_error(), "the owner of it is user"), nullptr) << kvc_last_error();
+  files.is_foreign = false;
+  EXPECT_EQ(status(), KVC_OK) << kvc_last_error();
+}
+
 TEST(DirectoryStore, SaysWhatIsWrong) {
   const test::Folder folder;
   PageStorePtr store;
