@@ -65,6 +65,10 @@ struct SystemFiles final : Files {};  // NOLINT(cppcoreguidelines-virtual-class-
 int Files::open(int folder, const char* path, int flags, unsigned mode) {
   return or_errno(::openat(folder, path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
 }
+int Files::let_wait(int file) {
+  const int flags = ::fcntl(file, F_GETFL);
+  return or_errno(flags < 0 ? flags : ::fcntl(file, F_SETFL, flags & ~O_NONBLOCK));
+}
 int Files::close(int file) {
   if (is_locked(file)) static_cast<void>(Files::unlock(file));  // a child may have this description, too
   return or_errno(::close(file));

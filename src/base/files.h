@@ -13,8 +13,12 @@ namespace kvc {
 
 class Files {
  public:
-  // Descriptors are closed in children that exec; links at the end of the path are not followed.
+  // Descriptors are closed in children that exec; links at the end of the path are not followed. Nothing
+  // waits for a pipe or a device.
   virtual int open(int folder, const char* path, int flags, unsigned mode);
+  // Reads and writes of a regular file may wait: io_uring gives up else, where the file system cannot do
+  // without.
+  virtual int let_wait(int file);
   virtual int close(int file);
   virtual int64_t read(int file, void* data, size_t size, uint64_t offset);
   virtual int64_t write(int file, const void* data, size_t size, uint64_t offset);

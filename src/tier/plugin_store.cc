@@ -8,14 +8,13 @@
 #include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/plugins.h"
 #include "tier/record.h"
 
 namespace kvc {
 namespace {
 
 constexpr size_t kBatch = 64;  // items of one call of the plug-in
-
-bool is_plugin_status(kvc_status status) { return status > KVC_OK && status <= KVC_ERROR_FILLING; }
 
 class PluginStore final : public PageStore {
  public:
@@ -43,8 +42,7 @@ class PluginStore final : public PageStore {
     // It may set a better text, and may leave anything in `opened` if it fails.
     fail(KVC_OK, "tier %.900s: plug-in \"%s\" cannot open it", config.text, config.name);
     void* opened = nullptr;
-    const kvc_status status = table_.open(&own, &opened);
-    if (status != KVC_OK) return is_plugin_status(status) ? status : KVC_ERROR_DEVICE;
+    KVC_TRY(checked_status(table_.open(&own, &opened), KVC_ERROR_DEVICE));
     store_ = opened;
     if (store_ != nullptr) return KVC_OK;
     return fail(KVC_ERROR_INTERNAL, "plug-in \"%s\" opened no store and said KVC_OK", config.name);

@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "base/crc32c.h"
 #include "base/status.h"
@@ -70,7 +72,8 @@ class SlabStore final : public SlotStore {
   bool is_in_place(const kvc_tier_item& item) const;
   size_t write_headers(SlotWork* work, size_t count, bool blank);
   int write_run(const SlotWork* const* run, size_t count, bool blank);
-  void sync_all(SlotWork* work, size_t count);
+  kvc_status open_syncs(const SlabConfig& config);
+  void sync_all(const StoreCall& call, SlotWork* work, size_t count);
 
   uint64_t payload_at(int32_t slot) const {
     return slab_.payloads_at + static_cast<uint64_t>(slot) * slab_.stride;
@@ -85,8 +88,9 @@ class SlabStore final : public SlotStore {
   const bool sync_;
   SlabHeader slab_ = {};
   OpenFile file_;
-  uint64_t file_bytes_ = 0;                // when it was opened
-  bool is_made_ = false, is_new_ = false;  // the file; the slab in it
+  uint64_t file_bytes_ = 0;                       // when it was opened
+  bool is_made_ = false, is_new_ = false;         // the file; the slab in it
+  std::vector<std::unique_ptr<OpenFile>> syncs_;  // with `sync`: of a worker each
   SlabIo io_;
   Array<uint8_t> has_header_;  // of a slot each: whether there may be more than zeroes; of who has the slot
 };
@@ -285,6 +289,7 @@ kvc_status SlabStore::prepare(const SlabConfig& config, Fingerprints* present) {
   if (is_whole)
     KVC_TRY(recover(config, present));  // before there are buffers for I/O: that takes memory, too
   KVC_TRY(io_.open(config, file_.fd(), slab_.stride, kMostBatch));
+  if (sync_) KVC_TRY(open_syncs(config));
   KVC_TRY(make(config));
   return is_whole ? kvc_status{KVC_OK} : recover(config, present);
 }
@@ -345,8 +350,22 @@ size_t SlabStore::write_headers(SlotWork* work, size_t count, bool blank) {
   return num;
 }
 
-void SlabStore::sync_all(SlotWork* work, size_t count) {
-  const int error = files_.sync(file_.fd());
+// The system tells each open file once that something was lost: with a common one, the sync of one worker
+// would be told what another one has lost.
+kvc_status SlabStore::open_syncs(const SlabConfig& config) {
+  struct stat own, other;
+  int error = files_.status(file_.fd(), &own);
+  for (size_t i = 0; error == 0 && i < std::max(config.workers, 1u); ++i) {
+    syncs_.push_back(std::make_unique<OpenFile>(files_));
+    error = syncs_[i]->open(AT_FDCWD, config.path, O_RDWR);
+    if (error == 0) error = files_.status(syncs_[i]->fd(), &other);
+    if (error == 0 && (own.st_ino != other.st_ino || own.st_dev != other.st_dev)) error = -ESTALE;
+  }
+  return error == 0 ? kvc_status{KVC_OK} : slab_failure(config, "open it for each thread", error);
+}
+
+void SlabStore::sync_all(const StoreCall& call, SlotWork* work, size_t count) {
+  const int error = files_.sync(syncs_[call.worker % syncs_.size()]->fd());
   if (error == 0) return;
   for (size_t i = 0; i < count; ++i) {
     if (work[i].outcome == Outcome::kDone) count_failure(error);
@@ -375,7 +394,7 @@ kvc_io SlabStore::write_of(const StoreCall& call, SlotWork* work, size_t place) 
 }
 
 void SlabStore::write_slots(const StoreCall& call, SlotWork* work, size_t count) {
-  if (write_headers(work, count, true) != 0 && sync_) sync_all(work, count);
+  if (write_headers(work, count, true) != 0 && sync_) sync_all(call, work, count);
   kvc_io operations[kMostBatch];
   SlotWork* of[kMostBatch];
   size_t num = 0;
@@ -392,10 +411,10 @@ void SlabStore::write_slots(const StoreCall& call, SlotWork* work, size_t count)
     count_failure(operations[i].result);
     of[i]->outcome = Outcome::kFailed;
   }
-  if (sync_) sync_all(work, count);
+  if (sync_) sync_all(call, work, count);
   write_headers(work, count, false);
   if (!sync_) return;
-  sync_all(work, count);
+  sync_all(call, work, count);
   for (size_t i = 0; i < count; ++i)
     if (work[i].outcome == Outcome::kFailed && has_header(work[i].slot) != 0) {
       const SlotWork* one = &work[i];
