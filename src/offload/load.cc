@@ -109,7 +109,10 @@ kvc_status Offload::begin(Lookup& lookup) {
   const uint32_t block_size = view_.shape().block_size;
   OffloadView::Prompt& prompt = lookup.prompt;
   KVC_TRY(view_.read_prompt(lookup.request, &prompt));
-  if (prompt.num_keys > kMaxKeys) return settle(lookup, KVC_OFFLOAD_NOTHING), KVC_OK;
+  if (prompt.num_keys > kMaxKeys) {  // what is before the last of them is looked up
+    prompt.num_keys = kMaxKeys - 1;
+    prompt.num_tokens = std::min<size_t>(prompt.num_tokens, prompt.keys[kMaxKeys - 1].first_token);
+  }
   const uint64_t most = std::min<uint64_t>(prompt.most_cached, prompt.num_tokens) / block_size * block_size;
   const size_t positions = cut_at_spans(prompt.keys, prompt.num_keys, most, block_size) / block_size;
   const kvc_prompt whole = prompt_of(lookup, positions);

@@ -80,7 +80,8 @@ kvc_status Offload::build(const OffloadGroup* groups, Tier* const* tiers, size_t
                 ull(num_ids));
   KVC_TRY(build_lookups());
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd_ < 0) return fail(KVC_ERROR_LIMIT, "no epoll descriptor: %s", std::strerror(errno));
+  if (epoll_fd_ < 0)
+    return fail(KVC_ERROR_LIMIT, "no epoll descriptor: %s; close some files", std::strerror(errno));
   for (size_t t = 0; t < num_tiers; ++t) {
     epoll_event event = {};
     event.events = EPOLLIN;

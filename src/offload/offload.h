@@ -87,7 +87,7 @@ class Offload {
 
   // At most so many tokens beyond the hit.
   kvc_status load(uint64_t request, uint64_t max_tokens, uint64_t now_ns);
-  // NOT_FOUND: it is not looked up.
+  // State NONE: it is not looked up.
   kvc_status query(uint64_t request, kvc_offload_info* info) const;
   kvc_status cancel(uint64_t request);
   // Makes the request's published blocks candidates.

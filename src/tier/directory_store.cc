@@ -171,7 +171,6 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
 
 int32_t DirectoryStore::failed(int error) {
   const std::lock_guard lock(mutex_);
-  if (is_full(error)) ++stats_.no_space;
   ++stats_.failures;
   stats_.last_errno = -error;
   return KVC_PAGE_FAILED;
@@ -269,7 +268,6 @@ int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
 int32_t DirectoryStore::write_page(kvc_tier_item* item) {
   struct stat page = {};
   if (item->bytes > page_bytes_) {
-    count(&StoreStats::no_space);
     return KVC_PAGE_NO_SPACE;
   }
   const int32_t there = look_for(key_of(*item), &page);

@@ -147,7 +147,8 @@ kvc_status SlabStore::look(const SlabConfig& config) {
   }
   is_made_ = is_made && error == 0;  // else it is that of whoever has the lock
   if (error == -EWOULDBLOCK)
-    return fail(KVC_ERROR_BUSY, "slab %s: another process uses it; one process has a slab at a time",
+    return fail(KVC_ERROR_BUSY,
+                "slab %s: another process uses it, or another tier of this one; close that, or take dir:",
                 config.path);
   if (error != 0) return slab_failure(config, "lock it", error);
   error = files_.status(file_.fd(), &status);

@@ -124,8 +124,8 @@ void Tier::remove(List& list, int32_t index) {
 
 kvc_status Tier::submit(const TierJob& job, uint64_t* id) {
   if (job.kind > TierJobKind::kRemove || job.priority > TierPriority::kStore)
-    return invalid("a job of kind %u and priority %u", static_cast<unsigned>(job.kind),
-                   static_cast<unsigned>(job.priority));
+    return invalid("a job of kind %u and priority %u; kinds are 0 to 3, priorities 0 to 2",
+                   static_cast<unsigned>(job.kind), static_cast<unsigned>(job.priority));
   if (job.num_items == 0 || job.items == nullptr) return invalid("a job without items");
   KVC_TRY(check_tier_items(job));
   uint64_t bytes = 0;
@@ -135,16 +135,21 @@ kvc_status Tier::submit(const TierJob& job, uint64_t* id) {
   std::unique_lock lock(mutex_);
   if (bytes > options_.max_store_bytes - waiting_store_bytes_ || bytes == UINT64_MAX) {
     ++stats_.refused_bytes;
-    return fail(KVC_ERROR_LIMIT, "%llu bytes wait to be stored, and %llu more exceed max_store_bytes, %llu",
-                static_cast<ull>(waiting_store_bytes_), static_cast<ull>(bytes),
-                static_cast<ull>(options_.max_store_bytes));
+    return fail(
+        KVC_ERROR_LIMIT,
+        "%llu bytes wait to be stored, and %llu more exceed max_store_bytes, %llu; submit them later, or "
+        "raise it",
+        static_cast<ull>(waiting_store_bytes_), static_cast<ull>(bytes),
+        static_cast<ull>(options_.max_store_bytes));
   }
   const uint32_t used = used_;
   if (used >= share_of(job.priority, options_.max_jobs)) {
     ++stats_.refused_jobs[static_cast<size_t>(job.priority)];
-    return fail(KVC_ERROR_LIMIT,
-                "%u jobs wait, run or were not polled; max_jobs is %u, of which this priority gets %u", used,
-                options_.max_jobs, share_of(job.priority, options_.max_jobs));
+    return fail(
+        KVC_ERROR_LIMIT,
+        "%u jobs wait, run or were not polled; max_jobs is %u, of which this priority gets %u; poll, or "
+        "raise it (jobs= of the URL)",
+        used, options_.max_jobs, share_of(job.priority, options_.max_jobs));
   }
   const int32_t index = take_unused();
   Entry& entry = at(index);

@@ -45,7 +45,7 @@ struct TierJob {
   TierPriority priority;
   kvc_tier_item* items;
   size_t num_items;
-  uint64_t now_ns;      // the caller's clock, for leases alone
+  uint64_t now_ns;      // the caller's clock, for leases and times to live
   uint64_t lease_ns;    // of kExists
   uint64_t timeout_ns;  // items that are not begun by then are not done; 0: never
   uint64_t tag;         // the caller's
