@@ -310,8 +310,16 @@ int DirectoryUsage::count(uint32_t subfolder, Scan* scan) {
   scan->is_foreign = !is_safe_folder(scan->status);
   if (scan->is_foreign) return -EPERM;
   int listed = list(scan);
-  for (int tries = 1; listed == 0 && scan->has_missed && tries < kTries; ++tries) listed = list(scan);
+  for (int tries = 1; listed == 0 && has_changed(scan) && tries < kTries; ++tries) listed = list(scan);
   return listed;
+}
+
+// Since it was listed: a page that comes to its name meanwhile may be seen under neither of its names.
+bool DirectoryUsage::has_changed(Scan* scan) {
+  const timespec before = scan->status.st_mtim;
+  if (files_.status(scan->folder.fd(), &scan->status) != 0) return false;
+  const timespec& now = scan->status.st_mtim;
+  return scan->has_missed || now.tv_sec != before.tv_sec || now.tv_nsec != before.tv_nsec;
 }
 
 int DirectoryUsage::list(Scan* scan) {

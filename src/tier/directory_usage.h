@@ -120,6 +120,7 @@ class DirectoryUsage {
   int look_at(Scan* scan, const char* name);
   int remove_part(Scan* scan, const char* name);
   int list(Scan* scan);
+  bool has_changed(Scan* scan);
   int list_subfolders(bool (&there)[kSubfolders]);
   int count_all(FolderContents* found);
   int read_again();

@@ -145,7 +145,7 @@ kvc_status SlabStore::look(const SlabConfig& config) {
     error = files_.lock(file_.fd());
     if (error != -EWOULDBLOCK) break;
   }
-  is_made_ = is_made && error == 0;  // else it is that of whoever has the lock
+  is_made_ = is_made && error != -EWOULDBLOCK;  // else it is that of whoever has the lock
   if (error == -EWOULDBLOCK)
     return fail(KVC_ERROR_BUSY,
                 "slab %s: another process uses it, or another tier of this one; close that, or take dir:",

@@ -80,9 +80,12 @@ TEST(DirectoryStore, APartOfTheSameNameIsNotThatOfADeadWriter) {
   std::filesystem::create_directory(sub);
   std::ofstream(part) << "dead";
   RenamingFiles files;
+  RenamingFiles others;
+  OpenFile alive(others);
   files.after_lock = [&] {
     std::filesystem::rename(part, sub + "/moved");
-    std::ofstream(part) << "alive";
+    ASSERT_EQ(alive.open(AT_FDCWD, part.c_str(), O_RDWR | O_CREAT, 0600), 0);
+    ASSERT_EQ(others.lock(alive.fd()), 0);
   };
   PageStorePtr store;
   ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(folder / "d", 4, 64), &store),

@@ -40,6 +40,8 @@ TEST(StoresOfFiles, SayThatAFileSystemHasNoLocks) {
   EXPECT_EQ(open_slab_store(default_env(), files, test::slab_config(slab, 2, kBytes), &store),
             KVC_ERROR_DEVICE);
   EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();
+  struct stat made;
+  EXPECT_NE(stat(slab.c_str(), &made), 0) << "a slab that is refused has made nothing";
   EXPECT_EQ(open_directory_store(default_env(), files, test::directory_config(pages, 2, kBytes), &store),
             KVC_ERROR_DEVICE);
   EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();

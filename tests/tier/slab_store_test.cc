@@ -69,7 +69,6 @@ TEST(SlabStore, EachFlippedBitOfAHeaderOrPayloadIsAMiss) {
   }
 }
 
-// Whatever refuses it: a new one leaves no file, one that was to be replaced keeps its pages.
 // Between the making of a file and its lock somebody else opens it.
 struct OvertakenFiles final : Files {
   std::function<void()> before_lock;
@@ -95,6 +94,7 @@ TEST(SlabStore, WhoIsOvertakenLeavesTheFileToTheOther) {
   EXPECT_EQ(Pages(*open_slab(path, 4)).exists(digest_of(1)), KVC_PAGE_OK);
 }
 
+// Whatever refuses it: a new one leaves no file, one that was to be replaced keeps its pages.
 TEST(SlabStore, ARefusalMakesAndChangesNothing) {
   const test::Folder folder;
   const std::string path = folder / "s";
