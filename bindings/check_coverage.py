@@ -8,6 +8,9 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "scripts"))
+import kvcache_headers  # noqa: E402
+
 LAYERS = {  # files of the layer, and how they call a function
     "Python": ("python", ("kvcache/**/*.py", "*.c"), r"_native\.{0}\b|\b{0}\("),
     "Go": ("go", ("*.go",), r"(?:native\.K|C\.k){1}\b"),
@@ -51,12 +54,7 @@ STREAMS = "C may keep no Go memory after a call: a goroutine that calls Store or
 
 def functions(include):
     """{function: whether its header is experimental (KVC_EXPERIMENTAL of kvcache/types.h)}"""
-    found = {}
-    for path in sorted(include.rglob("*.h")):
-        header = path.read_text(encoding="utf-8")
-        experimental = re.search(r"^KVC_EXPERIMENTAL$", header, re.M) is not None
-        found |= {name: experimental for name in re.findall(r"^KVC_API [^;(]*?\b(kvc_\w+)\(", header, re.M)}
-    return found
+    return {name: function.experimental for name, function in kvcache_headers.read(include).functions.items()}
 
 
 def offered(bindings, language, function):

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """libkvcache for the comparisons with PyTorch: structs and calls of the C headers by ctypes, and storages as tensors."""
 import ctypes
-import functools
 import pathlib
-import re
+import sys
 
 import torch
 
-INCLUDE = pathlib.Path(__file__).resolve().parents[3] / "include"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
+import kvcache_headers  # noqa: E402
+
+HEADERS = kvcache_headers.read()
 DTYPES = {torch.float32: "KVC_FLOAT32", torch.float16: "KVC_FLOAT16", torch.bfloat16: "KVC_BFLOAT16"}
 
 
@@ -15,10 +17,8 @@ class Failure(RuntimeError):
     """A failed call, with the text of the library."""
 
 
-@functools.cache
 def constant(name):
-    headers = "".join(path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))
-    return int(re.search(rf"\b{name} = (\d+)", headers).group(1))
+    return HEADERS.value(HEADERS.constants[name])
 
 
 def struct(name, fields):
