@@ -97,7 +97,6 @@ kvc_status Recorded<kFunction>::call(kvc_manager* m, Args... args) {
 }
 
 #define KVC_LOGGED_CALL(number, function, ...) template struct Recorded<function>;
-#include "api/record_calls.def"
-#undef KVC_LOGGED_CALL
+#include "api/calls.def"
 
 }  // namespace kvc

@@ -106,8 +106,7 @@ kvc_status LogReplay::replay_call(ByteReader in) {
 #define KVC_LOGGED_CALL(number, function, ...) \
   case number:                                 \
     return replay_as<LoggedCall<function>>(function, parameters_of(function), in);
-#include "api/record_calls.def"
-#undef KVC_LOGGED_CALL
+#include "api/calls.def"
     default:
       return malformed(in, "an unknown function stands");
   }
