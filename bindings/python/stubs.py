@@ -9,8 +9,8 @@ import sys
 import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "scripts"))
-import kvcache_headers  # noqa: E402
+sys.path.insert(0, str(HERE.parent))
+import interface  # noqa: E402
 
 PACKAGE = HERE / "kvcache"
 INTEGERS = {"int", "long", "size_t", "int32_t", "uint32_t", "int64_t", "uint64_t"}
@@ -144,35 +144,17 @@ ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "p
 RESULTS = {"kvc_manager_step": "Optional[tuple[str, int, int, int, int, int]]"}
 
 
-def read(path):
-    return re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
-
-
-class Interface:
+class Interface(interface.Interface):
     def __init__(self):
-        bindings = HERE.parent
-        self.headers = kvcache_headers.read()
-        self.calls = re.sub(r"^#ifdef SWIGJAVA\n.*?^#endif\n", "", read(bindings / "calls.i"), flags=re.M | re.S)
-        text = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read(bindings / "kvcache.i"), flags=re.M | re.S)
+        super().__init__()
+        text = self.by_hand + (HERE.parent / "roles.i").read_text(encoding="utf-8")
         self.pairs = {(m[1], m[2]): m[0] for m in re.findall(r"^KVC_(IN|OUT|IN_RECORDS|OUT_RECORDS)\(\w+, (?:[A-Z0-9]+, )?(\w+), (\w+)\)", text, re.M)}
         self.alone = {(name, direction == "IN") for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, [A-Z0-9]+, (\w+)\)", text, re.M)}
         self.results = set(re.findall(r"^KVC_RESULT\(\w+, (\w+)\)", text, re.M))
         self.objects = re.findall(r"^KVC_OBJECT\((\w+), \w+\)", text, re.M)
         self.structs = re.findall(r"^KVC_STRUCT\((\w+)\)", text, re.M)
-        self.instead = {name: call for call, name in re.findall(r"^(?:KVC_INSTEAD\(|%rename\()(\w+)(?:, |\) )(\w+)\)?;?$", self.calls, re.M)}
-        self.ignored = set(re.findall(r"^%ignore ([\w:]+);", text, re.M)) | set(self.instead.values())
-        self.kept = set(re.findall(r'^%rename\("%s"\) ([\w:]+);', text, re.M))
-        self.arrays = re.findall(r"^%array_functions\((\w+), (\w+)\)", read(bindings / "structs.i"), re.M)
-        self.known = set(self.structs) | set(self.objects) | {"kvc_step"}
-
-    def functions(self):
-        for name, function in self.headers.functions.items():
-            if name not in self.ignored and not name.endswith("_destroy"):
-                yield name, function.result, function.parameters
-        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_PROMPT|KVC_ROWS|KVC_ATTENTION|KVC_PAGES|KVC_DRAFTS|KVC_VERDICT|KVC_DISTRIBUTION|KVC_STORAGES)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
-        for m in re.finditer(r"^static (\w+) (\w+)\(([^{]*?)\) \{", self.calls, re.M):
-            arguments = re.sub(r"(KVC_[A-Z]+)\b(?:\((const)?\))?", lambda it: macros[it[1]].replace("CONST", it[2] or ""), m[3])
-            yield self.instead[m[2]], m[1], kvcache_headers.parameters(arguments)
+        self.ignored |= set(re.findall(r"^%ignore ([\w:]+);", text, re.M))
+        self.arrays = re.findall(r"^%array_functions\((\w+), (\w+)\)", interface.read(HERE.parent / "structs.i"), re.M)
 
     def signature(self, result, arguments):
         """(parameters, results) in Python."""

@@ -319,6 +319,90 @@ class kvc_group_config:
     chunk_tokens: int
     max_checkpoints: int
 
+class kvc_checkpoint_info:
+    id: int
+    num_files: int
+    file_bytes: int
+    written_bytes: int
+    page_bytes: int
+    stored_bytes: int
+    num_pages: int
+    new_pages: int
+    num_blocks: int
+    num_positions: int
+    num_namespaces: int
+    num_requests: int
+    lost_blocks: int
+    left_out: int
+    not_removed: int
+    version: int
+    block_size: int
+    num_groups: int
+    ids_kept: int
+    content: bytes
+    codec: str
+    model: str
+    weights: str
+    resumed_pages: int
+    longest_hold: int
+    longest_admission: int
+
+class kvc_backend_info:
+    path: str
+    architectures: str
+    remark: str
+    num_devices: int
+
+class kvc_device_info:
+    memory_bytes: int
+    memory_kinds: int
+    num_processors: int
+    free_bytes: int
+    name: str
+    architecture: str
+    dlpack_device: int
+    flags: int
+    swap_out_kernel_bytes: int
+    swap_in_kernel_bytes: int
+
+class kvc_index_config:
+    max_blocks: int
+    ttl_ns: int
+    max_workers: int
+    num_media: int
+    max_namespaces: int
+    group: int
+    flags: int
+
+class kvc_index_stats:
+    num_workers: int
+    num_blocks: int
+    num_holdings: int
+    num_sets: int
+    bytes_allocated: int
+    bytes_used: int
+    applied_events: int
+    ignored_events: int
+    gaps: int
+    dropped_events: int
+    evicted_blocks: int
+    restarts: int
+    expired_workers: int
+
+class kvc_page_file_info:
+    kind: int
+    version: int
+    fingerprint: bytes
+    key: bytes
+    file_bytes: int
+    page_bytes: int
+    num_slots: int
+    num_pages: int
+    stored_bytes: int
+    bad_headers: int
+    bad_pages: int
+    description: str
+
 class kvc_manager_config:
     num_blocks: int
     max_nodes: int
@@ -362,87 +446,6 @@ class kvc_properties:
     max_blocks: int
     record_bytes: int
 
-class kvc_request_config:
-    user_data: int
-    max_cached_tokens: int
-    external_tokens: int
-    slots: int
-    lookahead: int
-    flags: int
-    drop_tail_blocks: int
-    wait_until_ns: int
-    reserve: int
-    cross_tokens: int
-    def set_cross_digest(self, first: int, second: int, third: int, fourth: int) -> None: ...
-
-class kvc_request_info:
-    namespace_id: int
-    user_data: int
-    num_tokens: int
-    num_committed: int
-    num_cached: int
-    capacity: int
-    num_blocks: int
-    lost_reuse_tokens: int
-    min_truncate_tokens: int
-    admitted: int
-    flags: int
-    next_checkpoint: int
-    cross_tokens: int
-    num_cross_cached: int
-    lost_group: int
-    lost_reason: int
-
-class kvc_probe_info:
-    num_cached: int
-    blocks_needed: int
-    blocks_available: int
-    lost_reuse_tokens: int
-    fits: int
-    filling_request: int
-
-class kvc_block_info:
-    token_offset: int
-    state: int
-    pool: int
-    requests: int
-    external_holds: int
-    pins: int
-    published: int
-    num_copies: int
-    group: int
-
-class kvc_pool_info:
-    first_block: int
-    num_blocks: int
-    free: int
-    cached: int
-    live: int
-    reserved: int
-    filling: int
-    fenced: int
-    pinned: int
-    max_blocks: int
-
-class kvc_lost_reuse:
-    admissions: int
-    block_tokens: int
-    window_tokens: int
-    state_tokens: int
-    agreement_tokens: int
-    node_tokens: int
-
-class kvc_quota_info:
-    min_blocks: int
-    max_blocks: int
-    held: int
-    cached: int
-    fenced: int
-    available: int
-    refusals: int
-    block_queries: int
-    block_hits: int
-
 class kvc_stats:
     epoch: int
     blocks_total: int
@@ -478,30 +481,239 @@ class kvc_stats:
     partial_hits: int
     partial_tokens: int
 
+class kvc_pool_info:
+    first_block: int
+    num_blocks: int
+    free: int
+    cached: int
+    live: int
+    reserved: int
+    filling: int
+    fenced: int
+    pinned: int
+    max_blocks: int
+
+class kvc_block_info:
+    token_offset: int
+    state: int
+    pool: int
+    requests: int
+    external_holds: int
+    pins: int
+    published: int
+    num_copies: int
+    group: int
+
+class kvc_model:
+    name: str
+    num_layers: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    latent_dim: int
+    rope_dim: int
+    vocab_size: int
+    max_context: int
+    window_tokens: int
+    rope_theta: float
+    rope_local_theta: float
+    rope_factor: float
+    rope_original_context: int
+    rope_scaling: int
+    rope_flags: int
+    rope_low_rotations: float
+    rope_high_rotations: float
+    rope_attention_factor: float
+    window_kind: int
+    num_cross_layers: int
+    conv_elements: int
+    recurrent_elements: int
+    cross_tokens: int
+    cross_kv_heads: int
+    cross_head_dim: int
+    def has_window(self, layer: int) -> int: ...
+    def set_window(self, layer: int) -> None: ...
+    def has_state(self, layer: int) -> int: ...
+    def set_state(self, layer: int) -> None: ...
+
+class kvc_offload_info:
+    state: int
+    reason: int
+    num_cached: int
+    num_found: int
+    num_loaded: int
+
+class kvc_offload_stats:
+    waiting_blocks: int
+    busy_pages: int
+    busy_lookups: int
+    published_blocks: int
+    dropped_events: int
+    dropped_blocks: int
+    gone_blocks: int
+    lookups: int
+    slower_loads: int
+    refused_loads: int
+    loads: int
+    short_loads: int
+    loaded_tokens: int
+    failed_publications: int
+
+class kvc_offload_tier_stats:
+    hits: int
+    misses: int
+    loaded_pages: int
+    loaded_bytes: int
+    failed_loads: int
+    stored_pages: int
+    stored_bytes: int
+    refused_stores: int
+    failed_stores: int
+    waits: int
+    load_ns_per_byte: float
+    outages: int
+    available: int
+    difference: str
+
+class kvc_probe_info:
+    num_cached: int
+    blocks_needed: int
+    blocks_available: int
+    lost_reuse_tokens: int
+    fits: int
+    filling_request: int
+
+class kvc_lost_reuse:
+    admissions: int
+    block_tokens: int
+    window_tokens: int
+    state_tokens: int
+    agreement_tokens: int
+    node_tokens: int
+
+class kvc_publisher_stats:
+    next_sequence: int
+    stored_blocks: int
+    removed_blocks: int
+    cancelled_events: int
+    bytes: int
+    resyncs: int
+    lost_events: int
+    unresolved_blocks: int
+    slow_batches: int
+    failed_batches: int
+    replay_requests: int
+    replayed_batches: int
+    replay_misses: int
+    bad_requests: int
+    kept_batches: int
+    kept_bytes: int
+
+class kvc_quota_info:
+    min_blocks: int
+    max_blocks: int
+    held: int
+    cached: int
+    fenced: int
+    available: int
+    refusals: int
+    block_queries: int
+    block_hits: int
+
 class kvc_log_info:
     capacity: int
     bytes: int
     calls: int
     lost_calls: int
 
-class kvc_replay_info:
-    calls: int
-    mismatches: int
-    first_mismatch: int
-    digest: int
-    lost_calls: int
-    library_version: int
-    text: str
+class kvc_request_info:
+    namespace_id: int
+    user_data: int
+    num_tokens: int
+    num_committed: int
+    num_cached: int
+    capacity: int
+    num_blocks: int
+    lost_reuse_tokens: int
+    min_truncate_tokens: int
+    admitted: int
+    flags: int
+    next_checkpoint: int
+    cross_tokens: int
+    num_cross_cached: int
+    lost_group: int
+    lost_reason: int
 
-class kvc_step_limits:
-    max_frees: int
-    max_requests: int
-    max_admissions: int
-    max_tokens: int
-    max_prompt_tokens: int
-    max_rows: int
+class kvc_request_config:
+    user_data: int
+    max_cached_tokens: int
+    external_tokens: int
+    slots: int
+    lookahead: int
+    flags: int
+    drop_tail_blocks: int
+    wait_until_ns: int
+    reserve: int
+    cross_tokens: int
+    def set_cross_digest(self, first: int, second: int, third: int, fourth: int) -> None: ...
+
+class kvc_plan:
+    plan_id: int
+    step_id: int
+    num_items: int
+    num_tokens: int
+    num_groups: int
+    num_rows: int
     row_stride: int
-    max_changes: int
+    slot_stride: int
+    num_copies: int
+    num_changes: int
+    whole_tables: int
+    num_preempted: int
+    num_encoder_runs: int
+    num_ended: int
+
+class kvc_scheduled_info:
+    state: int
+    row: int
+    num_tokens: int
+    num_prompt: int
+    num_planned: int
+    num_cached: int
+    num_preemptions: int
+    arrival_ns: int
+    priority: int
+    tenant: int
+    wait_reason: int
+
+class kvc_scheduler_stats:
+    waiting: int
+    running: int
+    plans_in_flight: int
+    added: int
+    aborted: int
+    ended: int
+    plans: int
+    prompt_tokens: int
+    decode_tokens: int
+    draft_tokens: int
+    accepted_drafts: int
+    admissions: int
+    cached_tokens: int
+    preemptions: int
+    recomputed_tokens: int
+    refused_space: int
+    refused_peak: int
+    refused_adapter: int
+    refused_encoder: int
+    refused_quota: int
+    refused_filling: int
+    aged: int
+    policy_changes: int
+    pressure_changes: int
+    policy: int
+    pressure: int
 
 class kvc_storage_config:
     num_blocks: int
@@ -524,6 +736,86 @@ class kvc_storage_config:
     residual_blocks: int
     memory_fraction: float
 
+class kvc_curve_config:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+
+class kvc_curve_info:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+    queries: float
+    sampled: float
+    num_samples: int
+    bytes: int
+
+class kvc_workload_config:
+    half_life_ns: int
+    window: int
+
+class kvc_workload_info:
+    num_observations: int
+    last_ns: int
+    last: float
+    average: float
+    level: float
+    trend: float
+    mean: float
+    variance: float
+    peak: float
+    rate: float
+    burstiness: float
+    dispersion: float
+
+class kvc_sizer_config:
+    min_blocks: int
+    max_blocks: int
+    num_blocks: int
+    lead_time_ns: int
+    cooldown_ns: int
+    half_life_ns: int
+    headroom: float
+    hysteresis: float
+    burst_threshold: float
+    mode: int
+    window: int
+    log_capacity: int
+
+class kvc_sizing_decision:
+    number: int
+    now_ns: int
+    from_blocks: int
+    to_blocks: int
+    action: int
+    reason: int
+    basis: int
+    mode: int
+    needed: float
+    level: float
+    trend: float
+    forecast: float
+    variation: float
+    wanted: float
+
+class kvc_draft_config:
+    max_rows: int
+    min_ngram: int
+    max_ngram: int
+    row_capacity: int
+
+class kvc_step_limits:
+    max_frees: int
+    max_requests: int
+    max_admissions: int
+    max_tokens: int
+    max_prompt_tokens: int
+    max_rows: int
+    row_stride: int
+    max_changes: int
+
 class kvc_storage_info:
     slab_bytes: int
     block_bytes: int
@@ -545,6 +837,71 @@ class kvc_storage_info:
     v_scale: float
     channel_tokens: int
     residual_blocks: int
+
+class kvc_quant_format:
+    dtype: int
+    flags: int
+    group: int
+    scale: float
+
+class kvc_tier_stats:
+    pages: int
+    capacity_pages: int
+    bytes: int
+    capacity_bytes: int
+    max_jobs: int
+    waiting_jobs: int
+    running_jobs: int
+    done_jobs: int
+    waiting_store_bytes: int
+    refused_loads: int
+    refused_prefetches: int
+    refused_stores: int
+    refused_bytes: int
+    evictions: int
+    recovered: int
+    bad_headers: int
+    bad_payloads: int
+    failures: int
+    last_errno: int
+    fallbacks: int
+    outages: int
+    available: int
+    uses_uring: int
+    disk_evictions: int
+    expired: int
+    removed: int
+    mismatches: int
+
+class kvc_tier_counts:
+    jobs: int
+    items: int
+    bytes: int
+    ok: int
+    misses: int
+    pending: int
+    expired: int
+    no_space: int
+    failed: int
+    timeouts: int
+    cancelled: int
+    unavailable: int
+
+class kvc_replay_info:
+    calls: int
+    mismatches: int
+    first_mismatch: int
+    digest: int
+    lost_calls: int
+    library_version: int
+    text: str
+
+class kvc_index_applied:
+    applied: int
+    ignored: int
+    next_sequence: int
+    is_stale: int
+    restarts: int
 
 class kvc_rows:
     first_layer: int
@@ -616,73 +973,6 @@ class kvc_block_choice:
     ratio: float
     threshold: float
 
-class kvc_device_info:
-    memory_bytes: int
-    memory_kinds: int
-    num_processors: int
-    free_bytes: int
-    name: str
-    architecture: str
-    dlpack_device: int
-    flags: int
-    swap_out_kernel_bytes: int
-    swap_in_kernel_bytes: int
-
-class kvc_backend_info:
-    path: str
-    architectures: str
-    remark: str
-    num_devices: int
-
-class kvc_model:
-    name: str
-    num_layers: int
-    num_q_heads: int
-    num_kv_heads: int
-    head_dim: int
-    v_head_dim: int
-    latent_dim: int
-    rope_dim: int
-    vocab_size: int
-    max_context: int
-    window_tokens: int
-    rope_theta: float
-    rope_local_theta: float
-    rope_factor: float
-    rope_original_context: int
-    rope_scaling: int
-    rope_flags: int
-    rope_low_rotations: float
-    rope_high_rotations: float
-    rope_attention_factor: float
-    window_kind: int
-    num_cross_layers: int
-    conv_elements: int
-    recurrent_elements: int
-    cross_tokens: int
-    cross_kv_heads: int
-    cross_head_dim: int
-    def has_window(self, layer: int) -> int: ...
-    def set_window(self, layer: int) -> None: ...
-    def has_state(self, layer: int) -> int: ...
-    def set_state(self, layer: int) -> None: ...
-
-class kvc_rope_rows:
-    num_heads: int
-    head_dim: int
-    rope_dim: int
-    first_element: int
-    dtype: int
-    flags: int
-    token_stride: int
-    head_stride: int
-
-class kvc_quant_format:
-    dtype: int
-    flags: int
-    group: int
-    scale: float
-
 class kvc_memory_query:
     tokens: int
     num_sequences: int
@@ -731,118 +1021,15 @@ class kvc_memory_estimate:
     state_pool: int
     cross_pool: int
 
-class kvc_curve_config:
-    sample_rate: float
-    max_samples: int
-    max_blocks: int
-    half_life: int
-
-class kvc_curve_info:
-    sample_rate: float
-    max_samples: int
-    max_blocks: int
-    half_life: int
-    queries: float
-    sampled: float
-    num_samples: int
-    bytes: int
-
-class kvc_workload_config:
-    half_life_ns: int
-    window: int
-
-class kvc_workload_info:
-    num_observations: int
-    last_ns: int
-    last: float
-    average: float
-    level: float
-    trend: float
-    mean: float
-    variance: float
-    peak: float
-    rate: float
-    burstiness: float
-    dispersion: float
-
-class kvc_sizer_config:
-    min_blocks: int
-    max_blocks: int
-    num_blocks: int
-    lead_time_ns: int
-    cooldown_ns: int
-    half_life_ns: int
-    headroom: float
-    hysteresis: float
-    burst_threshold: float
-    mode: int
-    window: int
-    log_capacity: int
-
-class kvc_sizing_decision:
-    number: int
-    now_ns: int
-    from_blocks: int
-    to_blocks: int
-    action: int
-    reason: int
-    basis: int
-    mode: int
-    needed: float
-    level: float
-    trend: float
-    forecast: float
-    variation: float
-    wanted: float
-
-class kvc_tier_counts:
-    jobs: int
-    items: int
-    bytes: int
-    ok: int
-    misses: int
-    pending: int
-    expired: int
-    no_space: int
-    failed: int
-    timeouts: int
-    cancelled: int
-    unavailable: int
-
-class kvc_tier_stats:
-    pages: int
-    capacity_pages: int
-    bytes: int
-    capacity_bytes: int
-    max_jobs: int
-    waiting_jobs: int
-    running_jobs: int
-    done_jobs: int
-    waiting_store_bytes: int
-    refused_loads: int
-    refused_prefetches: int
-    refused_stores: int
-    refused_bytes: int
-    evictions: int
-    recovered: int
-    bad_headers: int
-    bad_payloads: int
-    failures: int
-    last_errno: int
-    fallbacks: int
-    outages: int
-    available: int
-    uses_uring: int
-    disk_evictions: int
-    expired: int
-    removed: int
-    mismatches: int
-
-class kvc_draft_config:
-    max_rows: int
-    min_ngram: int
-    max_ngram: int
-    row_capacity: int
+class kvc_rope_rows:
+    num_heads: int
+    head_dim: int
+    rope_dim: int
+    first_element: int
+    dtype: int
+    flags: int
+    token_stride: int
+    head_stride: int
 
 class kvc_scheduler_config:
     policy: int
@@ -862,150 +1049,12 @@ class kvc_scheduler_config:
     low_watermark: float
     adaptive_plans: int
 
-class kvc_plan:
-    plan_id: int
-    step_id: int
-    num_items: int
-    num_tokens: int
-    num_groups: int
-    num_rows: int
-    row_stride: int
-    slot_stride: int
-    num_copies: int
-    num_changes: int
-    whole_tables: int
-    num_preempted: int
-    num_encoder_runs: int
-    num_ended: int
-
-class kvc_scheduled_info:
-    state: int
-    row: int
-    num_tokens: int
-    num_prompt: int
-    num_planned: int
-    num_cached: int
-    num_preemptions: int
-    arrival_ns: int
-    priority: int
-    tenant: int
-    wait_reason: int
-
-class kvc_scheduler_stats:
-    waiting: int
-    running: int
-    plans_in_flight: int
-    added: int
-    aborted: int
-    ended: int
-    plans: int
-    prompt_tokens: int
-    decode_tokens: int
-    draft_tokens: int
-    accepted_drafts: int
-    admissions: int
-    cached_tokens: int
-    preemptions: int
-    recomputed_tokens: int
-    refused_space: int
-    refused_peak: int
-    refused_adapter: int
-    refused_encoder: int
-    refused_quota: int
-    refused_filling: int
-    aged: int
-    policy_changes: int
-    pressure_changes: int
-    policy: int
-    pressure: int
-
-class kvc_checkpoint_info:
-    id: int
-    num_files: int
-    file_bytes: int
-    written_bytes: int
-    page_bytes: int
-    stored_bytes: int
-    num_pages: int
-    new_pages: int
-    num_blocks: int
-    num_positions: int
-    num_namespaces: int
-    num_requests: int
-    lost_blocks: int
-    left_out: int
-    not_removed: int
-    version: int
-    block_size: int
-    num_groups: int
-    ids_kept: int
-    content: bytes
-    codec: str
-    model: str
-    weights: str
-    resumed_pages: int
-    longest_hold: int
-    longest_admission: int
-
 class kvc_checkpoint_needs:
     num_pages: int
     new_pages: int
     new_bytes: int
     full_bytes: int
     free_bytes: int
-
-class kvc_page_file_info:
-    kind: int
-    version: int
-    fingerprint: bytes
-    key: bytes
-    file_bytes: int
-    page_bytes: int
-    num_slots: int
-    num_pages: int
-    stored_bytes: int
-    bad_headers: int
-    bad_pages: int
-    description: str
-
-class kvc_offload_info:
-    state: int
-    reason: int
-    num_cached: int
-    num_found: int
-    num_loaded: int
-
-class kvc_offload_stats:
-    waiting_blocks: int
-    busy_pages: int
-    busy_lookups: int
-    published_blocks: int
-    dropped_events: int
-    dropped_blocks: int
-    gone_blocks: int
-    lookups: int
-    slower_loads: int
-    refused_loads: int
-    loads: int
-    short_loads: int
-    loaded_tokens: int
-    failed_publications: int
-
-class kvc_offload_tier_stats:
-    hits: int
-    misses: int
-    loaded_pages: int
-    loaded_bytes: int
-    failed_loads: int
-    stored_pages: int
-    stored_bytes: int
-    refused_stores: int
-    failed_stores: int
-    waits: int
-    load_ns_per_byte: float
-    outages: int
-    available: int
-    difference: str
 
 class kvc_latency:
     count: int
@@ -1029,55 +1078,6 @@ class kvc_memory_profile:
     offload_peak_bytes: int
     scheduler_bytes: int
     scheduler_peak_bytes: int
-
-class kvc_publisher_stats:
-    next_sequence: int
-    stored_blocks: int
-    removed_blocks: int
-    cancelled_events: int
-    bytes: int
-    resyncs: int
-    lost_events: int
-    unresolved_blocks: int
-    slow_batches: int
-    failed_batches: int
-    replay_requests: int
-    replayed_batches: int
-    replay_misses: int
-    bad_requests: int
-    kept_batches: int
-    kept_bytes: int
-
-class kvc_index_config:
-    max_blocks: int
-    ttl_ns: int
-    max_workers: int
-    num_media: int
-    max_namespaces: int
-    group: int
-    flags: int
-
-class kvc_index_applied:
-    applied: int
-    ignored: int
-    next_sequence: int
-    is_stale: int
-    restarts: int
-
-class kvc_index_stats:
-    num_workers: int
-    num_blocks: int
-    num_holdings: int
-    num_sets: int
-    bytes_allocated: int
-    bytes_used: int
-    applied_events: int
-    ignored_events: int
-    gaps: int
-    dropped_events: int
-    evicted_blocks: int
-    restarts: int
-    expired_workers: int
 
 class kvc_selection:
     first_layer: int

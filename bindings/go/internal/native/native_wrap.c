@@ -911,7 +911,7 @@ static kvc_status metrics_read_memory(kvc_manager *const *managers, size_t num_m
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_7ba03b3bfc0e6a81(void *_swig_go_0) {
+void _wrap_Swig_free_native_f0222a25b14da37f(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -921,7 +921,7 @@ void _wrap_Swig_free_native_7ba03b3bfc0e6a81(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_7ba03b3bfc0e6a81(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_f0222a25b14da37f(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -934,7 +934,7 @@ void *_wrap_Swig_malloc_native_7ba03b3bfc0e6a81(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_7ba03b3bfc0e6a81() {
+long long _wrap_kvc_clock_native_f0222a25b14da37f() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -945,7 +945,7 @@ long long _wrap_kvc_clock_native_7ba03b3bfc0e6a81() {
 }
 
 
-char *_wrap_kvc_waits_make_native_7ba03b3bfc0e6a81(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_f0222a25b14da37f(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -958,7 +958,7 @@ char *_wrap_kvc_waits_make_native_7ba03b3bfc0e6a81(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_7ba03b3bfc0e6a81(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_f0222a25b14da37f(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -968,7 +968,7 @@ void _wrap_kvc_waits_free_native_7ba03b3bfc0e6a81(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_f0222a25b14da37f(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1033,7 +1033,7 @@ char *_wrap_kvc_tier_do_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_f0222a25b14da37f(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1058,7 +1058,7 @@ char *_wrap_kvc_plugin_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_f0222a25b14da37f(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1070,7 +1070,7 @@ void _wrap_kvc_offload_wait_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1103,7 +1103,7 @@ char *_wrap_kvc_manager_open_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_create_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1134,7 +1134,7 @@ char *_wrap_kvc_manager_create_request_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1167,7 +1167,7 @@ char *_wrap_kvc_manager_allocate_request_native_7ba03b3bfc0e6a81(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_probe_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1196,7 +1196,7 @@ char *_wrap_kvc_manager_probe_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1227,7 +1227,7 @@ char *_wrap_kvc_manager_pin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1256,7 +1256,7 @@ char *_wrap_kvc_manager_drop_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1291,7 +1291,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_7ba03b3bfc0e6a81(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1322,7 +1322,7 @@ char *_wrap_kvc_manager_demote_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -1358,7 +1358,7 @@ char *_wrap_kvc_manager_register_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1379,7 +1379,7 @@ char *_wrap_kvc_manager_list_prompts_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_log_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1400,7 +1400,7 @@ char *_wrap_kvc_manager_take_log_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_f0222a25b14da37f(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -1419,7 +1419,7 @@ char *_wrap_kvc_log_replay_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1456,7 +1456,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1491,7 +1491,7 @@ char *_wrap_kvc_manager_publish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_index_apply_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1518,7 +1518,7 @@ char *_wrap_kvc_index_apply_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_root_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_root_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1549,7 +1549,7 @@ char *_wrap_kvc_index_root_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslic
 }
 
 
-char *_wrap_kvc_index_match_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_f0222a25b14da37f(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1578,7 +1578,7 @@ char *_wrap_kvc_index_match_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_f0222a25b14da37f(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1611,7 +1611,7 @@ char *_wrap_kvc_index_match_tokens_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1640,7 +1640,7 @@ char *_wrap_kvc_index_digests_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1663,7 +1663,7 @@ char *_wrap_kvc_index_worker_info_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_index_dump_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_dump_native_f0222a25b14da37f(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1684,7 +1684,7 @@ char *_wrap_kvc_index_dump_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_index_load_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_index_load_native_f0222a25b14da37f(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1703,7 +1703,7 @@ char *_wrap_kvc_index_load_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1732,7 +1732,7 @@ char *_wrap_kvc_manager_export_tables_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1757,7 +1757,7 @@ char *_wrap_kvc_manager_export_slots_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1786,7 +1786,7 @@ char *_wrap_kvc_manager_take_pending_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_f0222a25b14da37f(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1819,7 +1819,7 @@ char *_wrap_kvc_manager_rebuild_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1850,7 +1850,7 @@ char *_wrap_kvc_manager_poll_events_native_7ba03b3bfc0e6a81(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1883,7 +1883,7 @@ char *_wrap_kvc_manager_list_prefixes_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_f0222a25b14da37f(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1918,7 +1918,7 @@ char *_wrap_kvc_manager_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_f0222a25b14da37f(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1935,7 +1935,7 @@ char *_wrap_kvc_step_use_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_f0222a25b14da37f(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1948,7 +1948,7 @@ long long _wrap_kvc_step_num_failed_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_f0222a25b14da37f(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1987,7 +1987,7 @@ char *_wrap_kvc_storage_store_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_f0222a25b14da37f(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -2018,7 +2018,7 @@ char *_wrap_kvc_storage_gather_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_f0222a25b14da37f(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -2051,7 +2051,7 @@ char *_wrap_kvc_storage_measure_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_f0222a25b14da37f(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2108,7 +2108,7 @@ char *_wrap_kvc_storage_attend_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_f0222a25b14da37f(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2165,7 +2165,7 @@ char *_wrap_kvc_storage_explain_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_f0222a25b14da37f(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2228,7 +2228,7 @@ char *_wrap_kvc_storage_select_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -2255,7 +2255,7 @@ char *_wrap_kvc_attention_merge_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_7ba03b3bfc0e6a81(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_f0222a25b14da37f(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -2272,7 +2272,7 @@ char *_wrap_kvc_estimate_memory_native_7ba03b3bfc0e6a81(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_f0222a25b14da37f(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -2297,7 +2297,7 @@ char *_wrap_kvc_rope_apply_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_f0222a25b14da37f(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2318,7 +2318,7 @@ char *_wrap_kvc_storage_adopt_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_info_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2363,7 +2363,7 @@ char *_wrap_kvc_storage_page_info_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_storage_page_runs_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2410,7 +2410,7 @@ char *_wrap_kvc_storage_page_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_position_digests_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2445,7 +2445,7 @@ char *_wrap_kvc_manager_position_digests_native_7ba03b3bfc0e6a81(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_page_key_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_f0222a25b14da37f(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -2472,7 +2472,7 @@ char *_wrap_kvc_page_key_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_tier_create_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_f0222a25b14da37f(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -2498,7 +2498,7 @@ char *_wrap_kvc_tier_create_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_drafts_check_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_drafts_check_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2519,7 +2519,7 @@ char *_wrap_kvc_drafts_check_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_greedy_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+char *_wrap_kvc_verify_greedy_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2548,7 +2548,7 @@ char *_wrap_kvc_verify_greedy_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verify_sampling_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2597,7 +2597,7 @@ char *_wrap_kvc_verify_sampling_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2640,7 +2640,7 @@ char *_wrap_kvc_verify_typical_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2683,7 +2683,7 @@ char *_wrap_kvc_verdict_moves_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2724,7 +2724,7 @@ char *_wrap_kvc_verdict_states_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_f0222a25b14da37f(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2747,7 +2747,7 @@ char *_wrap_kvc_draft_append_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_f0222a25b14da37f(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2778,7 +2778,7 @@ char *_wrap_kvc_draft_propose_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2805,7 +2805,7 @@ char *_wrap_kvc_acceptance_add_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_f0222a25b14da37f(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2818,7 +2818,7 @@ char *_wrap_kvc_acceptance_halve_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2841,7 +2841,7 @@ char *_wrap_kvc_acceptance_length_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_f0222a25b14da37f(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2860,7 +2860,7 @@ char *_wrap_kvc_scheduler_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2911,7 +2911,7 @@ char *_wrap_kvc_scheduler_add_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2932,7 +2932,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_7ba03b3bfc0e6a81(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2965,7 +2965,7 @@ char *_wrap_kvc_scheduler_finish_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3038,7 +3038,7 @@ char *_wrap_kvc_checkpoint_save_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3108,7 +3108,7 @@ char *_wrap_kvc_checkpoint_restore_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_measure_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+char *_wrap_kvc_checkpoint_measure_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3171,7 +3171,7 @@ char *_wrap_kvc_checkpoint_measure_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+char *_wrap_kvc_checkpoint_save_stream_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3231,7 +3231,7 @@ char *_wrap_kvc_checkpoint_save_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_checkpoint_restore_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_stream_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3301,7 +3301,7 @@ char *_wrap_kvc_checkpoint_restore_stream_native_7ba03b3bfc0e6a81(kvc_manager *_
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_compact_native_f0222a25b14da37f(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3336,7 +3336,7 @@ char *_wrap_kvc_checkpoint_compact_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -3351,7 +3351,7 @@ char *_wrap_kvc_manager_content_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_offload_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3432,7 +3432,7 @@ char *_wrap_kvc_offload_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_f0222a25b14da37f(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3449,7 +3449,7 @@ char *_wrap_kvc_offload_store_request_native_7ba03b3bfc0e6a81(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -3510,7 +3510,7 @@ char *_wrap_kvc_publisher_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_f0222a25b14da37f(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3535,7 +3535,7 @@ char *_wrap_kvc_publisher_read_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_f0222a25b14da37f(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3571,7 +3571,7 @@ char *_wrap_kvc_publisher_name_namespace_native_7ba03b3bfc0e6a81(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3634,7 +3634,7 @@ char *_wrap_kvc_metrics_render_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3675,7 +3675,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_7ba03b3bfc0e6a81(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3720,7 +3720,7 @@ char *_wrap_kvc_metrics_read_latency_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3763,7 +3763,7 @@ char *_wrap_kvc_metrics_read_memory_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_7ba03b3bfc0e6a81() {
+_gostring_ _wrap_kvc_last_error_native_f0222a25b14da37f() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3774,7 +3774,7 @@ _gostring_ _wrap_kvc_last_error_native_7ba03b3bfc0e6a81() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_7ba03b3bfc0e6a81(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_f0222a25b14da37f(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3789,7 +3789,7 @@ char *_wrap_kvc_dtype_bits_native_7ba03b3bfc0e6a81(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_list_native_f0222a25b14da37f(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3815,7 +3815,7 @@ char *_wrap_kvc_checkpoint_list_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_f0222a25b14da37f(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3837,7 +3837,7 @@ char *_wrap_kvc_checkpoint_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_f0222a25b14da37f(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3859,7 +3859,7 @@ char *_wrap_kvc_checkpoint_validate_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_f0222a25b14da37f(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3879,7 +3879,7 @@ char *_wrap_kvc_checkpoint_remove_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_collect_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_collect_native_f0222a25b14da37f(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3901,7 +3901,7 @@ char *_wrap_kvc_checkpoint_collect_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_backend_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_f0222a25b14da37f(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3926,7 +3926,7 @@ char *_wrap_kvc_backend_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_f0222a25b14da37f(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3946,7 +3946,7 @@ char *_wrap_kvc_backend_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_f0222a25b14da37f(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3966,7 +3966,7 @@ char *_wrap_kvc_device_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_f0222a25b14da37f(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -3981,7 +3981,7 @@ char *_wrap_kvc_storage_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_f0222a25b14da37f(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -3996,7 +3996,7 @@ char *_wrap_kvc_storage_properties_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_7ba03b3bfc0e6a81(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_f0222a25b14da37f(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4013,7 +4013,7 @@ char *_wrap_kvc_storage_size_native_7ba03b3bfc0e6a81(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_f0222a25b14da37f(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4030,7 +4030,7 @@ char *_wrap_kvc_storage_trim_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_f0222a25b14da37f(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -4049,7 +4049,7 @@ char *_wrap_kvc_storage_view_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_f0222a25b14da37f(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -4074,7 +4074,7 @@ char *_wrap_kvc_storage_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -4095,7 +4095,7 @@ char *_wrap_kvc_storage_copy_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4116,7 +4116,7 @@ char *_wrap_kvc_storage_zero_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -4145,7 +4145,7 @@ char *_wrap_kvc_storage_swap_out_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -4174,7 +4174,7 @@ char *_wrap_kvc_storage_swap_in_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4195,7 +4195,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_f0222a25b14da37f(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -4218,7 +4218,7 @@ char *_wrap_kvc_quantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_f0222a25b14da37f(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -4241,7 +4241,7 @@ char *_wrap_kvc_dequantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_f0222a25b14da37f(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -4266,7 +4266,7 @@ char *_wrap_kvc_storage_key_bounds_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_f0222a25b14da37f(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -4289,7 +4289,7 @@ char *_wrap_kvc_tree_mask_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice
 }
 
 
-long long _wrap_kvc_model_count_native_7ba03b3bfc0e6a81() {
+long long _wrap_kvc_model_count_native_f0222a25b14da37f() {
   size_t result;
   long long _swig_go_result;
   
@@ -4300,7 +4300,7 @@ long long _wrap_kvc_model_count_native_7ba03b3bfc0e6a81() {
 }
 
 
-char *_wrap_kvc_model_get_native_7ba03b3bfc0e6a81(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_f0222a25b14da37f(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4315,7 +4315,7 @@ char *_wrap_kvc_model_get_native_7ba03b3bfc0e6a81(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_f0222a25b14da37f(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4335,7 +4335,7 @@ char *_wrap_kvc_model_find_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_7ba03b3bfc0e6a81(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_f0222a25b14da37f(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4348,7 +4348,7 @@ char *_wrap_kvc_model_register_native_7ba03b3bfc0e6a81(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_f0222a25b14da37f(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4367,7 +4367,7 @@ char *_wrap_kvc_model_from_config_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_7ba03b3bfc0e6a81(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_f0222a25b14da37f(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4394,7 +4394,7 @@ char *_wrap_kvc_model_rope_native_7ba03b3bfc0e6a81(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_f0222a25b14da37f(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4421,7 +4421,7 @@ char *_wrap_kvc_rope_table_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -4438,7 +4438,7 @@ char *_wrap_kvc_manager_open_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4453,7 +4453,7 @@ char *_wrap_kvc_manager_close_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4476,7 +4476,7 @@ char *_wrap_kvc_manager_read_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -4493,7 +4493,7 @@ char *_wrap_kvc_manager_curve_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_f0222a25b14da37f(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -4508,7 +4508,7 @@ char *_wrap_kvc_workload_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_f0222a25b14da37f(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -4525,7 +4525,7 @@ char *_wrap_kvc_workload_record_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_native_f0222a25b14da37f(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -4540,7 +4540,7 @@ char *_wrap_kvc_workload_read_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_workload_predict_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_f0222a25b14da37f(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -4557,7 +4557,7 @@ char *_wrap_kvc_workload_predict_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_f0222a25b14da37f(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -4572,7 +4572,7 @@ char *_wrap_kvc_sizer_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_f0222a25b14da37f(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -4591,7 +4591,7 @@ char *_wrap_kvc_sizer_decide_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_f0222a25b14da37f(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -4608,7 +4608,7 @@ char *_wrap_kvc_sizer_read_log_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4629,7 +4629,7 @@ char *_wrap_kvc_manager_set_quota_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4648,7 +4648,7 @@ char *_wrap_kvc_manager_quota_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-int _wrap_kvc_version_native_7ba03b3bfc0e6a81() {
+int _wrap_kvc_version_native_f0222a25b14da37f() {
   uint32_t result;
   int _swig_go_result;
   
@@ -4659,7 +4659,7 @@ int _wrap_kvc_version_native_7ba03b3bfc0e6a81() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_7ba03b3bfc0e6a81() {
+_gostring_ _wrap_kvc_build_info_native_f0222a25b14da37f() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -4670,7 +4670,7 @@ _gostring_ _wrap_kvc_build_info_native_7ba03b3bfc0e6a81() {
 }
 
 
-char *_wrap_kvc_supports_native_7ba03b3bfc0e6a81(int _swig_go_0) {
+char *_wrap_kvc_supports_native_f0222a25b14da37f(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4683,7 +4683,7 @@ char *_wrap_kvc_supports_native_7ba03b3bfc0e6a81(int _swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_f0222a25b14da37f(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -4698,7 +4698,7 @@ char *_wrap_kvc_manager_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_f0222a25b14da37f(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -4713,7 +4713,7 @@ char *_wrap_kvc_manager_properties_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4728,7 +4728,7 @@ char *_wrap_kvc_manager_close_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4749,7 +4749,7 @@ char *_wrap_kvc_manager_list_namespaces_native_7ba03b3bfc0e6a81(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4764,7 +4764,7 @@ char *_wrap_kvc_manager_reset_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_stats_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_f0222a25b14da37f(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -4779,7 +4779,7 @@ char *_wrap_kvc_manager_stats_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -4796,7 +4796,7 @@ char *_wrap_kvc_manager_pool_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -4813,7 +4813,7 @@ char *_wrap_kvc_manager_block_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_check_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_f0222a25b14da37f(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4826,7 +4826,7 @@ char *_wrap_kvc_manager_check_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4841,7 +4841,7 @@ char *_wrap_kvc_manager_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_f0222a25b14da37f(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -4866,7 +4866,7 @@ char *_wrap_kvc_config_from_shortfin_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4883,7 +4883,7 @@ char *_wrap_kvc_manager_admit_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4900,7 +4900,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -4921,7 +4921,7 @@ char *_wrap_kvc_manager_append_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4938,7 +4938,7 @@ char *_wrap_kvc_manager_commit_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4955,7 +4955,7 @@ char *_wrap_kvc_manager_truncate_request_native_7ba03b3bfc0e6a81(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4972,7 +4972,7 @@ char *_wrap_kvc_manager_fork_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4987,7 +4987,7 @@ char *_wrap_kvc_manager_preempt_request_native_7ba03b3bfc0e6a81(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5002,7 +5002,7 @@ char *_wrap_kvc_manager_free_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -5019,7 +5019,7 @@ char *_wrap_kvc_manager_request_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5040,7 +5040,7 @@ char *_wrap_kvc_manager_list_requests_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -5063,7 +5063,7 @@ char *_wrap_kvc_manager_compact_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_step_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_f0222a25b14da37f(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -5080,7 +5080,7 @@ char *_wrap_kvc_step_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_f0222a25b14da37f(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -5097,7 +5097,7 @@ char *_wrap_kvc_step_view_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5112,7 +5112,7 @@ char *_wrap_kvc_manager_retire_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -5129,7 +5129,7 @@ char *_wrap_kvc_manager_probe_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_lost_reuse_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_lost_reuse_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
@@ -5146,7 +5146,7 @@ char *_wrap_kvc_manager_lost_reuse_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5161,7 +5161,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5182,7 +5182,7 @@ char *_wrap_kvc_manager_list_pins_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -5201,7 +5201,7 @@ char *_wrap_kvc_manager_evict_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5222,7 +5222,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5241,7 +5241,7 @@ char *_wrap_kvc_manager_release_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5262,7 +5262,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5285,7 +5285,7 @@ char *_wrap_kvc_manager_fail_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_index_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_index **_swig_go_1) {
+char *_wrap_kvc_index_create_native_f0222a25b14da37f(char *_swig_go_0, kvc_index **_swig_go_1) {
   kvc_index_config *arg1 = (kvc_index_config *) 0 ;
   kvc_index **arg2 = (kvc_index **) 0 ;
   kvc_status result;
@@ -5300,7 +5300,7 @@ char *_wrap_kvc_index_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_index
 }
 
 
-char *_wrap_kvc_index_add_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_add_worker_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -5324,7 +5324,7 @@ char *_wrap_kvc_index_add_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_remove_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_index_remove_worker_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5339,7 +5339,7 @@ char *_wrap_kvc_index_remove_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_
 }
 
 
-char *_wrap_kvc_index_touch_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_index_touch_worker_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5356,7 +5356,7 @@ char *_wrap_kvc_index_touch_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_expire_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_expire_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5373,7 +5373,7 @@ char *_wrap_kvc_index_expire_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_index_begin_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_index_begin_resync_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -5390,7 +5390,7 @@ char *_wrap_kvc_index_begin_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_end_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_end_resync_native_f0222a25b14da37f(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -5409,7 +5409,7 @@ char *_wrap_kvc_index_end_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_list_workers_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_list_workers_native_f0222a25b14da37f(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5430,7 +5430,7 @@ char *_wrap_kvc_index_list_workers_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_read_stats_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_index_read_stats_native_f0222a25b14da37f(kvc_index *_swig_go_0, char *_swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
   kvc_status result;
@@ -5445,7 +5445,7 @@ char *_wrap_kvc_index_read_stats_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_page_file_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_read_info_native_f0222a25b14da37f(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   int32_t arg2 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -5467,7 +5467,7 @@ char *_wrap_kvc_page_file_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_read_part_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_page_file_read_part_native_f0222a25b14da37f(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   int32_t arg3 ;
@@ -5491,7 +5491,7 @@ char *_wrap_kvc_page_file_read_part_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_purge_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_purge_native_f0222a25b14da37f(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -5513,7 +5513,7 @@ char *_wrap_kvc_page_file_purge_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_offload_poll_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_f0222a25b14da37f(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -5530,7 +5530,7 @@ char *_wrap_kvc_offload_poll_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_f0222a25b14da37f(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5551,7 +5551,7 @@ char *_wrap_kvc_offload_flush_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_f0222a25b14da37f(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5568,7 +5568,7 @@ char *_wrap_kvc_offload_lookup_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_load_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_offload_load_native_f0222a25b14da37f(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5587,7 +5587,7 @@ char *_wrap_kvc_offload_load_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_f0222a25b14da37f(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -5604,7 +5604,7 @@ char *_wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_f0222a25b14da37f(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5619,7 +5619,7 @@ char *_wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_f0222a25b14da37f(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -5634,7 +5634,7 @@ char *_wrap_kvc_offload_read_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_f0222a25b14da37f(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -5651,7 +5651,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_7ba03b3bfc0e6a81(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_publisher_poll_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_publisher_poll_native_f0222a25b14da37f(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -5666,7 +5666,7 @@ char *_wrap_kvc_publisher_poll_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_resync_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0) {
+char *_wrap_kvc_publisher_resync_native_f0222a25b14da37f(kvc_publisher *_swig_go_0) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5679,7 +5679,7 @@ char *_wrap_kvc_publisher_resync_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go
 }
 
 
-char *_wrap_kvc_publisher_read_stats_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_publisher_read_stats_native_f0222a25b14da37f(kvc_publisher *_swig_go_0, char *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
   kvc_status result;
@@ -5694,7 +5694,7 @@ char *_wrap_kvc_publisher_read_stats_native_7ba03b3bfc0e6a81(kvc_publisher *_swi
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_f0222a25b14da37f(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -5715,7 +5715,7 @@ char *_wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_log_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_f0222a25b14da37f(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -5730,7 +5730,7 @@ char *_wrap_kvc_manager_log_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5755,7 +5755,7 @@ char *_wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_f0222a25b14da37f(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5774,7 +5774,7 @@ char *_wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_f0222a25b14da37f(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5793,7 +5793,7 @@ char *_wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5820,7 +5820,7 @@ char *_wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5847,7 +5847,7 @@ char *_wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_tier_drain_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0) {
+char *_wrap_kvc_tier_drain_native_f0222a25b14da37f(kvc_tier *_swig_go_0) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5860,7 +5860,7 @@ char *_wrap_kvc_tier_drain_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_tier_read_stats_native_f0222a25b14da37f(kvc_tier *_swig_go_0, char *_swig_go_1) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
   kvc_status result;
@@ -5875,7 +5875,7 @@ char *_wrap_kvc_tier_read_stats_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, ch
 }
 
 
-char *_wrap_kvc_tier_read_counts_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_tier_read_counts_native_f0222a25b14da37f(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   uint32_t arg2 ;
   kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
@@ -5892,7 +5892,7 @@ char *_wrap_kvc_tier_read_counts_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, i
 }
 
 
-char *_wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_set_time_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5907,7 +5907,7 @@ char *_wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5930,7 +5930,7 @@ char *_wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_f0222a25b14da37f(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5947,7 +5947,7 @@ char *_wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5979,7 +5979,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_f0222a25b14da37f(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5999,7 +5999,7 @@ char *_wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_abort_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -6014,7 +6014,7 @@ char *_wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -6029,7 +6029,7 @@ char *_wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -6046,7 +6046,7 @@ char *_wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -6063,7 +6063,7 @@ char *_wrap_kvc_scheduler_set_weight_native_7ba03b3bfc0e6a81(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -6080,7 +6080,7 @@ char *_wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -6097,7 +6097,7 @@ char *_wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -6112,7 +6112,7 @@ char *_wrap_kvc_scheduler_read_stats_native_7ba03b3bfc0e6a81(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_f0222a25b14da37f(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -6125,7 +6125,7 @@ char *_wrap_kvc_scheduler_check_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_storage_move_tokens_native_f0222a25b14da37f(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -6144,7 +6144,7 @@ char *_wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_f0222a25b14da37f(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -6173,7 +6173,7 @@ char *_wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_f0222a25b14da37f(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -6188,7 +6188,7 @@ char *_wrap_kvc_draft_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_f0222a25b14da37f(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""interface.py: what SWIG sees: the functions of the headers and of calls.i, under the names of C, and the role of each parameter.
+
+The types tell nearly all roles: a pointer and the size behind it are an array, a pointer to a number is a result, a const one alone an array.
+kvcache.i says the others by hand, and what no language reaches; roles.i is written from this module by scripts/generate."""
+
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "scripts"))
+import kvcache_headers  # noqa: E402
+
+ELEMENTS = {"int32_t": "INT32", "int64_t": "INT64", "uint64_t": "UINT64"}
+NUMBERS = {*ELEMENTS, "uint32_t", "size_t"}
+BY_TYPEMAPS = {"kvc_view", "kvc_selection", "kvc_step"}  # structs that each language has a class or a call of its own for
+DIRECTIVE = re.compile(r"^KVC_(?:(?:IN|OUT)(?:_RECORDS|_ARRAY)?|RESULT|OBJECTS?|STRUCT)\([\w, ]+\)", re.M)
+
+
+def read(path):
+    return re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
+
+
+class Interface:
+    """As Python has it, which has most."""
+
+    def __init__(self, headers=None):
+        self.headers = headers or kvcache_headers.read()
+        self.calls = re.sub(r"^#ifdef SWIGJAVA\n.*?^#endif\n", "", read(HERE / "calls.i"), flags=re.M | re.S)
+        self.by_hand = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read(HERE / "kvcache.i"), flags=re.M | re.S)
+        self.instead = {name: call for call, name in re.findall(r"^(?:KVC_INSTEAD\(|%rename\()(\w+)(?:, |\) )(\w+)\)?;?$", self.calls, re.M)}
+        self.ignored = set(re.findall(r"^%ignore ([\w:]+);", self.by_hand, re.M)) | set(self.instead.values())
+        self.kept = set(re.findall(r'^%rename\("%s"\) ([\w:]+);', self.by_hand, re.M))
+
+    def functions(self):
+        """(name, result, parameters)"""
+        for name, function in self.headers.functions.items():
+            if name not in self.ignored and not name.endswith("_destroy"):
+                yield name, function.result, function.parameters
+        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_[A-Z]+)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
+        for m in re.finditer(r"^static (\w+) (\w+)\(([^{]*?)\) \{", self.calls, re.M):
+            arguments = re.sub(r"(KVC_[A-Z]+)\b(?:\((const)?\))?", lambda it: macros[it[1]].replace("CONST", it[2] or ""), m[3])
+            yield self.instead[m[2]], m[1], kvcache_headers.parameters(arguments)
+
+    def grows(self, kind):
+        return kind in self.headers.structs and self.headers.structs[kind].fields[0].name == "struct_size"
+
+    def roles(self):
+        """The directives of roles.i, in the order of their first use."""
+        said = set(DIRECTIVE.findall(self.by_hand))
+        alone = {f"{direction} {name}" for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, \w+, (\w+)\)", self.by_hand, re.M)}
+        found = {}
+        for _, _, parameters in self.functions():
+            following = {one.name: other for one, other in zip(parameters, parameters[1:])}
+            for it in parameters:
+                direction, element = "IN" if it.const else "OUT", ELEMENTS.get(it.kind, "BYTES")
+                size = following.get(it.name)
+                if f"{direction} {it.name}" in alone or size is None or size.stars or size.kind != "size_t" or self.grows(it.kind):
+                    size = None
+                if not it.stars or (it.kind, it.name) == ("void", "handle"):
+                    continue
+                if it.stars == 2:
+                    role = f"OBJECTS({it.kind}, {it.name}, {size.name})" if size else f"OBJECT({it.kind}, {it.name})"
+                elif size:
+                    role = f"{direction}({it.kind}, {element}, " if it.kind in ELEMENTS else f"{direction}_RECORDS({it.kind}, "
+                    role += f"{it.name}, {size.name})"
+                elif it.kind in BY_TYPEMAPS or it.kind == "char" or (it.kind.startswith("kvc_") and it.kind not in self.headers.structs):
+                    continue
+                elif it.kind in self.headers.structs:
+                    role = f"STRUCT({it.kind})"
+                elif it.const or it.kind not in NUMBERS:
+                    role = f"{direction}_ARRAY({it.kind}, {element}, {it.name})"
+                else:
+                    role = f"RESULT({it.kind}, {it.name})"
+                if f"{direction} {it.name}" not in alone:
+                    found.setdefault(f"KVC_{role}")
+        return [role for role in found if role not in said]
+
+    def unreachable(self):
+        """The structs that no function has, and the pointers of others."""
+        structs = set(re.findall(r"KVC_STRUCT\((\w+)\)", "\n".join([self.by_hand, *self.roles()]))) | BY_TYPEMAPS
+        for name, struct in self.headers.structs.items():
+            if name not in structs:
+                yield name
+                continue
+            for field in struct.fields:
+                where = f"{name}::{field.name}"
+                if (field.stars and field.kind != "char" or self.headers.aliases.get(field.kind) == "") and not {where} & (self.ignored | self.kept):
+                    yield where
