@@ -31,26 +31,45 @@ class Interface:
         self.by_hand = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read(HERE / "kvcache.i"), flags=re.M | re.S)
         self.instead = {name: call for call, name in re.findall(r"^(?:KVC_INSTEAD\(|%rename\()(\w+)(?:, |\) )(\w+)\)?;?$", self.calls, re.M)}
         self.ignored = set(re.findall(r"^%ignore ([\w:]+);", self.by_hand, re.M)) | set(self.instead.values())
+        self.flat = {kind: macro for macro, kind in re.findall(r"#define KVC_THE_(\w+) &\((\w+)\)\{", self.calls)}
+        self.macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_[A-Z]+)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
         self.kept = set(re.findall(r'^%rename\("%s"\) ([\w:]+);', self.by_hand, re.M))
 
     def functions(self):
         """(name, result, parameters)"""
         for name, function in self.headers.functions.items():
             if name not in self.ignored and not name.endswith("_destroy"):
-                yield name, function.result, function.parameters
-        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_[A-Z]+)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
+                yield name, function.result, [one for it in function.parameters for one in self.flattened(it)]
         for m in re.finditer(r"^static (\w+) (\w+)\(([^{]*?)\) \{", self.calls, re.M):
-            arguments = re.sub(r"(KVC_[A-Z]+)\b(?:\((const)?\))?", lambda it: macros[it[1]].replace("CONST", it[2] or ""), m[3])
+            arguments = re.sub(r"(KVC_[A-Z]+)\b(?:\((const)?\))?", lambda it: self.macros[it[1]].replace("CONST", it[2] or ""), m[3])
             yield self.instead[m[2]], m[1], kvcache_headers.parameters(arguments)
+
+    def flattened(self, parameter):
+        """Those of a struct that has a macro, or the parameter itself."""
+        return kvcache_headers.parameters(self.macros[f"KVC_{self.flat[parameter.kind]}"]) if parameter.kind in self.flat else [parameter]
+
+    def flat_calls(self):
+        """The functions of flat_calls.i: (name, parameters, arguments)"""
+        for name, function in self.headers.functions.items():
+            if name not in self.ignored and any(it.kind in self.flat for it in function.parameters):
+                names = [one.name for it in function.parameters for one in self.flattened(it)]
+                if twice := [one for one in names if names.count(one) > 1]:
+                    raise ValueError(f"{name} would have two parameters {twice[0]}: write it in bindings/calls.i")
+                yield (name, ", ".join(f"KVC_{self.flat[it.kind]}" if it.kind in self.flat else str(it) for it in function.parameters),
+                       ", ".join(f"KVC_THE_{self.flat[it.kind]}" if it.kind in self.flat else it.name for it in function.parameters))
+
+    def name(self, function):
+        """The name of the function that SWIG wraps."""
+        return {call: name for name, call in self.instead.items()}.get(function) or {call[0]: call[0].removeprefix("kvc_") for call in self.flat_calls()}.get(function, function)
 
     def grows(self, kind):
         return kind in self.headers.structs and self.headers.structs[kind].fields[0].name == "struct_size"
 
     def roles(self):
-        """The directives of roles.i, in the order of their first use."""
+        """The directives of roles.i."""
         said = set(DIRECTIVE.findall(self.by_hand))
         alone = {f"{direction} {name}" for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, \w+, (\w+)\)", self.by_hand, re.M)}
-        found = {}
+        found = set()
         for _, _, parameters in self.functions():
             following = {one.name: other for one, other in zip(parameters, parameters[1:])}
             for it in parameters:
@@ -74,8 +93,8 @@ class Interface:
                 else:
                     role = f"RESULT({it.kind}, {it.name})"
                 if f"{direction} {it.name}" not in alone:
-                    found.setdefault(f"KVC_{role}")
-        return [role for role in found if role not in said]
+                    found.add(f"KVC_{role}")
+        return sorted(found - said)
 
     def unreachable(self):
         """The structs that no function has, and the pointers of others."""

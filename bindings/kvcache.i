@@ -11,6 +11,7 @@
 //   KVC_OBJECT(type, name)                          an object with its destroy function
 //   KVC_OBJECTS(type, pointer, count)               an array of objects, such as the storages of all groups; NULL = none
 //   KVC_STRUCT(type)                                a struct that the caller fills in or reads
+//   KVC_LONG_CALL(name)                             a call beside which other threads run
 //   kvc_status                                      an error with its text, copied in the same native call
 //
 // What is generated is internal to each binding; users see the hand-written layer over it.
@@ -160,6 +161,7 @@ KVC_STRUCT(kvc_group_config)
 #endif
 
 %include "calls.i"
+%include "flat_calls.i"
 %include <kvcache/types.h>
 %include <kvcache/checkpoint.h>
 %include <kvcache/device.h>

@@ -23,6 +23,9 @@ class Variable:
     const: bool = False
     length: str = None
 
+    def __str__(self):
+        return f"{'const ' if self.const else ''}{self.kind} {'*' * self.stars}{self.name}"
+
 
 @dataclasses.dataclass
 class Function:

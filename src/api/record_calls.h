@@ -37,18 +37,18 @@ void visit_results(Log& log, Args& args) {
 }
 
 namespace codec {
-#define KVC_LOGGED_CALL(number, function, ...) using of_##function = CodecList<__VA_ARGS__>;
+#define KVC_LOGGED_CALL(number, duration, function, ...) using of_##function = CodecList<__VA_ARGS__>;
 #include "api/calls.def"
 }  // namespace codec
 
 template <auto kFunction>
 struct LoggedCall;
-#define KVC_LOGGED_CALL(number, function, ...)      \
-  template <>                                       \
-  struct LoggedCall<function> {                     \
-    static constexpr uint32_t kNumber = number;     \
-    static constexpr const char* kName = #function; \
-    using Codecs = codec::of_##function;            \
+#define KVC_LOGGED_CALL(number, duration, function, ...) \
+  template <>                                            \
+  struct LoggedCall<function> {                          \
+    static constexpr uint32_t kNumber = number;          \
+    static constexpr const char* kName = #function;      \
+    using Codecs = codec::of_##function;                 \
   };
 #include "api/calls.def"
 

@@ -26,14 +26,14 @@ KVC_API kvc_status kvc_manager_do(kvc_manager* m, const int32_t* tokens, size_t 
 /** Reads it. Since 0.3. */
 KVC_API kvc_status kvc_manager_read(kvc_manager* m, uint64_t* value);
 """
-TABLE = "KVC_LOGGED_CALL(1, kvc_manager_do, Tokens, Number)\nKVC_PLAIN_CALL(kvc_manager_read)\n"
+TABLE = "KVC_LOGGED_CALL(1, Long, kvc_manager_do, Tokens, Number)\nKVC_PLAIN_CALL(Short, kvc_manager_read)\n"
 SIZES = {"Tokens": 2, "Number": 1}
 FROZEN = "kvc_pair 24 24: struct_size=0, first=8, second=16, third=20\nconstants: KVC_FIRST=1\n"
 
 
 class Generate(unittest.TestCase):
     def faults(self, header=HEADER, table=TABLE):
-        return generate.check_table(kvcache_headers.parse(header), generate.table(table), SIZES)
+        return generate.check_table(kvcache_headers.parse(header), generate.table(table)[0], SIZES)
 
     def added(self, header, frozen=FROZEN):
         return generate.Layout(frozen).add(kvcache_headers.parse(header)).text().removeprefix(generate.LAYOUT)
@@ -41,11 +41,14 @@ class Generate(unittest.TestCase):
     def test_a_sound_table_passes(self):
         self.assertEqual(self.faults(), [])
 
+    def test_long_calls_are_told(self):
+        self.assertEqual(generate.table(TABLE)[1], ["kvc_manager_do"])
+
     def test_a_function_without_a_row_is_named(self):
         self.assertEqual(self.faults(table=TABLE.splitlines()[0]), ["kvc_manager_read has no row in src/api/calls.def"])
 
     def test_a_row_without_a_function_is_named(self):
-        self.assertEqual(self.faults(table=TABLE + "KVC_PLAIN_CALL(kvc_gone)\n"), ["kvc_gone of src/api/calls.def is no function of the headers"])
+        self.assertEqual(self.faults(table=TABLE + "KVC_PLAIN_CALL(Short, kvc_gone)\n"), ["kvc_gone of src/api/calls.def is no function of the headers"])
 
     def test_a_wrong_count_of_parameters_is_named(self):
         self.assertEqual(self.faults(table=TABLE.replace("Tokens, Number", "Tokens")),
@@ -53,7 +56,7 @@ class Generate(unittest.TestCase):
 
     def test_an_unknown_role_and_a_doubled_number_are_named(self):
         self.assertIn("role Blob", self.faults(table=TABLE.replace("Tokens", "Blob"))[0])
-        for doubled, text in ((TABLE + TABLE, "two rows for kvc_manager_do"), (TABLE + "KVC_LOGGED_CALL(1, kvc_other)\n", "two calls with number 1")):
+        for doubled, text in ((TABLE + TABLE, "two rows for kvc_manager_do"), (TABLE + "KVC_LOGGED_CALL(1, Short, kvc_other)\n", "two calls with number 1")):
             with self.assertRaisesRegex(generate.Fault, text):
                 generate.table(doubled)
 

@@ -75,8 +75,8 @@ const std::vector<Call>& every_call() {
 
 std::vector<std::string> functions_of_the_header() {
   return {
-#define KVC_PLAIN_CALL(function) #function,
-#define KVC_LOGGED_CALL(number, function, ...) #function,
+#define KVC_PLAIN_CALL(duration, function) #function,
+#define KVC_LOGGED_CALL(number, duration, function, ...) #function,
 #include "api/calls.def"
   };
 }

@@ -14,7 +14,7 @@ namespace kvc::test {
 namespace {
 
 const std::set<std::string> kLogged = {
-#define KVC_LOGGED_CALL(number, function, ...) #function,
+#define KVC_LOGGED_CALL(number, duration, function, ...) #function,
 #include "api/calls.def"
 };
 

@@ -319,6 +319,69 @@ class kvc_group_config:
     chunk_tokens: int
     max_checkpoints: int
 
+class kvc_attention:
+    num_requests: int
+    table_stride: int
+    layer: int
+    num_q_heads: int
+    dtype: int
+    flags: int
+    scale: float
+    soft_cap: float
+    window: int
+    sinks: int
+    block_mask_stride: int
+    shared_tokens: int
+    q_token_stride: int
+    q_head_stride: int
+    out_token_stride: int
+    out_head_stride: int
+
+class kvc_attention_info:
+    kernels: str
+    keys: str
+    values: str
+    num_workers: int
+    sparse: int
+    num_pieces: int
+    num_splits: int
+    scratch_bytes: int
+    shared_tokens: int
+    plan_bytes: int
+    workspace_bytes: int
+    selection_bytes: int
+
+class kvc_attention_launch:
+    flags: int
+    total_queries: int
+    max_queries: int
+    max_kv_len: int
+
+class kvc_backend_info:
+    path: str
+    architectures: str
+    remark: str
+    num_devices: int
+
+class kvc_block_choice:
+    top_k: int
+    sink_blocks: int
+    recent_blocks: int
+    block_mask_stride: int
+    ratio: float
+    threshold: float
+
+class kvc_block_info:
+    token_offset: int
+    state: int
+    pool: int
+    requests: int
+    external_holds: int
+    pins: int
+    published: int
+    num_copies: int
+    group: int
+
 class kvc_checkpoint_info:
     id: int
     num_files: int
@@ -347,11 +410,28 @@ class kvc_checkpoint_info:
     longest_hold: int
     longest_admission: int
 
-class kvc_backend_info:
-    path: str
-    architectures: str
-    remark: str
-    num_devices: int
+class kvc_checkpoint_needs:
+    num_pages: int
+    new_pages: int
+    new_bytes: int
+    full_bytes: int
+    free_bytes: int
+
+class kvc_curve_config:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+
+class kvc_curve_info:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+    queries: float
+    sampled: float
+    num_samples: int
+    bytes: int
 
 class kvc_device_info:
     memory_bytes: int
@@ -364,6 +444,19 @@ class kvc_device_info:
     flags: int
     swap_out_kernel_bytes: int
     swap_in_kernel_bytes: int
+
+class kvc_draft_config:
+    max_rows: int
+    min_ngram: int
+    max_ngram: int
+    row_capacity: int
+
+class kvc_index_applied:
+    applied: int
+    ignored: int
+    next_sequence: int
+    is_stale: int
+    restarts: int
 
 class kvc_index_config:
     max_blocks: int
@@ -389,19 +482,28 @@ class kvc_index_stats:
     restarts: int
     expired_workers: int
 
-class kvc_page_file_info:
-    kind: int
-    version: int
-    fingerprint: bytes
-    key: bytes
-    file_bytes: int
-    page_bytes: int
-    num_slots: int
-    num_pages: int
-    stored_bytes: int
-    bad_headers: int
-    bad_pages: int
-    description: str
+class kvc_latency:
+    count: int
+    sum_ns: int
+    max_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    p999_ns: int
+
+class kvc_log_info:
+    capacity: int
+    bytes: int
+    calls: int
+    lost_calls: int
+
+class kvc_lost_reuse:
+    admissions: int
+    block_tokens: int
+    window_tokens: int
+    state_tokens: int
+    agreement_tokens: int
+    node_tokens: int
 
 class kvc_manager_config:
     num_blocks: int
@@ -426,83 +528,67 @@ class kvc_manager_config:
     record_bytes: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
-class kvc_properties:
-    num_blocks: int
-    max_nodes: int
-    max_requests: int
-    max_request_tokens: int
-    event_capacity: int
-    watermark_blocks: int
-    block_size: int
-    vocab_size: int
-    policy: int
-    flags: int
-    num_groups: int
+class kvc_memory_estimate:
+    bytes_per_token: int
+    full_block_bytes: int
+    window_block_bytes: int
+    full_blocks: int
+    window_blocks: int
+    sequence_bytes: int
+    total_bytes: int
+    max_tokens: int
+    max_sequences: int
+    num_full_layers: int
+    num_window_layers: int
+    residual_bytes: int
+    budget_bytes: int
+    pool_blocks: int
+    window_pool_blocks: int
+    state_block_bytes: int
+    cross_block_bytes: int
+    state_blocks: int
+    cross_blocks: int
+    state_pool_blocks: int
+    cross_pool_blocks: int
+    num_state_layers: int
+    num_cross_layers: int
     num_pools: int
-    policy_weight: float
-    policy_history: int
-    max_quotas: int
-    num_cross_groups: int
-    max_blocks: int
-    record_bytes: int
+    window_pool: int
+    state_pool: int
+    cross_pool: int
 
-class kvc_stats:
-    epoch: int
-    blocks_total: int
-    blocks_free: int
-    blocks_cached: int
-    blocks_live: int
-    blocks_reserved: int
-    blocks_filling: int
-    blocks_fenced: int
-    blocks_pinned: int
-    live_requests: int
-    waiting_requests: int
-    admissions: int
-    prompt_tokens: int
-    cached_tokens: int
-    block_queries: int
-    block_hits: int
-    lost_reuse_tokens: int
-    readmissions: int
-    refusals: int
-    preemptions: int
-    evictions: int
-    copies: int
-    duplicates: int
-    published_blocks: int
-    unpublished_blocks: int
-    rejected_candidates: int
-    nodes_used: int
+class kvc_memory_profile:
     metadata_bytes: int
-    events_dropped: int
-    filling_hits: int
-    filling_waits: int
-    partial_hits: int
-    partial_tokens: int
+    metadata_peak_bytes: int
+    slab_bytes: int
+    slab_peak_bytes: int
+    workspace_bytes: int
+    workspace_peak_bytes: int
+    tier_bytes: int
+    tier_peak_bytes: int
+    offload_bytes: int
+    offload_peak_bytes: int
+    scheduler_bytes: int
+    scheduler_peak_bytes: int
 
-class kvc_pool_info:
-    first_block: int
-    num_blocks: int
-    free: int
-    cached: int
-    live: int
-    reserved: int
-    filling: int
-    fenced: int
-    pinned: int
-    max_blocks: int
-
-class kvc_block_info:
-    token_offset: int
-    state: int
-    pool: int
-    requests: int
-    external_holds: int
-    pins: int
-    published: int
-    num_copies: int
-    group: int
+class kvc_memory_query:
+    tokens: int
+    num_sequences: int
+    budget_bytes: int
+    chunk_tokens: int
+    dtype: int
+    block_size: int
+    scale_group: int
+    asymmetric: int
+    tensor_scales: int
+    channel_keys: int
+    channel_tokens: int
+    memory_fraction: float
+    device: str
+    checkpoint_tokens: int
+    conv_dtype: int
+    recurrent_dtype: int
+    retention_tokens: int
 
 class kvc_model:
     name: str
@@ -576,6 +662,48 @@ class kvc_offload_tier_stats:
     available: int
     difference: str
 
+class kvc_page_file_info:
+    kind: int
+    version: int
+    fingerprint: bytes
+    key: bytes
+    file_bytes: int
+    page_bytes: int
+    num_slots: int
+    num_pages: int
+    stored_bytes: int
+    bad_headers: int
+    bad_pages: int
+    description: str
+
+class kvc_plan:
+    plan_id: int
+    step_id: int
+    num_items: int
+    num_tokens: int
+    num_groups: int
+    num_rows: int
+    row_stride: int
+    slot_stride: int
+    num_copies: int
+    num_changes: int
+    whole_tables: int
+    num_preempted: int
+    num_encoder_runs: int
+    num_ended: int
+
+class kvc_pool_info:
+    first_block: int
+    num_blocks: int
+    free: int
+    cached: int
+    live: int
+    reserved: int
+    filling: int
+    fenced: int
+    pinned: int
+    max_blocks: int
+
 class kvc_probe_info:
     num_cached: int
     blocks_needed: int
@@ -584,13 +712,25 @@ class kvc_probe_info:
     fits: int
     filling_request: int
 
-class kvc_lost_reuse:
-    admissions: int
-    block_tokens: int
-    window_tokens: int
-    state_tokens: int
-    agreement_tokens: int
-    node_tokens: int
+class kvc_properties:
+    num_blocks: int
+    max_nodes: int
+    max_requests: int
+    max_request_tokens: int
+    event_capacity: int
+    watermark_blocks: int
+    block_size: int
+    vocab_size: int
+    policy: int
+    flags: int
+    num_groups: int
+    num_pools: int
+    policy_weight: float
+    policy_history: int
+    max_quotas: int
+    num_cross_groups: int
+    max_blocks: int
+    record_bytes: int
 
 class kvc_publisher_stats:
     next_sequence: int
@@ -610,6 +750,21 @@ class kvc_publisher_stats:
     kept_batches: int
     kept_bytes: int
 
+class kvc_quant_format:
+    dtype: int
+    flags: int
+    group: int
+    scale: float
+
+class kvc_quant_metrics:
+    elements: int
+    bytes: int
+    fp16_bytes: int
+    ratio: float
+    mse: float
+    snr_db: float
+    max_error: float
+
 class kvc_quota_info:
     min_blocks: int
     max_blocks: int
@@ -621,11 +776,27 @@ class kvc_quota_info:
     block_queries: int
     block_hits: int
 
-class kvc_log_info:
-    capacity: int
-    bytes: int
+class kvc_replay_info:
     calls: int
+    mismatches: int
+    first_mismatch: int
+    digest: int
     lost_calls: int
+    library_version: int
+    text: str
+
+class kvc_request_config:
+    user_data: int
+    max_cached_tokens: int
+    external_tokens: int
+    slots: int
+    lookahead: int
+    flags: int
+    drop_tail_blocks: int
+    wait_until_ns: int
+    reserve: int
+    cross_tokens: int
+    def set_cross_digest(self, first: int, second: int, third: int, fourth: int) -> None: ...
 
 class kvc_request_info:
     namespace_id: int
@@ -645,34 +816,30 @@ class kvc_request_info:
     lost_group: int
     lost_reason: int
 
-class kvc_request_config:
-    user_data: int
-    max_cached_tokens: int
-    external_tokens: int
-    slots: int
-    lookahead: int
+class kvc_rope_rows:
+    num_heads: int
+    head_dim: int
+    rope_dim: int
+    first_element: int
+    dtype: int
     flags: int
-    drop_tail_blocks: int
-    wait_until_ns: int
-    reserve: int
-    cross_tokens: int
-    def set_cross_digest(self, first: int, second: int, third: int, fourth: int) -> None: ...
+    token_stride: int
+    head_stride: int
 
-class kvc_plan:
-    plan_id: int
-    step_id: int
-    num_items: int
-    num_tokens: int
-    num_groups: int
-    num_rows: int
-    row_stride: int
-    slot_stride: int
-    num_copies: int
-    num_changes: int
-    whole_tables: int
-    num_preempted: int
-    num_encoder_runs: int
-    num_ended: int
+class kvc_rows:
+    first_layer: int
+    num_layers: int
+    dtype: int
+    flags: int
+    k_layer_stride: int
+    k_token_stride: int
+    k_head_stride: int
+    v_layer_stride: int
+    v_token_stride: int
+    v_head_stride: int
+    first_token: int
+    rope_dim: int
+    rope_first_element: int
 
 class kvc_scheduled_info:
     state: int
@@ -686,6 +853,24 @@ class kvc_scheduled_info:
     priority: int
     tenant: int
     wait_reason: int
+
+class kvc_scheduler_config:
+    policy: int
+    admission: int
+    flags: int
+    max_running: int
+    max_tokens: int
+    max_chunk: int
+    max_drafts: int
+    max_plans: int
+    max_adapters: int
+    max_tenants: int
+    max_encoder_tokens: int
+    max_request_tokens: int
+    max_wait_ns: int
+    high_watermark: float
+    low_watermark: float
+    adaptive_plans: int
 
 class kvc_scheduler_stats:
     waiting: int
@@ -714,61 +899,6 @@ class kvc_scheduler_stats:
     pressure_changes: int
     policy: int
     pressure: int
-
-class kvc_storage_config:
-    num_blocks: int
-    num_layers: int
-    num_heads: int
-    head_dim: int
-    v_head_dim: int
-    block_size: int
-    dtype: int
-    layout: int
-    flags: int
-    scale_group: int
-    alignment: int
-    num_threads: int
-    memory_kind: int
-    device: str
-    k_scale: float
-    v_scale: float
-    channel_tokens: int
-    residual_blocks: int
-    memory_fraction: float
-
-class kvc_curve_config:
-    sample_rate: float
-    max_samples: int
-    max_blocks: int
-    half_life: int
-
-class kvc_curve_info:
-    sample_rate: float
-    max_samples: int
-    max_blocks: int
-    half_life: int
-    queries: float
-    sampled: float
-    num_samples: int
-    bytes: int
-
-class kvc_workload_config:
-    half_life_ns: int
-    window: int
-
-class kvc_workload_info:
-    num_observations: int
-    last_ns: int
-    last: float
-    average: float
-    level: float
-    trend: float
-    mean: float
-    variance: float
-    peak: float
-    rate: float
-    burstiness: float
-    dispersion: float
 
 class kvc_sizer_config:
     min_blocks: int
@@ -800,11 +930,40 @@ class kvc_sizing_decision:
     variation: float
     wanted: float
 
-class kvc_draft_config:
-    max_rows: int
-    min_ngram: int
-    max_ngram: int
-    row_capacity: int
+class kvc_stats:
+    epoch: int
+    blocks_total: int
+    blocks_free: int
+    blocks_cached: int
+    blocks_live: int
+    blocks_reserved: int
+    blocks_filling: int
+    blocks_fenced: int
+    blocks_pinned: int
+    live_requests: int
+    waiting_requests: int
+    admissions: int
+    prompt_tokens: int
+    cached_tokens: int
+    block_queries: int
+    block_hits: int
+    lost_reuse_tokens: int
+    readmissions: int
+    refusals: int
+    preemptions: int
+    evictions: int
+    copies: int
+    duplicates: int
+    published_blocks: int
+    unpublished_blocks: int
+    rejected_candidates: int
+    nodes_used: int
+    metadata_bytes: int
+    events_dropped: int
+    filling_hits: int
+    filling_waits: int
+    partial_hits: int
+    partial_tokens: int
 
 class kvc_step_limits:
     max_frees: int
@@ -815,6 +974,27 @@ class kvc_step_limits:
     max_rows: int
     row_stride: int
     max_changes: int
+
+class kvc_storage_config:
+    num_blocks: int
+    num_layers: int
+    num_heads: int
+    head_dim: int
+    v_head_dim: int
+    block_size: int
+    dtype: int
+    layout: int
+    flags: int
+    scale_group: int
+    alignment: int
+    num_threads: int
+    memory_kind: int
+    device: str
+    k_scale: float
+    v_scale: float
+    channel_tokens: int
+    residual_blocks: int
+    memory_fraction: float
 
 class kvc_storage_info:
     slab_bytes: int
@@ -838,11 +1018,19 @@ class kvc_storage_info:
     channel_tokens: int
     residual_blocks: int
 
-class kvc_quant_format:
-    dtype: int
-    flags: int
-    group: int
-    scale: float
+class kvc_tier_counts:
+    jobs: int
+    items: int
+    bytes: int
+    ok: int
+    misses: int
+    pending: int
+    expired: int
+    no_space: int
+    failed: int
+    timeouts: int
+    cancelled: int
+    unavailable: int
 
 class kvc_tier_stats:
     pages: int
@@ -873,211 +1061,23 @@ class kvc_tier_stats:
     removed: int
     mismatches: int
 
-class kvc_tier_counts:
-    jobs: int
-    items: int
-    bytes: int
-    ok: int
-    misses: int
-    pending: int
-    expired: int
-    no_space: int
-    failed: int
-    timeouts: int
-    cancelled: int
-    unavailable: int
-
-class kvc_replay_info:
-    calls: int
-    mismatches: int
-    first_mismatch: int
-    digest: int
-    lost_calls: int
-    library_version: int
-    text: str
-
-class kvc_index_applied:
-    applied: int
-    ignored: int
-    next_sequence: int
-    is_stale: int
-    restarts: int
-
-class kvc_rows:
-    first_layer: int
-    num_layers: int
-    dtype: int
-    flags: int
-    k_layer_stride: int
-    k_token_stride: int
-    k_head_stride: int
-    v_layer_stride: int
-    v_token_stride: int
-    v_head_stride: int
-    first_token: int
-    rope_dim: int
-    rope_first_element: int
-
-class kvc_quant_metrics:
-    elements: int
-    bytes: int
-    fp16_bytes: int
-    ratio: float
-    mse: float
-    snr_db: float
-    max_error: float
-
-class kvc_attention:
-    num_requests: int
-    table_stride: int
-    layer: int
-    num_q_heads: int
-    dtype: int
-    flags: int
-    scale: float
-    soft_cap: float
+class kvc_workload_config:
+    half_life_ns: int
     window: int
-    sinks: int
-    block_mask_stride: int
-    shared_tokens: int
-    q_token_stride: int
-    q_head_stride: int
-    out_token_stride: int
-    out_head_stride: int
 
-class kvc_attention_launch:
-    flags: int
-    total_queries: int
-    max_queries: int
-    max_kv_len: int
-
-class kvc_attention_info:
-    kernels: str
-    keys: str
-    values: str
-    num_workers: int
-    sparse: int
-    num_pieces: int
-    num_splits: int
-    scratch_bytes: int
-    shared_tokens: int
-    plan_bytes: int
-    workspace_bytes: int
-    selection_bytes: int
-
-class kvc_block_choice:
-    top_k: int
-    sink_blocks: int
-    recent_blocks: int
-    block_mask_stride: int
-    ratio: float
-    threshold: float
-
-class kvc_memory_query:
-    tokens: int
-    num_sequences: int
-    budget_bytes: int
-    chunk_tokens: int
-    dtype: int
-    block_size: int
-    scale_group: int
-    asymmetric: int
-    tensor_scales: int
-    channel_keys: int
-    channel_tokens: int
-    memory_fraction: float
-    device: str
-    checkpoint_tokens: int
-    conv_dtype: int
-    recurrent_dtype: int
-    retention_tokens: int
-
-class kvc_memory_estimate:
-    bytes_per_token: int
-    full_block_bytes: int
-    window_block_bytes: int
-    full_blocks: int
-    window_blocks: int
-    sequence_bytes: int
-    total_bytes: int
-    max_tokens: int
-    max_sequences: int
-    num_full_layers: int
-    num_window_layers: int
-    residual_bytes: int
-    budget_bytes: int
-    pool_blocks: int
-    window_pool_blocks: int
-    state_block_bytes: int
-    cross_block_bytes: int
-    state_blocks: int
-    cross_blocks: int
-    state_pool_blocks: int
-    cross_pool_blocks: int
-    num_state_layers: int
-    num_cross_layers: int
-    num_pools: int
-    window_pool: int
-    state_pool: int
-    cross_pool: int
-
-class kvc_rope_rows:
-    num_heads: int
-    head_dim: int
-    rope_dim: int
-    first_element: int
-    dtype: int
-    flags: int
-    token_stride: int
-    head_stride: int
-
-class kvc_scheduler_config:
-    policy: int
-    admission: int
-    flags: int
-    max_running: int
-    max_tokens: int
-    max_chunk: int
-    max_drafts: int
-    max_plans: int
-    max_adapters: int
-    max_tenants: int
-    max_encoder_tokens: int
-    max_request_tokens: int
-    max_wait_ns: int
-    high_watermark: float
-    low_watermark: float
-    adaptive_plans: int
-
-class kvc_checkpoint_needs:
-    num_pages: int
-    new_pages: int
-    new_bytes: int
-    full_bytes: int
-    free_bytes: int
-
-class kvc_latency:
-    count: int
-    sum_ns: int
-    max_ns: int
-    p50_ns: int
-    p90_ns: int
-    p99_ns: int
-    p999_ns: int
-
-class kvc_memory_profile:
-    metadata_bytes: int
-    metadata_peak_bytes: int
-    slab_bytes: int
-    slab_peak_bytes: int
-    workspace_bytes: int
-    workspace_peak_bytes: int
-    tier_bytes: int
-    tier_peak_bytes: int
-    offload_bytes: int
-    offload_peak_bytes: int
-    scheduler_bytes: int
-    scheduler_peak_bytes: int
+class kvc_workload_info:
+    num_observations: int
+    last_ns: int
+    last: float
+    average: float
+    level: float
+    trend: float
+    mean: float
+    variance: float
+    peak: float
+    rate: float
+    burstiness: float
+    dispersion: float
 
 class kvc_selection:
     first_layer: int
@@ -1133,6 +1133,8 @@ def kvc_stream_event_record(event: kvc_stream_event, stream: Optional[kvc_stream
 def kvc_stream_event_query(event: kvc_stream_event) -> int: ...
 def kvc_stream_event_synchronize(event: kvc_stream_event) -> None: ...
 def kvc_manager_acquire_blocks(m: kvc_manager, group: int, blocks: _Array) -> None: ...
+def kvc_manager_acquire_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> int: ...
+def kvc_manager_publish_blocks(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> None: ...
 def kvc_manager_release_blocks(m: kvc_manager, blocks: _Array) -> None: ...
 def kvc_manager_unpublish_blocks(m: kvc_manager, blocks: _Array) -> int: ...
 def kvc_manager_fail_step(m: kvc_manager, step_id: int, requests: _Array) -> int: ...
@@ -1143,13 +1145,17 @@ def kvc_index_touch_worker(index: kvc_index, worker: int, now_ns: int) -> None: 
 def kvc_index_expire(index: kvc_index, now_ns: int) -> int: ...
 def kvc_index_begin_resync(index: kvc_index, worker: int, medium: int) -> None: ...
 def kvc_index_end_resync(index: kvc_index, worker: int, medium: int, next_sequence: int) -> None: ...
+def kvc_index_root(model: _Array, adapter: _Array, tenant: _Array, root: _Array) -> None: ...
 def kvc_index_list_workers(index: kvc_index, workers: _Array) -> int: ...
 def kvc_index_read_stats(index: kvc_index, stats: kvc_index_stats) -> None: ...
+def kvc_index_dump(index: kvc_index, data: _Array) -> int: ...
+def kvc_index_load(index: kvc_index, data: _Array) -> None: ...
 def kvc_page_file_read_info(path: Optional[str], validate: int, info: kvc_page_file_info) -> None: ...
 def kvc_page_file_read_part(path: Optional[str], number: int, validate: int, info: kvc_page_file_info) -> None: ...
 def kvc_page_file_purge(path: Optional[str], fingerprint: _Array, info: kvc_page_file_info) -> None: ...
 def kvc_manager_create(config: kvc_manager_config) -> kvc_manager: ...
 def kvc_manager_properties(m: kvc_manager, properties: kvc_properties) -> None: ...
+def kvc_manager_open_namespace(m: kvc_manager, model: _Array, adapter: _Array, tenant: _Array) -> int: ...
 def kvc_manager_close_namespace(m: kvc_manager, namespace_id: int) -> None: ...
 def kvc_manager_list_namespaces(m: kvc_manager, namespaces: _Array) -> int: ...
 def kvc_manager_reset(m: kvc_manager, namespace_id: int) -> None: ...
@@ -1174,13 +1180,17 @@ def kvc_offload_query(o: kvc_offload, request: int, info: kvc_offload_info) -> N
 def kvc_offload_cancel(o: kvc_offload, request: int) -> None: ...
 def kvc_offload_read_stats(o: kvc_offload, stats: kvc_offload_stats) -> None: ...
 def kvc_offload_read_tier_stats(o: kvc_offload, tier: int, stats: kvc_offload_tier_stats) -> None: ...
+def kvc_storage_page_runs(s: kvc_storage, model: _Array, weights: _Array, numerics: _Array, num_layers: int, num_heads: int, first_layer: int, first_head: int, runs: _Array) -> int: ...
 def kvc_storage_pack_pages(s: kvc_storage, blocks: _Array, pages: _Array, stride: int) -> None: ...
 def kvc_storage_unpack_pages(s: kvc_storage, blocks: _Array, pages: _Array, stride: int) -> None: ...
 def kvc_plugin_open(name: str, path: Optional[str]) -> None: ...
+def kvc_manager_probe(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, info: kvc_probe_info) -> None: ...
 def kvc_manager_probe_request(m: kvc_manager, request: int, info: kvc_probe_info) -> None: ...
 def kvc_manager_lost_reuse(m: kvc_manager, group: int, info: kvc_lost_reuse) -> None: ...
+def kvc_manager_pin_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> tuple[int, int]: ...
 def kvc_manager_unpin_prefix(m: kvc_manager, pin: int) -> None: ...
 def kvc_manager_list_pins(m: kvc_manager, pins: _Array) -> int: ...
+def kvc_manager_drop_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
 def kvc_manager_evict_blocks(m: kvc_manager, pool: int, max_blocks: int) -> int: ...
 def kvc_publisher_poll(publisher: kvc_publisher) -> int: ...
 def kvc_publisher_resync(publisher: kvc_publisher) -> None: ...
@@ -1188,8 +1198,12 @@ def kvc_publisher_read_stats(publisher: kvc_publisher, stats: kvc_publisher_stat
 def kvc_manager_set_quota(m: kvc_manager, namespace_id: int, pool: int, min_blocks: int, max_blocks: int) -> None: ...
 def kvc_manager_quota_info(m: kvc_manager, namespace_id: int, pool: int, info: kvc_quota_info) -> None: ...
 def kvc_storage_copy_tokens(source: kvc_storage, destination: kvc_storage, copies: _Array) -> None: ...
+def kvc_manager_take_log(m: kvc_manager, log: _Array) -> int: ...
 def kvc_manager_log_info(m: kvc_manager, info: kvc_log_info) -> None: ...
+def kvc_log_replay(log: _Array, info: kvc_replay_info) -> None: ...
+def kvc_manager_create_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> int: ...
 def kvc_manager_admit_request(m: kvc_manager, request: int) -> int: ...
+def kvc_manager_allocate_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
 def kvc_manager_reserve_tokens(m: kvc_manager, request: int, capacity: int) -> None: ...
 def kvc_manager_append_tokens(m: kvc_manager, request: int, tokens: _Array) -> None: ...
 def kvc_manager_commit_tokens(m: kvc_manager, request: int, num_committed: int) -> None: ...
@@ -1206,8 +1220,10 @@ def kvc_storage_discard_blocks(s: kvc_storage, first_block: int, num_blocks: int
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...
 def kvc_manager_end_session(m: kvc_manager, request: int, shared_tokens: int) -> None: ...
+def kvc_manager_register_prompt(m: kvc_manager, name: str, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
 def kvc_manager_acquire_prompt(m: kvc_manager, name: str, tokens: _Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
 def kvc_manager_unregister_prompt(m: kvc_manager, name: str) -> None: ...
+def kvc_manager_list_prompts(m: kvc_manager, names: _Array) -> int: ...
 def kvc_scheduler_abort(s: kvc_scheduler, request: int) -> None: ...
 def kvc_scheduler_set_ready(s: kvc_scheduler, request: int) -> None: ...
 def kvc_scheduler_set_priority(s: kvc_scheduler, request: int, priority: int) -> None: ...
@@ -1228,6 +1244,8 @@ def kvc_workload_predict(workload: kvc_workload, horizon_ns: int, value: _Array)
 def kvc_sizer_create(config: kvc_sizer_config) -> kvc_sizer: ...
 def kvc_sizer_decide(sizer: kvc_sizer, now_ns: int, needed_blocks: float, decision: kvc_sizing_decision) -> None: ...
 def kvc_sizer_read_log(sizer: kvc_sizer, number: int, decision: kvc_sizing_decision) -> None: ...
+def kvc_drafts_check(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array) -> None: ...
+def kvc_verify_greedy(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, target_tokens: _Array, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_storage_move_tokens(s: kvc_storage, moves: _Array) -> None: ...
 def kvc_draft_lookup(tokens: _Array, min_ngram: int, max_ngram: int, draft: _Array) -> int: ...
 def kvc_draft_create(config: kvc_draft_config) -> kvc_draft: ...
@@ -1261,28 +1279,13 @@ def kvc_dtype_bits(dtype: int) -> int: ...
 def kvc_version() -> int: ...
 def kvc_build_info() -> str: ...
 def kvc_supports(feature: int) -> None: ...
-def kvc_manager_open_namespace(m: kvc_manager, model: _Array, adapter: _Array, tenant: _Array) -> int: ...
-def kvc_manager_create_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> int: ...
-def kvc_manager_allocate_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
-def kvc_manager_probe(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, info: kvc_probe_info) -> None: ...
-def kvc_manager_pin_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> tuple[int, int]: ...
-def kvc_manager_drop_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
 def kvc_manager_set_prefix_priority(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, first_token: int, priority: int, until_ns: int) -> int: ...
 def kvc_manager_demote_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, first_token: int) -> int: ...
-def kvc_manager_register_prompt(m: kvc_manager, name: str, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
-def kvc_manager_list_prompts(m: kvc_manager, names: _Array) -> int: ...
-def kvc_manager_take_log(m: kvc_manager, log: _Array) -> int: ...
-def kvc_log_replay(log: _Array, info: kvc_replay_info) -> None: ...
-def kvc_manager_acquire_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> int: ...
-def kvc_manager_publish_blocks(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> None: ...
 def kvc_index_apply(index: kvc_index, worker: int, medium: int, events: _Array, now_ns: int, applied: kvc_index_applied) -> None: ...
-def kvc_index_root(model: _Array, adapter: _Array, tenant: _Array, root: _Array) -> None: ...
 def kvc_index_match(index: kvc_index, digests: _Array, workers: _Array, matched: _Array) -> int: ...
 def kvc_index_match_tokens(index: kvc_index, root: _Array, tokens: _Array, block_size: int, workers: _Array, matched: _Array) -> int: ...
 def kvc_index_digests(root: _Array, tokens: _Array, block_size: int, digests: _Array) -> int: ...
 def kvc_index_worker_info(index: kvc_index, worker: int, names: _Array, worker_numbers: _Array) -> None: ...
-def kvc_index_dump(index: kvc_index, log: _Array) -> int: ...
-def kvc_index_load(index: kvc_index, log: _Array) -> None: ...
 def kvc_manager_export_tables(m: kvc_manager, requests: _Array, group: int, fill_id: int, tables: _Array) -> None: ...
 def kvc_manager_export_slots(m: kvc_manager, request: int, group: int, first_token: int, slots: _Array) -> None: ...
 def kvc_manager_take_pending(m: kvc_manager, copies: _Array, zero_blocks: _Array) -> tuple[int, int]: ...
@@ -1303,13 +1306,10 @@ def kvc_estimate_memory(model: kvc_model, query: kvc_memory_query, estimate: kvc
 def kvc_rope_apply(rows: kvc_rope_rows, x: _Array, count: int, rope_table: _Array, rope_rows: _Array) -> None: ...
 def kvc_storage_adopt(config: kvc_storage_config, memory: _Array) -> kvc_storage: ...
 def kvc_storage_page_info(s: kvc_storage, model: _Array, weights: _Array, numerics: _Array, num_layers: int, num_heads: int, first_layer: int, first_head: int, fingerprint: _Array) -> tuple[int, int]: ...
-def kvc_storage_page_runs(s: kvc_storage, model: _Array, weights: _Array, numerics: _Array, num_layers: int, num_heads: int, first_layer: int, first_head: int, runs: _Array) -> int: ...
 def kvc_manager_position_digests(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, digests: _Array) -> int: ...
 def kvc_page_key(digests: _Array, group: int, fingerprint: _Array, page_keys: _Array) -> None: ...
 def kvc_tier_create(url: str, fingerprint: _Array, page_bytes: int, max_store_bytes: int) -> kvc_tier: ...
 def kvc_tier_submit(t: kvc_tier, items: _Array, kind: int, priority: int, now_ns: int, lease_ns: int, timeout_ns: int, user_data: int) -> int: ...
-def kvc_drafts_check(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array) -> None: ...
-def kvc_verify_greedy(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, target_tokens: _Array, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_verify_sampling(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, flags: int, vocab: int, p: _Array, p_ids: _Array, p_width: int, q: _Array, q_ids: _Array, q_width: int, num_q_rows: int, q_rows: _Array, uniforms: _Array, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_verify_typical(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, flags: int, vocab: int, p: _Array, p_ids: _Array, p_width: int, uniforms: _Array, epsilon: float, delta: float, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_verdict_moves(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, accepted_path: _Array, accepted_counts: _Array, group: int, block_size: int, starts: _Array, block_tables: _Array, table_stride: int, copies: _Array) -> int: ...
