@@ -60,40 +60,42 @@ class Interface:
 
     def name(self, function):
         """The name of the function that SWIG wraps."""
-        return {call: name for name, call in self.instead.items()}.get(function) or {call[0]: call[0].removeprefix("kvc_") for call in self.flat_calls()}.get(function, function)
+        names = {call: name for name, call in self.instead.items()} | {call[0]: call[0].removeprefix("kvc_") for call in self.flat_calls()}
+        return names.get(function, function)
 
-    def grows(self, kind):
-        return kind in self.headers.structs and self.headers.structs[kind].fields[0].name == "struct_size"
+    def role(self, it, size):
+        """The directive of a pointer, of which the size is that parameter or None; "" = the typemaps know its type."""
+        direction, element, structs = "IN" if it.const else "OUT", ELEMENTS.get(it.kind), self.headers.structs
+        if it.stars == 2:
+            return f"OBJECTS({it.kind}, {it.name}, {size.name})" if size else f"OBJECT({it.kind}, {it.name})"
+        if size:
+            return f"{direction}({it.kind}, {element}, {it.name}, {size.name})" if element else f"{direction}_RECORDS({it.kind}, {it.name}, {size.name})"
+        if it.kind in BY_TYPEMAPS or it.kind == "char" or (it.kind.startswith("kvc_") and it.kind not in structs):
+            return ""
+        if it.kind in structs:
+            return f"STRUCT({it.kind})"
+        if it.const or it.kind not in NUMBERS:
+            return f"{direction}_ARRAY({it.kind}, {element or 'BYTES'}, {it.name})"
+        return f"RESULT({it.kind}, {it.name})"
 
     def roles(self):
         """The directives of roles.i."""
         said = set(DIRECTIVE.findall(self.by_hand))
-        alone = {f"{direction} {name}" for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, \w+, (\w+)\)", self.by_hand, re.M)}
-        found = set()
-        for _, _, parameters in self.functions():
-            following = {one.name: other for one, other in zip(parameters, parameters[1:])}
-            for it in parameters:
-                direction, element = "IN" if it.const else "OUT", ELEMENTS.get(it.kind, "BYTES")
-                size = following.get(it.name)
-                if f"{direction} {it.name}" in alone or size is None or size.stars or size.kind != "size_t" or self.grows(it.kind):
-                    size = None
-                if not it.stars or (it.kind, it.name) == ("void", "handle"):
+        alone = {(direction == "IN", name) for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, \w+, (\w+)\)", self.by_hand, re.M)}
+        growing = {name for name, struct in self.headers.structs.items() if struct.fields[0].name == "struct_size"}
+        found, inputs, results = set(), {}, {}
+        for function, _, parameters in self.functions():
+            for it, size in zip(parameters, [*parameters[1:], None]):
+                if not it.stars or (it.const, it.name) in alone or (it.kind, it.name) == ("void", "handle"):
                     continue
-                if it.stars == 2:
-                    role = f"OBJECTS({it.kind}, {it.name}, {size.name})" if size else f"OBJECT({it.kind}, {it.name})"
-                elif size:
-                    role = f"{direction}({it.kind}, {element}, " if it.kind in ELEMENTS else f"{direction}_RECORDS({it.kind}, "
-                    role += f"{it.name}, {size.name})"
-                elif it.kind in BY_TYPEMAPS or it.kind == "char" or (it.kind.startswith("kvc_") and it.kind not in self.headers.structs):
-                    continue
-                elif it.kind in self.headers.structs:
-                    role = f"STRUCT({it.kind})"
-                elif it.const or it.kind not in NUMBERS:
-                    role = f"{direction}_ARRAY({it.kind}, {element}, {it.name})"
-                else:
-                    role = f"RESULT({it.kind}, {it.name})"
-                if f"{direction} {it.name}" not in alone:
+                sized = size is not None and size.kind == "size_t" and not size.stars and it.kind not in growing
+                role = self.role(it, size if sized else None)
+                if role:
                     found.add(f"KVC_{role}")
+                if it.const or role.startswith("RESULT"):
+                    (inputs if it.const else results)[it.kind, it.name] = function
+        for it in inputs.keys() & results.keys():  # SWIG takes a type map of T * for const T *, too
+            raise ValueError(f"{it[1]} is a result of {results[it]} and an array of {inputs[it]}: give one of them another name, by a call in bindings/calls.i")
         return sorted(found - said)
 
     def unreachable(self):

@@ -37,6 +37,10 @@ class Roles(unittest.TestCase):
         self.assertEqual([role for role in self.told()[0] if role not in self.told(by_hand)[0]],
                          ["KVC_IN_RECORDS(float, in, rows)", "KVC_OBJECT(kvc_thing, thing)", "KVC_RESULT(int32_t, path)"])
 
+    def test_a_name_of_a_result_and_of_an_array_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "starts is a result of kvc_thing_starts and an array of kvc_thing_all"):
+            self.told(header=HEADER + "KVC_API kvc_status kvc_thing_starts(kvc_thing* thing, uint64_t* starts);\n")
+
     def test_structs_that_no_function_has_and_pointers_are_not_reachable(self):
         self.assertEqual(self.told()[1], ["kvc_pair", "kvc_config::sizes", "kvc_hidden"])
         self.assertEqual(self.told("KVC_STRUCT(kvc_hidden)\n")[1], ["kvc_pair", "kvc_config::sizes"])
