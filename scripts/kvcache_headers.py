@@ -57,7 +57,7 @@ class Headers:
     structs: dict = dataclasses.field(default_factory=dict)
     aliases: dict = dataclasses.field(default_factory=dict)  # typedef of a scalar or of a pointer to a function ("")
     constants: dict = dataclasses.field(default_factory=dict)  # enumerations and #define, in order: name -> text of the value
-    homes: dict = dataclasses.field(default_factory=dict)  # name of a constant -> its header
+    enumerations: list = dataclasses.field(default_factory=list)  # names of each
 
     @property
     def version(self):
@@ -136,12 +136,13 @@ def parse(text, header="", into=None):
         if said.startswith("#"):
             name, value = said[1:].split(" = ", 1)
             if name != "KVC_API":
-                headers.constants[name], headers.homes[name] = value.strip(), header
+                headers.constants[name] = value.strip()
         elif re.fullmatch(r"(typedef )?enum", said):
-            for part in re.sub("(\x01\\d+\x02)", r"\1 ", body).split(","):
-                name, _, value = split(part)[0].partition("=")
-                if name.strip():
-                    headers.constants[name.strip()], headers.homes[name.strip()] = value.strip(), header
+            named = [part.partition("=") for part in re.sub("\x01\\d+\x02", "", body).split(",") if part.strip()]
+            if not all(equals for _, equals, _ in named):
+                raise ValueError(f"{header}: a constant without a value: {body}")
+            headers.constants.update({name.strip(): value.strip() for name, _, value in named})
+            headers.enumerations.append([name.strip() for name, _, _ in named])
         elif body and (named := re.fullmatch(r"typedef struct (\w+)", said)):
             declarations = []
             for part in re.split(r";", body):

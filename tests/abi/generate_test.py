@@ -63,6 +63,14 @@ class Generate(unittest.TestCase):
     def test_a_comment_without_a_version_is_named(self):
         self.assertIn("kvc_manager_read does not say since which version", self.faults(HEADER.replace("Reads it. Since 0.3.", "Reads it."))[0])
 
+    def test_members_of_enumerations_follow_the_header(self):
+        header = "enum { KVC_OK = 0, KVC_ERROR_BUSY = 5, KVC_ERROR_NEW = 9 };\nenum { KVC_TIER_GET = 1, KVC_TIER_PUT = 2 };"
+        text = 'class Status(IntEnum):\n    """Busy."""\n\n    OK = _native.KVC_OK\n    BUSY = _native.KVC_ERROR_BUSY\n\n    def f(self): ...\n'
+        written = generate.members(text, kvcache_headers.parse(header))
+        self.assertEqual(written, text.replace("    BUSY = _native.KVC_ERROR_BUSY\n", "    BUSY = _native.KVC_ERROR_BUSY\n    NEW = _native.KVC_ERROR_NEW\n"))
+        with self.assertRaisesRegex(generate.Fault, "KVC_OK of .* is in no enumeration"):
+            generate.members(text, kvcache_headers.parse("enum { KVC_TIER_GET = 1 };"))
+
     def test_every_function_is_exported_by_the_version_of_the_header(self):
         self.assertEqual(generate.version_script(kvcache_headers.parse(HEADER)).split("\n", 2)[2],
                          "KVCACHE_0.3 {\n  global:\n    kvc_manager_do;\n    kvc_manager_read;\n  local:\n    *;\n};\n")
