@@ -907,7 +907,7 @@ static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VE
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_62250ba32b0109fa(void *_swig_go_0) {
+void _wrap_Swig_free_native_a3e7208897f328db(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -917,7 +917,7 @@ void _wrap_Swig_free_native_62250ba32b0109fa(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_62250ba32b0109fa(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_a3e7208897f328db(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -930,7 +930,7 @@ void *_wrap_Swig_malloc_native_62250ba32b0109fa(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_62250ba32b0109fa() {
+long long _wrap_kvc_clock_native_a3e7208897f328db() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -941,7 +941,7 @@ long long _wrap_kvc_clock_native_62250ba32b0109fa() {
 }
 
 
-char *_wrap_kvc_waits_make_native_62250ba32b0109fa(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_a3e7208897f328db(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -954,7 +954,7 @@ char *_wrap_kvc_waits_make_native_62250ba32b0109fa(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_62250ba32b0109fa(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_a3e7208897f328db(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -964,7 +964,7 @@ void _wrap_kvc_waits_free_native_62250ba32b0109fa(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_62250ba32b0109fa(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_a3e7208897f328db(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1029,7 +1029,7 @@ char *_wrap_kvc_tier_do_native_62250ba32b0109fa(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_62250ba32b0109fa(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1054,7 +1054,7 @@ char *_wrap_kvc_plugin_open_native_62250ba32b0109fa(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_62250ba32b0109fa(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1066,7 +1066,7 @@ void _wrap_kvc_offload_wait_native_62250ba32b0109fa(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1101,7 +1101,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_62250ba32b0109fa(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1132,7 +1132,7 @@ char *_wrap_kvc_manager_demote_prefix_native_62250ba32b0109fa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_index_apply_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1159,7 +1159,7 @@ char *_wrap_kvc_index_apply_native_62250ba32b0109fa(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_match_native_62250ba32b0109fa(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1188,7 +1188,7 @@ char *_wrap_kvc_index_match_native_62250ba32b0109fa(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_62250ba32b0109fa(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1221,7 +1221,7 @@ char *_wrap_kvc_index_match_tokens_native_62250ba32b0109fa(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1250,7 +1250,7 @@ char *_wrap_kvc_index_digests_native_62250ba32b0109fa(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1273,7 +1273,7 @@ char *_wrap_kvc_index_worker_info_native_62250ba32b0109fa(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1302,7 +1302,7 @@ char *_wrap_kvc_manager_export_tables_native_62250ba32b0109fa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1327,7 +1327,7 @@ char *_wrap_kvc_manager_export_slots_native_62250ba32b0109fa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1356,7 +1356,7 @@ char *_wrap_kvc_manager_take_pending_native_62250ba32b0109fa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_62250ba32b0109fa(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1389,7 +1389,7 @@ char *_wrap_kvc_manager_rebuild_native_62250ba32b0109fa(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1420,7 +1420,7 @@ char *_wrap_kvc_manager_poll_events_native_62250ba32b0109fa(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1453,7 +1453,7 @@ char *_wrap_kvc_manager_list_prefixes_native_62250ba32b0109fa(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_62250ba32b0109fa(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1488,7 +1488,7 @@ char *_wrap_kvc_manager_step_native_62250ba32b0109fa(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_62250ba32b0109fa(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1505,7 +1505,7 @@ char *_wrap_kvc_step_use_native_62250ba32b0109fa(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_62250ba32b0109fa(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_a3e7208897f328db(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1518,7 +1518,7 @@ long long _wrap_kvc_step_num_failed_native_62250ba32b0109fa(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_62250ba32b0109fa(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1557,7 +1557,7 @@ char *_wrap_kvc_storage_store_native_62250ba32b0109fa(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_62250ba32b0109fa(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1588,7 +1588,7 @@ char *_wrap_kvc_storage_gather_native_62250ba32b0109fa(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_62250ba32b0109fa(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1621,7 +1621,7 @@ char *_wrap_kvc_storage_measure_native_62250ba32b0109fa(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_62250ba32b0109fa(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1678,7 +1678,7 @@ char *_wrap_kvc_storage_attend_native_62250ba32b0109fa(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_62250ba32b0109fa(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1735,7 +1735,7 @@ char *_wrap_kvc_storage_explain_native_62250ba32b0109fa(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_62250ba32b0109fa(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1798,7 +1798,7 @@ char *_wrap_kvc_storage_select_blocks_native_62250ba32b0109fa(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1825,7 +1825,7 @@ char *_wrap_kvc_attention_merge_native_62250ba32b0109fa(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_62250ba32b0109fa(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_a3e7208897f328db(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1842,7 +1842,7 @@ char *_wrap_kvc_estimate_memory_native_62250ba32b0109fa(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_62250ba32b0109fa(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1867,7 +1867,7 @@ char *_wrap_kvc_rope_apply_native_62250ba32b0109fa(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_62250ba32b0109fa(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1888,7 +1888,7 @@ char *_wrap_kvc_storage_adopt_native_62250ba32b0109fa(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_info_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1933,7 +1933,7 @@ char *_wrap_kvc_storage_page_info_native_62250ba32b0109fa(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_position_digests_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1968,7 +1968,7 @@ char *_wrap_kvc_manager_position_digests_native_62250ba32b0109fa(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_page_key_native_62250ba32b0109fa(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1995,7 +1995,7 @@ char *_wrap_kvc_page_key_native_62250ba32b0109fa(_goslice_ _swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_tier_create_native_62250ba32b0109fa(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -2021,7 +2021,7 @@ char *_wrap_kvc_tier_create_native_62250ba32b0109fa(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_sampling_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2070,7 +2070,7 @@ char *_wrap_kvc_verify_sampling_native_62250ba32b0109fa(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2113,7 +2113,7 @@ char *_wrap_kvc_verify_typical_native_62250ba32b0109fa(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2156,7 +2156,7 @@ char *_wrap_kvc_verdict_moves_native_62250ba32b0109fa(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2197,7 +2197,7 @@ char *_wrap_kvc_verdict_states_native_62250ba32b0109fa(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_62250ba32b0109fa(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2220,7 +2220,7 @@ char *_wrap_kvc_draft_append_native_62250ba32b0109fa(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_62250ba32b0109fa(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2251,7 +2251,7 @@ char *_wrap_kvc_draft_propose_native_62250ba32b0109fa(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2278,7 +2278,7 @@ char *_wrap_kvc_acceptance_add_native_62250ba32b0109fa(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_62250ba32b0109fa(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_a3e7208897f328db(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2291,7 +2291,7 @@ char *_wrap_kvc_acceptance_halve_native_62250ba32b0109fa(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2314,7 +2314,7 @@ char *_wrap_kvc_acceptance_length_native_62250ba32b0109fa(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2333,7 +2333,7 @@ char *_wrap_kvc_scheduler_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2384,7 +2384,7 @@ char *_wrap_kvc_scheduler_add_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2405,7 +2405,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_62250ba32b0109fa(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2438,7 +2438,7 @@ char *_wrap_kvc_scheduler_finish_native_62250ba32b0109fa(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2511,7 +2511,7 @@ char *_wrap_kvc_checkpoint_save_native_62250ba32b0109fa(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2581,7 +2581,7 @@ char *_wrap_kvc_checkpoint_restore_native_62250ba32b0109fa(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_measure_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+char *_wrap_kvc_checkpoint_measure_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2644,7 +2644,7 @@ char *_wrap_kvc_checkpoint_measure_native_62250ba32b0109fa(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_stream_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+char *_wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2704,7 +2704,7 @@ char *_wrap_kvc_checkpoint_save_stream_native_62250ba32b0109fa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_checkpoint_restore_stream_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2774,7 +2774,7 @@ char *_wrap_kvc_checkpoint_restore_stream_native_62250ba32b0109fa(kvc_manager *_
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_62250ba32b0109fa(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_compact_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -2809,7 +2809,7 @@ char *_wrap_kvc_checkpoint_compact_native_62250ba32b0109fa(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -2824,7 +2824,7 @@ char *_wrap_kvc_manager_content_digest_native_62250ba32b0109fa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_offload_create_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2905,7 +2905,7 @@ char *_wrap_kvc_offload_create_native_62250ba32b0109fa(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_62250ba32b0109fa(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2922,7 +2922,7 @@ char *_wrap_kvc_offload_store_request_native_62250ba32b0109fa(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -2983,7 +2983,7 @@ char *_wrap_kvc_publisher_create_native_62250ba32b0109fa(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_62250ba32b0109fa(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3008,7 +3008,7 @@ char *_wrap_kvc_publisher_read_native_62250ba32b0109fa(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_62250ba32b0109fa(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3044,7 +3044,7 @@ char *_wrap_kvc_publisher_name_namespace_native_62250ba32b0109fa(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3107,7 +3107,7 @@ char *_wrap_kvc_metrics_render_native_62250ba32b0109fa(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3148,7 +3148,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_62250ba32b0109fa(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3193,7 +3193,7 @@ char *_wrap_kvc_metrics_read_latency_native_62250ba32b0109fa(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3236,7 +3236,7 @@ char *_wrap_kvc_metrics_read_memory_native_62250ba32b0109fa(_goslice_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3273,7 +3273,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_62250ba32b0109fa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3308,7 +3308,7 @@ char *_wrap_kvc_manager_publish_blocks_native_62250ba32b0109fa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_index_root_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_root_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3339,7 +3339,7 @@ char *_wrap_kvc_index_root_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslic
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3372,7 +3372,7 @@ char *_wrap_kvc_manager_open_namespace_native_62250ba32b0109fa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_storage_page_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3419,7 +3419,7 @@ char *_wrap_kvc_storage_page_runs_native_62250ba32b0109fa(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_probe_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3448,7 +3448,7 @@ char *_wrap_kvc_manager_probe_native_62250ba32b0109fa(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3479,7 +3479,7 @@ char *_wrap_kvc_manager_pin_prefix_native_62250ba32b0109fa(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3508,7 +3508,7 @@ char *_wrap_kvc_manager_drop_prefix_native_62250ba32b0109fa(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_create_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3539,7 +3539,7 @@ char *_wrap_kvc_manager_create_request_native_62250ba32b0109fa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3572,7 +3572,7 @@ char *_wrap_kvc_manager_allocate_request_native_62250ba32b0109fa(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -3608,7 +3608,7 @@ char *_wrap_kvc_manager_register_prompt_native_62250ba32b0109fa(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_drafts_check_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_drafts_check_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3629,7 +3629,7 @@ char *_wrap_kvc_drafts_check_native_62250ba32b0109fa(_goslice_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_greedy_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+char *_wrap_kvc_verify_greedy_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3658,7 +3658,7 @@ char *_wrap_kvc_verify_greedy_native_62250ba32b0109fa(_goslice_ _swig_go_0, _gos
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_62250ba32b0109fa() {
+_gostring_ _wrap_kvc_last_error_native_a3e7208897f328db() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3669,7 +3669,7 @@ _gostring_ _wrap_kvc_last_error_native_62250ba32b0109fa() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_62250ba32b0109fa(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_a3e7208897f328db(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3684,7 +3684,55 @@ char *_wrap_kvc_dtype_bits_native_62250ba32b0109fa(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_62250ba32b0109fa(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_key_bounds_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint32_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  uint16_t *arg5 = (uint16_t *) 0 ;
+  kvc_stream *arg6 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (uint16_t *)_swig_go_3.array;
+  arg6 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_key_bounds(arg1,arg2,(int const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tree_mask_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+  int32_t *arg1 = (int32_t *) 0 ;
+  size_t arg2 ;
+  uint8_t *arg3 = (uint8_t *) 0 ;
+  uint64_t arg4 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (int32_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (uint8_t *)_swig_go_1.array;
+  arg4 = (uint64_t)_swig_go_2;
+  arg5 = (int32_t *)_swig_go_3.array;
+  
+  result = (kvc_status)kvc_tree_mask((int const *)arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_list_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3710,7 +3758,7 @@ char *_wrap_kvc_checkpoint_list_native_62250ba32b0109fa(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_62250ba32b0109fa(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3732,7 +3780,7 @@ char *_wrap_kvc_checkpoint_read_info_native_62250ba32b0109fa(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_62250ba32b0109fa(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3754,7 +3802,7 @@ char *_wrap_kvc_checkpoint_validate_native_62250ba32b0109fa(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_62250ba32b0109fa(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3774,7 +3822,7 @@ char *_wrap_kvc_checkpoint_remove_native_62250ba32b0109fa(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_collect_native_62250ba32b0109fa(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_collect_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3796,7 +3844,7 @@ char *_wrap_kvc_checkpoint_collect_native_62250ba32b0109fa(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_backend_open_native_62250ba32b0109fa(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3821,7 +3869,7 @@ char *_wrap_kvc_backend_open_native_62250ba32b0109fa(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_62250ba32b0109fa(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3841,7 +3889,7 @@ char *_wrap_kvc_backend_properties_native_62250ba32b0109fa(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_62250ba32b0109fa(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3861,330 +3909,517 @@ char *_wrap_kvc_device_properties_native_62250ba32b0109fa(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_storage **_swig_go_1) {
-  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
-  kvc_storage **arg2 = (kvc_storage **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage_config *)_swig_go_0;
-  arg2 = (kvc_storage **)_swig_go_1;
-  
-  result = (kvc_status)kvc_storage_create((struct kvc_storage_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_properties_native_62250ba32b0109fa(kvc_storage *_swig_go_0, char *_swig_go_1) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_storage_info *)_swig_go_1;
-  
-  result = (kvc_status)kvc_storage_properties(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_size_native_62250ba32b0109fa(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
-  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage_config *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_size((struct kvc_storage_config const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_trim_native_62250ba32b0109fa(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_trim(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_view_native_62250ba32b0109fa(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t arg2 ;
-  uint32_t arg3 ;
-  kvc_view *arg4 = (kvc_view *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (kvc_view *)_swig_go_3;
-  
-  result = (kvc_status)kvc_storage_view(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_runs_native_62250ba32b0109fa(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t arg2 ;
-  kvc_selection *arg3 = (kvc_selection *) 0 ;
-  kvc_run *arg4 = (kvc_run *) 0 ;
-  size_t arg5 ;
-  size_t *arg6 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_selection *)_swig_go_2;
-  
-  arg4 = (kvc_run *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_run);
-  
-  arg6 = (size_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_storage_runs(arg1,arg2,(struct kvc_selection const *)arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_copy_blocks_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
-  size_t arg3 ;
-  kvc_stream *arg4 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  arg4 = (kvc_stream *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_copy_blocks(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_zero_blocks_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_stream *arg4 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (kvc_stream *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_zero_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_swap_out_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
-  size_t arg3 ;
-  void *arg4 = (void *) 0 ;
-  size_t arg5 ;
-  uint64_t arg6 ;
-  kvc_stream *arg7 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  
-  arg4 = (void *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(void);
-  
-  arg6 = (uint64_t)_swig_go_3;
-  arg7 = (kvc_stream *)_swig_go_4;
-  
-  result = (kvc_status)kvc_storage_swap_out(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4,arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_swap_in_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
-  size_t arg3 ;
-  void *arg4 = (void *) 0 ;
-  size_t arg5 ;
-  uint64_t arg6 ;
-  kvc_stream *arg7 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  
-  arg4 = (void *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(void);
-  
-  arg6 = (uint64_t)_swig_go_3;
-  arg7 = (kvc_stream *)_swig_go_4;
-  
-  result = (kvc_status)kvc_storage_swap_in(arg1,(struct kvc_block_copy const *)arg2,arg3,(void const *)arg4,arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_quantize_blocks_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_stream *arg4 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (kvc_stream *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_quantize_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_quantize_native_62250ba32b0109fa(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
-  float *arg2 = (float *) 0 ;
-  size_t arg3 ;
-  size_t arg4 ;
-  void *arg5 = (void *) 0 ;
-  float *arg6 = (float *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_quant_format *)_swig_go_0;
-  arg2 = (float *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t)_swig_go_3;
-  arg5 = (void *)_swig_go_4.array;
-  arg6 = (float *)_swig_go_5.array;
-  
-  result = (kvc_status)kvc_quantize((struct kvc_quant_format const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_dequantize_native_62250ba32b0109fa(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
-  void *arg2 = (void *) 0 ;
-  float *arg3 = (float *) 0 ;
-  size_t arg4 ;
-  size_t arg5 ;
-  float *arg6 = (float *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_quant_format *)_swig_go_0;
-  arg2 = (void *)_swig_go_1.array;
-  arg3 = (float *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_3;
-  arg5 = (size_t)_swig_go_4;
-  arg6 = (float *)_swig_go_5.array;
-  
-  result = (kvc_status)kvc_dequantize((struct kvc_quant_format const *)arg1,(void const *)arg2,(float const *)arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_key_bounds_native_62250ba32b0109fa(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
+char *_wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
   size_t arg4 ;
-  uint16_t *arg5 = (uint16_t *) 0 ;
-  kvc_stream *arg6 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
-  arg1 = (kvc_storage *)_swig_go_0;
+  arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint32_t)_swig_go_1;
   
   arg3 = (int32_t *)_swig_go_2.array;
   arg4 = (size_t)_swig_go_2.len / 1;
   
-  arg5 = (uint16_t *)_swig_go_3.array;
-  arg6 = (kvc_stream *)_swig_go_4;
   
-  result = (kvc_status)kvc_storage_key_bounds(arg1,arg2,(int const *)arg3,arg4,arg5,arg6);
+  result = (kvc_status)kvc_manager_acquire_blocks(arg1,arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_tree_mask_native_62250ba32b0109fa(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
-  int32_t *arg1 = (int32_t *) 0 ;
-  size_t arg2 ;
-  uint8_t *arg3 = (uint8_t *) 0 ;
+char *_wrap_kvc_manager_release_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  result = (kvc_status)kvc_manager_release_blocks(arg1,(int const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_unpublish_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_fail_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  size_t arg4 ;
+  size_t *arg5 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (uint64_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (size_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_fail_step(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_create_native_a3e7208897f328db(char *_swig_go_0, kvc_index **_swig_go_1) {
+  kvc_index_config *arg1 = (kvc_index_config *) 0 ;
+  kvc_index **arg2 = (kvc_index **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index_config *)_swig_go_0;
+  arg2 = (kvc_index **)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_create((struct kvc_index_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_add_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  char *arg3 = (char *) 0 ;
   uint64_t arg4 ;
-  int32_t *arg5 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (char *)malloc(_swig_go_2.n + 1);
+  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
+  arg3[_swig_go_2.n] = '\0';
+  
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_index_add_worker(arg1,arg2,(char const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg3); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_remove_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_remove_worker(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_touch_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_touch_worker(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_expire_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_expire(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_begin_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_begin_resync(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_end_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  uint64_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_index_end_resync(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_list_workers_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_list_workers(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_read_stats_native_a3e7208897f328db(kvc_index *_swig_go_0, char *_swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (kvc_index_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_dump_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  void *arg2 = (void *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(void);
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_dump(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_load_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  void *arg2 = (void *) 0 ;
+  size_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(void);
+  
+  
+  result = (kvc_status)kvc_index_load(arg1,(void const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  int32_t arg2 ;
+  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   
-  arg1 = (int32_t *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / 1;
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
   
-  arg3 = (uint8_t *)_swig_go_1.array;
-  arg4 = (uint64_t)_swig_go_2;
-  arg5 = (int32_t *)_swig_go_3.array;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_page_file_info *)_swig_go_2;
   
-  result = (kvc_status)kvc_tree_mask((int const *)arg1,arg2,arg3,arg4,arg5);
+  result = (kvc_status)kvc_page_file_read_info((char const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_read_part_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+  char *arg1 = (char *) 0 ;
+  uint32_t arg2 ;
+  int32_t arg3 ;
+  kvc_page_file_info *arg4 = (kvc_page_file_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (int32_t)_swig_go_2;
+  arg4 = (kvc_page_file_info *)_swig_go_3;
+  
+  result = (kvc_status)kvc_page_file_read_part((char const *)arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_purge_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  uint8_t *arg2 = (uint8_t *) 0 ;
+  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint8_t *)_swig_go_1.array;
+  arg3 = (kvc_page_file_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_page_file_purge((char const *)arg1,(unsigned char const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager **_swig_go_1) {
+  kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
+  kvc_manager **arg2 = (kvc_manager **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager_config *)_swig_go_0;
+  arg2 = (kvc_manager **)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_create((struct kvc_manager_config const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-long long _wrap_kvc_model_count_native_62250ba32b0109fa() {
+char *_wrap_kvc_manager_properties_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_properties *arg2 = (kvc_properties *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_properties *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_properties(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_close_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_close_namespace(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_namespaces(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_reset(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_stats_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_stats *arg2 = (kvc_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_pool_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_pool_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_pool_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_block_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t arg2 ;
+  kvc_block_info *arg3 = (kvc_block_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_block_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_block_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_check_native_a3e7208897f328db(kvc_manager *_swig_go_0) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  result = (kvc_status)kvc_manager_check(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_digest(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+long long _wrap_kvc_model_count_native_a3e7208897f328db() {
   size_t result;
   long long _swig_go_result;
   
@@ -4195,7 +4430,7 @@ long long _wrap_kvc_model_count_native_62250ba32b0109fa() {
 }
 
 
-char *_wrap_kvc_model_get_native_62250ba32b0109fa(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_a3e7208897f328db(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4210,7 +4445,7 @@ char *_wrap_kvc_model_get_native_62250ba32b0109fa(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_62250ba32b0109fa(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4230,7 +4465,7 @@ char *_wrap_kvc_model_find_native_62250ba32b0109fa(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_62250ba32b0109fa(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_a3e7208897f328db(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4243,7 +4478,7 @@ char *_wrap_kvc_model_register_native_62250ba32b0109fa(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_62250ba32b0109fa(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4262,7 +4497,7 @@ char *_wrap_kvc_model_from_config_native_62250ba32b0109fa(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_62250ba32b0109fa(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_a3e7208897f328db(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4289,7 +4524,7 @@ char *_wrap_kvc_model_rope_native_62250ba32b0109fa(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_62250ba32b0109fa(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_a3e7208897f328db(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4316,1139 +4551,7 @@ char *_wrap_kvc_rope_table_native_62250ba32b0109fa(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_curve_config *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_open_curve(arg1,arg2,(struct kvc_curve_config const *)arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_close_curve_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_close_curve(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_read_curve_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  size_t arg4 ;
-  double *arg5 = (double *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (uint64_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  arg5 = (double *)_swig_go_3.array;
-  
-  result = (kvc_status)kvc_manager_read_curve(arg1,arg2,(unsigned long const *)arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_curve_info_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_curve_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_curve_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_workload **_swig_go_1) {
-  kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
-  kvc_workload **arg2 = (kvc_workload **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload_config *)_swig_go_0;
-  arg2 = (kvc_workload **)_swig_go_1;
-  
-  result = (kvc_status)kvc_workload_create((struct kvc_workload_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_record_native_62250ba32b0109fa(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
-  kvc_workload *arg1 = (kvc_workload *) 0 ;
-  uint64_t arg2 ;
-  double arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (double)_swig_go_2; 
-  
-  result = (kvc_status)kvc_workload_record(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_read_native_62250ba32b0109fa(kvc_workload *_swig_go_0, char *_swig_go_1) {
-  kvc_workload *arg1 = (kvc_workload *) 0 ;
-  kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload *)_swig_go_0;
-  arg2 = (kvc_workload_info *)_swig_go_1;
-  
-  result = (kvc_status)kvc_workload_read(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_predict_native_62250ba32b0109fa(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_workload *arg1 = (kvc_workload *) 0 ;
-  uint64_t arg2 ;
-  double *arg3 = (double *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (double *)_swig_go_2.array;
-  
-  result = (kvc_status)kvc_workload_predict(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_sizer_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_sizer **_swig_go_1) {
-  kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
-  kvc_sizer **arg2 = (kvc_sizer **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_sizer_config *)_swig_go_0;
-  arg2 = (kvc_sizer **)_swig_go_1;
-  
-  result = (kvc_status)kvc_sizer_create((struct kvc_sizer_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_sizer_decide_native_62250ba32b0109fa(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
-  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
-  uint64_t arg2 ;
-  double arg3 ;
-  kvc_sizing_decision *arg4 = (kvc_sizing_decision *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_sizer *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (double)_swig_go_2; 
-  arg4 = (kvc_sizing_decision *)_swig_go_3;
-  
-  result = (kvc_status)kvc_sizer_decide(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_sizer_read_log_native_62250ba32b0109fa(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
-  uint64_t arg2 ;
-  kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_sizer *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_sizing_decision *)_swig_go_2;
-  
-  result = (kvc_status)kvc_sizer_read_log(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_set_quota_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  uint64_t arg4 ;
-  uint64_t arg5 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (uint64_t)_swig_go_3;
-  arg5 = (uint64_t)_swig_go_4;
-  
-  result = (kvc_status)kvc_manager_set_quota(arg1,arg2,arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_quota_info_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  kvc_quota_info *arg4 = (kvc_quota_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (kvc_quota_info *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_quota_info(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-int _wrap_kvc_version_native_62250ba32b0109fa() {
-  uint32_t result;
-  int _swig_go_result;
-  
-  
-  result = (uint32_t)kvc_version();
-  _swig_go_result = result;
-  return _swig_go_result;
-}
-
-
-_gostring_ _wrap_kvc_build_info_native_62250ba32b0109fa() {
-  char *result = 0 ;
-  _gostring_ _swig_go_result;
-  
-  
-  result = (char *)kvc_build_info();
-  _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_supports_native_62250ba32b0109fa(int _swig_go_0) {
-  uint32_t arg1 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (uint32_t)_swig_go_0;
-  
-  result = (kvc_status)kvc_supports(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_manager **_swig_go_1) {
-  kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
-  kvc_manager **arg2 = (kvc_manager **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager_config *)_swig_go_0;
-  arg2 = (kvc_manager **)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_create((struct kvc_manager_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_properties_native_62250ba32b0109fa(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_properties *arg2 = (kvc_properties *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_properties *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_properties(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_close_namespace_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_close_namespace(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_namespaces_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_list_namespaces(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_reset_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_reset(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_stats_native_62250ba32b0109fa(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_stats *arg2 = (kvc_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_pool_info_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (kvc_pool_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_pool_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_block_info_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t arg2 ;
-  kvc_block_info *arg3 = (kvc_block_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_block_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_block_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_check_native_62250ba32b0109fa(kvc_manager *_swig_go_0) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  result = (kvc_status)kvc_manager_check(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_digest_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_digest(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_config_from_shortfin_native_62250ba32b0109fa(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  uint32_t arg3 ;
-  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
-  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
-  uint32_t *arg6 = (uint32_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  arg3 = (uint32_t)_swig_go_1;
-  arg4 = (kvc_manager_config *)_swig_go_2;
-  arg5 = (kvc_storage_config *)_swig_go_3;
-  arg6 = (uint32_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_admit_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_admit_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_reserve_tokens_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_reserve_tokens(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_append_tokens_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_append_tokens(arg1,arg2,(int const *)arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_commit_tokens_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_commit_tokens(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_truncate_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_truncate_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_fork_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_fork_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_preempt_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_preempt_request(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_free_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_free_request(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_request_info_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_request_info *arg3 = (kvc_request_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_request_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_request_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_requests_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_list_requests(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_compact_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
-  size_t arg4 ;
-  size_t *arg5 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  
-  arg3 = (kvc_block_copy *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_block_copy);
-  
-  arg5 = (size_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_compact(arg1,arg2,arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_step_create_native_62250ba32b0109fa(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
-  kvc_step **arg3 = (kvc_step **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_step_limits *)_swig_go_1;
-  arg3 = (kvc_step **)_swig_go_2;
-  
-  result = (kvc_status)kvc_step_create(arg1,(struct kvc_step_limits const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_step_view_native_62250ba32b0109fa(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_step *arg1 = (kvc_step *) 0 ;
-  int32_t arg2 ;
-  kvc_view *arg3 = (kvc_view *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_step *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_view *)_swig_go_2;
-  
-  result = (kvc_status)kvc_step_view((struct kvc_step const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_retire_step_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_retire_step(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_probe_request_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_probe_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_probe_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_lost_reuse_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (kvc_lost_reuse *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_lost_reuse(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_unpin_prefix_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_unpin_prefix(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_pins_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_list_pins(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_evict_blocks_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t arg2 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_acquire_blocks_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_acquire_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_release_blocks_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_release_blocks(arg1,(int const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_unpublish_blocks_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  uint64_t *arg4 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_unpublish_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_fail_step_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  size_t arg4 ;
-  size_t *arg5 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (uint64_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  arg5 = (size_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_fail_step(arg1,arg2,arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_index **_swig_go_1) {
-  kvc_index_config *arg1 = (kvc_index_config *) 0 ;
-  kvc_index **arg2 = (kvc_index **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index_config *)_swig_go_0;
-  arg2 = (kvc_index **)_swig_go_1;
-  
-  result = (kvc_status)kvc_index_create((struct kvc_index_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_add_worker_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  char *arg3 = (char *) 0 ;
-  uint64_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (char *)malloc(_swig_go_2.n + 1);
-  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
-  arg3[_swig_go_2.n] = '\0';
-  
-  arg4 = (uint64_t)_swig_go_3;
-  
-  result = (kvc_status)kvc_index_add_worker(arg1,arg2,(char const *)arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg3); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_remove_worker_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_index_remove_worker(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_touch_worker_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_touch_worker(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_expire_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_expire(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_begin_resync_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_begin_resync(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_end_resync_native_62250ba32b0109fa(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  uint64_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (uint64_t)_swig_go_3;
-  
-  result = (kvc_status)kvc_index_end_resync(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_list_workers_native_62250ba32b0109fa(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_list_workers(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_read_stats_native_62250ba32b0109fa(kvc_index *_swig_go_0, char *_swig_go_1) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (kvc_index_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_index_read_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_dump_native_62250ba32b0109fa(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  void *arg2 = (void *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  
-  arg2 = (void *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(void);
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_dump(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_load_native_62250ba32b0109fa(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  void *arg2 = (void *) 0 ;
-  size_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  
-  arg2 = (void *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(void);
-  
-  
-  result = (kvc_status)kvc_index_load(arg1,(void const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_page_file_read_info_native_62250ba32b0109fa(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  char *arg1 = (char *) 0 ;
-  int32_t arg2 ;
-  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)malloc(_swig_go_0.n + 1);
-  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
-  arg1[_swig_go_0.n] = '\0';
-  
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_page_file_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_page_file_read_info((char const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg1); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_page_file_read_part_native_62250ba32b0109fa(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
-  char *arg1 = (char *) 0 ;
-  uint32_t arg2 ;
-  int32_t arg3 ;
-  kvc_page_file_info *arg4 = (kvc_page_file_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)malloc(_swig_go_0.n + 1);
-  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
-  arg1[_swig_go_0.n] = '\0';
-  
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (int32_t)_swig_go_2;
-  arg4 = (kvc_page_file_info *)_swig_go_3;
-  
-  result = (kvc_status)kvc_page_file_read_part((char const *)arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg1); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_page_file_purge_native_62250ba32b0109fa(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
-  char *arg1 = (char *) 0 ;
-  uint8_t *arg2 = (uint8_t *) 0 ;
-  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)malloc(_swig_go_0.n + 1);
-  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
-  arg1[_swig_go_0.n] = '\0';
-  
-  arg2 = (uint8_t *)_swig_go_1.array;
-  arg3 = (kvc_page_file_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_page_file_purge((char const *)arg1,(unsigned char const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg1); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_offload_poll_native_62250ba32b0109fa(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -5465,7 +4568,7 @@ char *_wrap_kvc_offload_poll_native_62250ba32b0109fa(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_62250ba32b0109fa(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5486,7 +4589,7 @@ char *_wrap_kvc_offload_flush_native_62250ba32b0109fa(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_62250ba32b0109fa(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5503,7 +4606,7 @@ char *_wrap_kvc_offload_lookup_native_62250ba32b0109fa(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_load_native_62250ba32b0109fa(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_offload_load_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5522,7 +4625,7 @@ char *_wrap_kvc_offload_load_native_62250ba32b0109fa(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_query_native_62250ba32b0109fa(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -5539,7 +4642,7 @@ char *_wrap_kvc_offload_query_native_62250ba32b0109fa(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_62250ba32b0109fa(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5554,7 +4657,7 @@ char *_wrap_kvc_offload_cancel_native_62250ba32b0109fa(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_62250ba32b0109fa(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -5569,7 +4672,7 @@ char *_wrap_kvc_offload_read_stats_native_62250ba32b0109fa(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_62250ba32b0109fa(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -5586,189 +4689,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_62250ba32b0109fa(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_publisher_poll_native_62250ba32b0109fa(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
-  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_publisher *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  
-  result = (kvc_status)kvc_publisher_poll(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_publisher_resync_native_62250ba32b0109fa(kvc_publisher *_swig_go_0) {
-  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_publisher *)_swig_go_0;
-  
-  result = (kvc_status)kvc_publisher_resync(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_publisher_read_stats_native_62250ba32b0109fa(kvc_publisher *_swig_go_0, char *_swig_go_1) {
-  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
-  kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_publisher *)_swig_go_0;
-  arg2 = (kvc_publisher_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_publisher_read_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_copy_tokens_native_62250ba32b0109fa(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_storage *arg2 = (kvc_storage *) 0 ;
-  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_storage *)_swig_go_1;
-  
-  arg3 = (kvc_token_copy *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
-  
-  
-  result = (kvc_status)kvc_storage_copy_tokens(arg1,arg2,(struct kvc_token_copy const *)arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_take_log_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  void *arg2 = (void *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (void *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(void);
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_take_log(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_log_info_native_62250ba32b0109fa(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_log_info *arg2 = (kvc_log_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_log_info *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_log_info(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_log_replay_native_62250ba32b0109fa(_goslice_ _swig_go_0, char *_swig_go_1) {
-  void *arg1 = (void *) 0 ;
-  size_t arg2 ;
-  kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (void *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(void);
-  
-  arg3 = (kvc_replay_info *)_swig_go_1;
-  
-  result = (kvc_status)kvc_log_replay((void const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_resize_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  uint64_t arg3 ;
-  kvc_block_copy *arg4 = (kvc_block_copy *) 0 ;
-  size_t arg5 ;
-  size_t *arg6 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  arg4 = (kvc_block_copy *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_block_copy);
-  
-  arg6 = (size_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_manager_resize(arg1,arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_expected_tokens_native_62250ba32b0109fa(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  uint64_t arg3 ;
-  uint64_t *arg4 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  arg4 = (uint64_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_expected_tokens(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_discard_blocks_native_62250ba32b0109fa(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  uint64_t *arg4 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  arg4 = (uint64_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_storage_discard_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_pack_pages_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5795,7 +4716,7 @@ char *_wrap_kvc_storage_pack_pages_native_62250ba32b0109fa(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5822,52 +4743,515 @@ char *_wrap_kvc_storage_unpack_pages_native_62250ba32b0109fa(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_tier_drain_native_62250ba32b0109fa(kvc_tier *_swig_go_0) {
-  kvc_tier *arg1 = (kvc_tier *) 0 ;
+char *_wrap_kvc_manager_probe_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
-  arg1 = (kvc_tier *)_swig_go_0;
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_probe_info *)_swig_go_2;
   
-  result = (kvc_status)kvc_tier_drain(arg1);
+  result = (kvc_status)kvc_manager_probe_request(arg1,arg2,arg3);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_62250ba32b0109fa(kvc_tier *_swig_go_0, char *_swig_go_1) {
-  kvc_tier *arg1 = (kvc_tier *) 0 ;
-  kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_tier *)_swig_go_0;
-  arg2 = (kvc_tier_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_tier_read_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_tier_read_counts_native_62250ba32b0109fa(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_tier *arg1 = (kvc_tier *) 0 ;
+char *_wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
-  kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
+  kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
-  arg1 = (kvc_tier *)_swig_go_0;
+  arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint32_t)_swig_go_1;
-  arg3 = (kvc_tier_counts *)_swig_go_2;
+  arg3 = (kvc_lost_reuse *)_swig_go_2;
   
-  result = (kvc_status)kvc_tier_read_counts(arg1,arg2,arg3);
+  result = (kvc_status)kvc_manager_lost_reuse(arg1,arg2,arg3);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_set_time_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_unpin_prefix(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_pins_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_pins(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t arg2 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (size_t)_swig_go_2;
+  arg4 = (size_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_poll_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  
+  result = (kvc_status)kvc_publisher_poll(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_resync_native_a3e7208897f328db(kvc_publisher *_swig_go_0) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  
+  result = (kvc_status)kvc_publisher_resync(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_read_stats_native_a3e7208897f328db(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (kvc_publisher_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_publisher_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_quota_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  uint64_t arg4 ;
+  uint64_t arg5 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  arg5 = (uint64_t)_swig_go_4;
+  
+  result = (kvc_status)kvc_manager_set_quota(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_quota_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  kvc_quota_info *arg4 = (kvc_quota_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (kvc_quota_info *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_quota_info(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_storage *arg2 = (kvc_storage *) 0 ;
+  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_storage *)_swig_go_1;
+  
+  arg3 = (kvc_token_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
+  
+  
+  result = (kvc_status)kvc_storage_copy_tokens(arg1,arg2,(struct kvc_token_copy const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_take_log_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  void *arg2 = (void *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(void);
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_take_log(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_log_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_log_info *arg2 = (kvc_log_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_log_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_log_info(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_log_replay_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
+  void *arg1 = (void *) 0 ;
+  size_t arg2 ;
+  kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (void *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(void);
+  
+  arg3 = (kvc_replay_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_log_replay((void const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_admit_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_admit_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_reserve_tokens(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_append_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  result = (kvc_status)kvc_manager_append_tokens(arg1,arg2,(int const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_commit_tokens(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_truncate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_truncate_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_fork_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_fork_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_preempt_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_preempt_request(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_free_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_free_request(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_request_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_request_info *arg3 = (kvc_request_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_request_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_request_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_requests_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_requests(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_compact_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
+  size_t arg4 ;
+  size_t *arg5 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (kvc_block_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_block_copy);
+  
+  arg5 = (size_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_compact(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_resize_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  kvc_block_copy *arg4 = (kvc_block_copy *) 0 ;
+  size_t arg5 ;
+  size_t *arg6 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  arg4 = (kvc_block_copy *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_block_copy);
+  
+  arg6 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_manager_resize(arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_expected_tokens(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_storage_discard_blocks(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_time_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5882,7 +5266,7 @@ char *_wrap_kvc_manager_set_time_native_62250ba32b0109fa(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5905,7 +5289,7 @@ char *_wrap_kvc_manager_set_priority_native_62250ba32b0109fa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_62250ba32b0109fa(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5922,7 +5306,7 @@ char *_wrap_kvc_manager_end_session_native_62250ba32b0109fa(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5954,7 +5338,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_62250ba32b0109fa(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5974,7 +5358,7 @@ char *_wrap_kvc_manager_unregister_prompt_native_62250ba32b0109fa(kvc_manager *_
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_62250ba32b0109fa(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -5995,7 +5379,7 @@ char *_wrap_kvc_manager_list_prompts_native_62250ba32b0109fa(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_abort_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -6010,7 +5394,7 @@ char *_wrap_kvc_scheduler_abort_native_62250ba32b0109fa(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -6025,7 +5409,7 @@ char *_wrap_kvc_scheduler_set_ready_native_62250ba32b0109fa(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -6042,7 +5426,7 @@ char *_wrap_kvc_scheduler_set_priority_native_62250ba32b0109fa(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -6059,7 +5443,7 @@ char *_wrap_kvc_scheduler_set_weight_native_62250ba32b0109fa(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -6076,7 +5460,7 @@ char *_wrap_kvc_scheduler_plan_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -6093,7 +5477,7 @@ char *_wrap_kvc_scheduler_request_info_native_62250ba32b0109fa(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -6108,7 +5492,7 @@ char *_wrap_kvc_scheduler_read_stats_native_62250ba32b0109fa(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_62250ba32b0109fa(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_a3e7208897f328db(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -6121,7 +5505,219 @@ char *_wrap_kvc_scheduler_check_native_62250ba32b0109fa(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_62250ba32b0109fa(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_config_from_shortfin_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  uint32_t arg3 ;
+  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
+  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
+  uint32_t *arg6 = (uint32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (uint32_t)_swig_go_1;
+  arg4 = (kvc_manager_config *)_swig_go_2;
+  arg5 = (kvc_storage_config *)_swig_go_3;
+  arg6 = (uint32_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_open_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_curve_config *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_open_curve(arg1,arg2,(struct kvc_curve_config const *)arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_close_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_close_curve(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_read_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  size_t arg4 ;
+  double *arg5 = (double *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (uint64_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (double *)_swig_go_3.array;
+  
+  result = (kvc_status)kvc_manager_read_curve(arg1,arg2,(unsigned long const *)arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_curve_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_curve_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_curve_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_create_native_a3e7208897f328db(char *_swig_go_0, kvc_workload **_swig_go_1) {
+  kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
+  kvc_workload **arg2 = (kvc_workload **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload_config *)_swig_go_0;
+  arg2 = (kvc_workload **)_swig_go_1;
+  
+  result = (kvc_status)kvc_workload_create((struct kvc_workload_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_record_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+  kvc_workload *arg1 = (kvc_workload *) 0 ;
+  uint64_t arg2 ;
+  double arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (double)_swig_go_2; 
+  
+  result = (kvc_status)kvc_workload_record(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_read_native_a3e7208897f328db(kvc_workload *_swig_go_0, char *_swig_go_1) {
+  kvc_workload *arg1 = (kvc_workload *) 0 ;
+  kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload *)_swig_go_0;
+  arg2 = (kvc_workload_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_workload_read(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_predict_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_workload *arg1 = (kvc_workload *) 0 ;
+  uint64_t arg2 ;
+  double *arg3 = (double *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (double *)_swig_go_2.array;
+  
+  result = (kvc_status)kvc_workload_predict(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_sizer_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+  kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
+  kvc_sizer **arg2 = (kvc_sizer **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_sizer_config *)_swig_go_0;
+  arg2 = (kvc_sizer **)_swig_go_1;
+  
+  result = (kvc_status)kvc_sizer_create((struct kvc_sizer_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_sizer_decide_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
+  uint64_t arg2 ;
+  double arg3 ;
+  kvc_sizing_decision *arg4 = (kvc_sizing_decision *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_sizer *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (double)_swig_go_2; 
+  arg4 = (kvc_sizing_decision *)_swig_go_3;
+  
+  result = (kvc_status)kvc_sizer_decide(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_sizer_read_log_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
+  uint64_t arg2 ;
+  kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_sizer *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_sizing_decision *)_swig_go_2;
+  
+  result = (kvc_status)kvc_sizer_read_log(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_move_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -6140,7 +5736,7 @@ char *_wrap_kvc_storage_move_tokens_native_62250ba32b0109fa(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_62250ba32b0109fa(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -6169,7 +5765,7 @@ char *_wrap_kvc_draft_lookup_native_62250ba32b0109fa(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_a3e7208897f328db(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -6184,7 +5780,7 @@ char *_wrap_kvc_draft_create_native_62250ba32b0109fa(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_62250ba32b0109fa(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_a3e7208897f328db(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;
@@ -6196,6 +5792,410 @@ char *_wrap_kvc_draft_truncate_native_62250ba32b0109fa(kvc_draft *_swig_go_0, in
   arg3 = (uint64_t)_swig_go_2;
   
   result = (kvc_status)kvc_draft_truncate(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
+  kvc_step **arg3 = (kvc_step **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_step_limits *)_swig_go_1;
+  arg3 = (kvc_step **)_swig_go_2;
+  
+  result = (kvc_status)kvc_step_create(arg1,(struct kvc_step_limits const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_view_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_step *arg1 = (kvc_step *) 0 ;
+  int32_t arg2 ;
+  kvc_view *arg3 = (kvc_view *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_step *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_view *)_swig_go_2;
+  
+  result = (kvc_status)kvc_step_view((struct kvc_step const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_retire_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_retire_step(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_create_native_a3e7208897f328db(char *_swig_go_0, kvc_storage **_swig_go_1) {
+  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage_config *)_swig_go_0;
+  arg2 = (kvc_storage **)_swig_go_1;
+  
+  result = (kvc_status)kvc_storage_create((struct kvc_storage_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_properties_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_storage_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_storage_properties(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_size_native_a3e7208897f328db(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage_config *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_size((struct kvc_storage_config const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_trim_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_trim(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_view_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t arg2 ;
+  uint32_t arg3 ;
+  kvc_view *arg4 = (kvc_view *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (kvc_view *)_swig_go_3;
+  
+  result = (kvc_status)kvc_storage_view(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t arg2 ;
+  kvc_selection *arg3 = (kvc_selection *) 0 ;
+  kvc_run *arg4 = (kvc_run *) 0 ;
+  size_t arg5 ;
+  size_t *arg6 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_selection *)_swig_go_2;
+  
+  arg4 = (kvc_run *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_run);
+  
+  arg6 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_runs(arg1,arg2,(struct kvc_selection const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_copy_blocks(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_zero_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_swap_out_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_swap_out(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_swap_in_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_swap_in(arg1,(struct kvc_block_copy const *)arg2,arg3,(void const *)arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_quantize_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_quantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  float *arg2 = (float *) 0 ;
+  size_t arg3 ;
+  size_t arg4 ;
+  void *arg5 = (void *) 0 ;
+  float *arg6 = (float *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  arg2 = (float *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_2;
+  arg4 = (size_t)_swig_go_3;
+  arg5 = (void *)_swig_go_4.array;
+  arg6 = (float *)_swig_go_5.array;
+  
+  result = (kvc_status)kvc_quantize((struct kvc_quant_format const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_dequantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  void *arg2 = (void *) 0 ;
+  float *arg3 = (float *) 0 ;
+  size_t arg4 ;
+  size_t arg5 ;
+  float *arg6 = (float *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (float *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_3;
+  arg5 = (size_t)_swig_go_4;
+  arg6 = (float *)_swig_go_5.array;
+  
+  result = (kvc_status)kvc_dequantize((struct kvc_quant_format const *)arg1,(void const *)arg2,(float const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_drain_native_a3e7208897f328db(kvc_tier *_swig_go_0) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  
+  result = (kvc_status)kvc_tier_drain(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_read_stats_native_a3e7208897f328db(kvc_tier *_swig_go_0, char *_swig_go_1) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  arg2 = (kvc_tier_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_tier_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_read_counts_native_a3e7208897f328db(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  uint32_t arg2 ;
+  kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_tier_counts *)_swig_go_2;
+  
+  result = (kvc_status)kvc_tier_read_counts(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+int _wrap_kvc_version_native_a3e7208897f328db() {
+  uint32_t result;
+  int _swig_go_result;
+  
+  
+  result = (uint32_t)kvc_version();
+  _swig_go_result = result;
+  return _swig_go_result;
+}
+
+
+_gostring_ _wrap_kvc_build_info_native_a3e7208897f328db() {
+  char *result = 0 ;
+  _gostring_ _swig_go_result;
+  
+  
+  result = (char *)kvc_build_info();
+  _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_supports_native_a3e7208897f328db(int _swig_go_0) {
+  uint32_t arg1 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (uint32_t)_swig_go_0;
+  
+  result = (kvc_status)kvc_supports(arg1);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
