@@ -59,11 +59,13 @@ typedef struct kvc_checkpoint_config {
   const kvc_page_config* pages;
   /** Save and compact: "none", or a plug-in: "lz4", "zstd"; NULL = "none". */
   const char* codec;
-  uint64_t id;        /**< Restore, compact: which checkpoint; 0 = the newest. Save: 0. */
-  int32_t level;      /**< Of the codec; 0 = its default. */
-  uint32_t flags;     /**< KVC_CHECKPOINT_* */
-  uint32_t keep_last; /**< Save, compact: remove checkpoints but for the newest so many; 0 = keep all. */
-  uint32_t reserved;  /**< 0 */
+  uint64_t id;    /**< Restore, compact: which checkpoint; 0 = the newest. Save: 0. */
+  int32_t level;  /**< Of the codec; 0 = its default. */
+  uint32_t flags; /**< KVC_CHECKPOINT_* */
+  /** Save, compact: remove checkpoints but for the newest so many; 0 = keep all. One whose manifest cannot be
+   *  read does not count and is not removed, and as long as it is there no data file is removed. */
+  uint32_t keep_last;
+  uint32_t reserved; /**< 0 */
   /** Save: do nothing, with the result KVC_OK and id 0, until now_ns is last_ns + interval_ns. Give now_ns of
    *  the save before as last_ns. interval_ns 0 = save; with another one now_ns 0 is refused. */
   uint64_t interval_ns, last_ns, now_ns;
@@ -86,8 +88,10 @@ typedef struct kvc_checkpoint_info {
   uint64_t num_requests;
   uint64_t lost_blocks; /**< Save: blocks that were evicted before they were written; they are left out. */
   uint64_t left_out;    /**< Restore: blocks for which there was no room. */
-  uint64_t not_removed; /**< Save, compact: old files that could not be removed; the next save tries again. */
-  uint32_t version;     /**< Of the format. */
+  /** Save, compact: old files that could not be removed, or were not, since a manifest cannot be read. The
+   *  next save tries again. */
+  uint64_t not_removed;
+  uint32_t version; /**< Of the format. */
   uint32_t block_size, num_groups;
   uint32_t ids_kept;           /**< Restore: 1 = all blocks have the ids that they had. */
   uint8_t content[32];         /**< kvc_manager_content_digest of the manager that was saved. */
@@ -207,13 +211,18 @@ KVC_API kvc_status kvc_checkpoint_read_info(const char* folder, uint64_t id, kvc
  *  CORRUPT: the text has the file and the place. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_validate(const char* folder, uint64_t id, kvc_checkpoint_info* info);
 
-/** Removes a checkpoint, and the files that only it needs. @return KVC_OK; INVALID_ARGUMENT (id 0),
+/** Removes a checkpoint, and the files that only it needs. It may be damaged. While the manifest of another
+ *  one cannot be read, data files stay. @return KVC_OK; INVALID_ARGUMENT (id 0),
  *  NOT_FOUND, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_remove(const char* folder, uint64_t id);
 
 /** Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint
- *  needs: pages, and what saves that were cut short have left. @param[out] removed_bytes Of these files.
- *  @return KVC_OK; NOT_FOUND (the folder), BUSY, DEVICE. Thread-safe. Since 0.3. */
+ *  needs: pages, and what saves that were cut short have left. A checkpoint whose manifest cannot be read
+ * does not count among the newest and is not removed. Nobody knows what it needs: no data file is removed
+ * then, and the call fails with CORRUPT or UNSUPPORTED (a newer format). The text has the file; remove that
+ *  checkpoint by its id (kvc_checkpoint_remove), or bring its file back. @param[out] removed_bytes Of these
+ *  files.
+ *  @return KVC_OK; NOT_FOUND (the folder), CORRUPT, UNSUPPORTED, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_collect(const char* folder, uint32_t keep_last, uint64_t* removed_bytes);
 
 /** Makes a checkpoint of the same content with all its pages in one file, and then removes the one that it

@@ -67,7 +67,7 @@ std::vector<Digest256> page_keys(const Manifest& manifest) {
 }
 
 kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
-                             const CheckpointOptions& options, std::vector<uint64_t> gone,
+                             const CheckpointOptions& options, const std::vector<uint64_t>& gone,
                              kvc_checkpoint_info* out) {
   const bool sync = (options.flags & KVC_CHECKPOINT_NO_SYNC) == 0;
   const std::string name = CheckpointFolder::manifest_name(manifest.id), part = name + ".part";
@@ -82,12 +82,10 @@ kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
   if (status != KVC_OK) return status;  // it may be there or not; it is whole if it is
   out->written_bytes += bytes.size();
   out->not_removed = folder.list() != KVC_OK;
-  const std::vector<uint64_t>& all = folder.manifests();
-  for (size_t i = 0; options.keep_last != 0 && i + options.keep_last < all.size(); ++i) {
-    if (all[i] != manifest.id) gone.push_back(all[i]);
-  }
+  folder.note_manifest(manifest);
   out->not_removed += folder.remove_manifests(gone, sync);
-  out->not_removed += folder.remove_unneeded(&manifest, true, sync);
+  out->not_removed += folder.remove_manifests(folder.older_than_newest(options.keep_last), sync);
+  out->not_removed += folder.remove_unneeded(true, sync);
   return KVC_OK;
 }
 

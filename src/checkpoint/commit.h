@@ -22,7 +22,7 @@ kvc_status add_page(DataWriter* writer, const Codec& codec, int32_t level, const
 // Gives the manifest its name: the moment at which the checkpoint is there. Then removes what is not kept:
 // checkpoints in `gone`, those that keep_last leaves out, and files that nobody needs.
 kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
-                             const CheckpointOptions& options, std::vector<uint64_t> gone,
+                             const CheckpointOptions& options, const std::vector<uint64_t>& gone,
                              kvc_checkpoint_info* out);
 // Fills in all that follows from a manifest.
 void describe(const Manifest& manifest, kvc_checkpoint_info* out);

@@ -121,11 +121,10 @@ kvc_status collect_checkpoints(Files& files, const char* path, uint32_t keep_las
   CheckpointFolder folder(files, path);
   KVC_TRY(folder.open(true));
   KVC_TRY(folder.list());
-  std::vector<uint64_t> gone = folder.manifests();
-  gone.resize(keep_last == 0 || gone.size() <= keep_last ? 0 : gone.size() - keep_last);
-  uint64_t left = folder.remove_manifests(gone, true);
-  left += folder.remove_unneeded(nullptr, true, true);
+  uint64_t left = folder.remove_manifests(folder.older_than_newest(keep_last), true);
+  left += folder.remove_unneeded(true, true);
   *removed_bytes = folder.removed_bytes();
+  KVC_TRY(folder.tell_unread());
   if (left == 0) return KVC_OK;
   return fail(KVC_ERROR_DEVICE, "%s: %llu files could not be removed; try again", path, ull(left));
 }

@@ -157,6 +157,44 @@ kvc_status CheckpointFolder::sync() {
   return error == 0 || error == -EINVAL ? KVC_OK : failure("", "write the folder to the disk", error);
 }
 
+void CheckpointFolder::note_manifest(const Manifest& manifest) {
+  Needs& needs = needs_[manifest.id];
+  needs = {};
+  for (const Manifest::DataFile& file : manifest.files) needs.files.push_back(file.id);
+}
+
+const CheckpointFolder::Needs& CheckpointFolder::needs_of(uint64_t id) {
+  if (const auto known = needs_.find(id); known != needs_.end()) return known->second;
+  Manifest manifest;
+  const kvc_status status = read_manifest(id, &manifest);
+  if (status == KVC_OK)
+    note_manifest(manifest);
+  else
+    needs_[id] = {status, std::string(last_error()), {}};
+  return needs_[id];
+}
+
+kvc_status CheckpointFolder::tell_unread() const {
+  for (const uint64_t id : manifests_) {
+    const auto known = needs_.find(id);
+    if (known == needs_.end() || known->second.status == KVC_OK) continue;
+    return fail(known->second.status,
+                "%s. Nobody knows which data files it needs, so none was removed: bring the file back, or "
+                "remove the checkpoint by its id, %llu",
+                known->second.error.c_str(), ull(id));
+  }
+  return KVC_OK;
+}
+
+std::vector<uint64_t> CheckpointFolder::older_than_newest(uint32_t keep) {
+  std::vector<uint64_t> older;
+  if (keep == 0 || manifests_.size() <= keep) return older;
+  for (size_t i = manifests_.size(), newer = 0; i-- != 0;) {
+    if (needs_of(manifests_[i]).status == KVC_OK && ++newer > keep) older.push_back(manifests_[i]);
+  }
+  return older;
+}
+
 uint64_t CheckpointFolder::remove_manifests(const std::vector<uint64_t>& ids, bool sync) {
   uint64_t left = 0;
   for (const uint64_t id : ids) {
@@ -184,7 +222,7 @@ void CheckpointFolder::remove_failed(uint64_t id) {
     static_cast<void>(files_.remove(fd(), data_name(id).c_str()));
 }
 
-uint64_t CheckpointFolder::remove_unneeded(const Manifest* known, bool unfinished, bool sync) {
+uint64_t CheckpointFolder::remove_unneeded(bool unfinished, bool sync) {
   uint64_t left = 0;
   if (list() != KVC_OK) return 1;
   bool removed = false, named = false;
@@ -202,20 +240,19 @@ uint64_t CheckpointFolder::remove_unneeded(const Manifest* known, bool unfinishe
   }
   std::vector<uint64_t> needed;
   if (kept != 0) needed.push_back(kept);
-  if (known != nullptr) {
-    for (const Manifest::DataFile& one : known->files) needed.push_back(one.id);
-  }
-  std::sort(needed.begin(), needed.end());
-  const bool all_known = std::includes(needed.begin(), needed.end(), data_.begin(), data_.end());
+  bool all_read = true;
   for (const uint64_t id : manifests_) {
-    if (all_known || (known != nullptr && known->id == id)) continue;  // no need to ask the others
-    Manifest manifest;
-    if (read_manifest(id, &manifest) != KVC_OK) return left;  // nobody knows what it needs
-    for (const Manifest::DataFile& one : manifest.files) needed.push_back(one.id);
+    const Needs& needs = needs_of(id);
+    all_read = all_read && needs.status == KVC_OK;
+    needed.insert(needed.end(), needs.files.begin(), needs.files.end());
   }
   std::sort(needed.begin(), needed.end());
   for (const uint64_t id : data_) {
-    if (!std::binary_search(needed.begin(), needed.end(), id)) remove(data_name(id));
+    if (std::binary_search(needed.begin(), needed.end(), id)) continue;
+    if (all_read)
+      remove(data_name(id));
+    else
+      ++left;
   }
   if (removed && sync && this->sync() != KVC_OK) ++left;
   return left;

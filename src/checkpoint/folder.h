@@ -4,6 +4,7 @@
 // is there as soon as its manifest has its name. Readers take no lock: they open what they need and keep it
 // open.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,10 +38,19 @@ class CheckpointFolder {
   kvc_status rename(const std::string& from, const std::string& to);
   kvc_status sync();
 
+  // Ids of the checkpoints that are older than the newest `keep` (0 = all are kept). Those whose manifests
+  // cannot be read do not count, and are not among them.
+  std::vector<uint64_t> older_than_newest(uint32_t keep);
   // Removes manifests, then what no manifest needs: data files, parts. What could not be removed is counted.
   uint64_t remove_manifests(const std::vector<uint64_t>& ids, bool sync);
-  // `known`: a manifest that is there. `unfinished`: also what a save that was cut short has left.
-  uint64_t remove_unneeded(const Manifest* known, bool unfinished, bool sync);
+  // While a manifest cannot be read nobody knows which data files it needs: none of them is removed then, and
+  // those that no other manifest needs are counted. `unfinished`: also what a save that was cut short has
+  // left.
+  uint64_t remove_unneeded(bool unfinished, bool sync);
+  // Of a manifest that is there: what it needs is known without reading it.
+  void note_manifest(const Manifest& manifest);
+  // The error of the first manifest that could not be read, with the ways out of it; KVC_OK: all could.
+  kvc_status tell_unread() const;
   uint64_t removed_bytes() const { return removed_bytes_; }
 
   // Removes what a save with this id has left behind and the next one cannot use, unless its checkpoint is
@@ -54,12 +64,20 @@ class CheckpointFolder {
   kvc_status failure(const std::string& name, const char* what, int error) const;
 
  private:
+  struct Needs {
+    kvc_status status = KVC_OK;  // of reading the manifest
+    std::string error;
+    std::vector<uint64_t> files;
+  };
+  const Needs& needs_of(uint64_t id);
+
   Files& files_;
   const std::string path_;
   OpenFile folder_, lock_;
   std::vector<uint64_t> manifests_, data_;
   std::vector<uint64_t> journals_;  // ids
   std::vector<std::string> parts_;
+  std::map<uint64_t, Needs> needs_;  // of manifests, which never change; this has the lock
   uint64_t removed_bytes_ = 0;
 };
 

@@ -254,7 +254,7 @@ kvc_status remove_checkpoint(Files& files, const char* path, uint64_t id) {
     return fail(KVC_ERROR_NOT_FOUND, "%s has no checkpoint %llu", path, ull(id));
   if (folder.remove_manifests({id}, true) != 0)
     return fail(KVC_ERROR_DEVICE, "%s: checkpoint %llu could not be removed", path, ull(id));
-  static_cast<void>(folder.remove_unneeded(nullptr, false, true));  // the next writer tries again
+  static_cast<void>(folder.remove_unneeded(false, true));  // the next writer tries again
   return KVC_OK;
 }
 

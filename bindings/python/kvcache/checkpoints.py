@@ -86,7 +86,7 @@ def save_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, mod
     storages have: see Storage.page_info(). codec: "none", or a plug-in: "lz4", "zstd". level: of the codec; 0 = its default.
 
     full: write all pages, in one file. increment: raise NotFoundError if there is no checkpoint to build on. requests: save the requests too, as
-    their tokens. keep_last: remove checkpoints but for the newest so many; 0 = keep all. sync: wait for the disk; False = a checkpoint survives the
+    their tokens. keep_last: remove checkpoints but for the newest so many that can be read; 0 = keep all. sync: wait for the disk; False = a checkpoint survives the
     end of the process, but perhaps not of the machine. interval_ns: do nothing, and return id 0, until now_ns is last_ns + interval_ns.
 
     Raises InvalidArgumentError, NotFoundError (increment without a base, the codec, the folder's parent), BusyError (another process writes to the
@@ -239,7 +239,8 @@ def remove_checkpoint(folder: _Path, id: int) -> None:
 
 def collect_checkpoints(folder: _Path, keep_last: int = 0) -> int:
     """Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint needs: pages, and what saves that
-    were cut short have left. Returns the bytes of these files. Raises NotFoundError (the folder), BusyError, DeviceError."""
+    were cut short have left. Returns the bytes of these files. Raises NotFoundError (the folder), BusyError, DeviceError, and CorruptError or
+    UnsupportedError if a manifest cannot be read: no data file is removed while it is there. The text has its name; remove_checkpoint() removes it."""
     removed: int = _native.kvc_checkpoint_collect(take_path("folder", folder), keep_last)
     return removed
 
