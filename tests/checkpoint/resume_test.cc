@@ -173,6 +173,27 @@ TEST(AFullDisk, LeavesWhatFitsForTheNextSave) {
   check_restored(old, path);
 }
 
+// The journal says what there is until a new one is whole.
+TEST(AFullDisk, TakesNothingOfWhatIsLeft) {
+  Engine old(large_pages());
+  fill(old);
+  const Folder folder;
+  const std::string path = folder / "c";
+  Calls calls(old, path);
+  kvc_checkpoint_info info;
+  SmallDisk disk(9 << 20);
+  ASSERT_EQ(calls.save(disk, &info), KVC_ERROR_LIMIT);
+  const uint64_t bytes = fs::file_size(path + "/00000000000000000001.kvcj.part");
+  EXPECT_GT(bytes, 6 * 64u);
+  SmallDisk full(0);
+  ASSERT_EQ(calls.save(full, &info), KVC_ERROR_LIMIT);
+  EXPECT_EQ(fs::file_size(path + "/00000000000000000001.kvcj.part"), bytes);
+  EXPECT_EQ(count_files(path, ".part"), 2u) << "nothing else is left";
+  EXPECT_GE(old.save(path).resumed_pages, 6u);
+  check_restored(old, path);
+  EXPECT_EQ(count_files(path, ".part"), 0u);
+}
+
 TEST(ASave, ThatCannotFitIsRefusedBeforeItWrites) {
   const Folder folder;
   const std::string path = folder / "c";
