@@ -150,19 +150,6 @@ TEST_F(Hostile, APageOfHolesTakesNoMemoryToValidate) {
   EXPECT_LE(files.most, kPieceBytes);
 }
 
-TEST_F(Hostile, AJournalOfHolesTakesNoMemory) {
-  write_file(path + "/00000000000000000002.kvcd.part", make_data_header(2));
-  write_file(path + "/00000000000000000002.kvcj.part", "no journal");
-  for (const char* const name : {"/00000000000000000002.kvcd.part", "/00000000000000000002.kvcj.part"}) {
-    if (truncate((path + name).c_str(), static_cast<off_t>(kTerabyte)) != 0)
-      GTEST_SKIP() << std::strerror(errno);
-  }
-  engine.run(say(2, 30));
-  const kvc_checkpoint_info saved = engine.save(path);
-  EXPECT_EQ(saved.resumed_pages, 0u);
-  EXPECT_EQ(restore(system_files()), KVC_OK) << kvc_last_error();
-}
-
 // ---- links
 
 TEST_F(Hostile, ALinkToAFolderIsThatFolder) {

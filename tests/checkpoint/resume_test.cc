@@ -146,7 +146,11 @@ class SmallDisk : public Files {
     *out = free_;
     return 0;
   }
-  std::atomic<uint64_t> writes{0};
+  int64_t read(int file, void* data, size_t size, uint64_t offset) override {
+    if (size > largest_read) largest_read = size;
+    return Files::read(file, data, size, offset);
+  }
+  std::atomic<uint64_t> writes{0}, largest_read{0};
 
  private:
   std::atomic<uint64_t> room_;
@@ -281,6 +285,23 @@ TEST(WhatIsLeft, IsNotBelieved) {
     check_restored(old, path);
     if (HasFatalFailure()) return;
   }
+}
+
+// It may have come from anywhere: what it says to have takes no memory.
+TEST(WhatIsLeft, OfHolesTakesNoMemory) {
+  Engine old(large_pages());
+  fill(old);
+  const Folder folder;
+  const std::string path = folder / "c";
+  Calls calls(old, path);
+  SmallDisk disk(9 << 20), enough(UINT64_MAX);
+  kvc_checkpoint_info info;
+  ASSERT_EQ(calls.save(disk, &info), KVC_ERROR_LIMIT);
+  fs::resize_file(path + "/00000000000000000001.kvcj.part", 64 << 20);
+  ASSERT_EQ(calls.save(enough, &info), KVC_OK) << kvc_last_error();
+  EXPECT_GE(info.resumed_pages, 6u);
+  EXPECT_LE(enough.largest_read, 2u << 20);
+  check_restored(old, path);
 }
 
 // Another rank has pages of the same keys and size, and other heads in them.
