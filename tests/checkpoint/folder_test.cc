@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <thread>
+#include <tuple>
 
 #include "base/status.h"
 #include "world.h"
@@ -291,6 +292,33 @@ TEST(Restore, NamesTheFieldOfPagesThatDiffers) {
     EXPECT_EQ(fresh.restore(fresh.config(path), &info), KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_NE(std::string(kvc_last_error()).find(word), std::string::npos) << kvc_last_error();
     EXPECT_EQ(fresh.digest(), before);
+  }
+}
+
+TEST(Restore, NamesTheScaleThatDiffers) {
+  const Folder folder;
+  const std::string path = folder / "c";
+  const auto use_scales = [](Engine& engine, float k_scale, float v_scale) {
+    kvc_storage_config config = {};
+    config.struct_size = sizeof config;
+    config.num_blocks = 64, config.num_layers = 2, config.num_heads = 2, config.head_dim = 8;
+    config.block_size = 4;
+    config.dtype = KVC_INT8;
+    config.k_scale = k_scale, config.v_scale = v_scale;
+    kvc_storage_destroy(engine.storages[0]);
+    ASSERT_EQ(kvc_storage_create(&config, &engine.storages[0]), KVC_OK) << kvc_last_error();
+  };
+  Engine old(Form{});
+  use_scales(old, 0.5F, 0.25F);
+  old.save(path);
+  for (const auto& [k_scale, v_scale, word] :
+       {std::tuple{0.75F, 0.25F, "k_scale is 0.5 in the checkpoint and 0.75 here"},
+        std::tuple{0.5F, 0.75F, "v_scale is 0.25 in the checkpoint and 0.75 here"}}) {
+    Engine fresh(Form{});
+    use_scales(fresh, k_scale, v_scale);
+    kvc_checkpoint_info info;
+    EXPECT_EQ(fresh.restore(fresh.config(path), &info), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(kvc_last_error()).find(word), std::string::npos) << kvc_last_error();
   }
 }
 
