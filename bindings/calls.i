@@ -2,26 +2,17 @@
 // Calls whose arrays are inside structs, under the same names with each array as a parameter of its own: SWIG has
 // typemaps for parameters, and Go may not pass Go pointers inside structs. Nothing else happens here: the library
 // checks values, and the hand-written layers check the lengths of arrays that have no count of their own.
+//
+// A struct for which there is a macro KVC_THE_X is its fields KVC_X in every call: flat_calls.i, which scripts/generate
+// writes. The calls here do more, or have a parameter with the name of such a field.
 
 // The call of the library is not wrapped; the one below is, under its name.
 %define KVC_INSTEAD(CALL, NAME)
 %ignore CALL;
 %rename(CALL) NAME;
 %enddef
-KVC_INSTEAD(kvc_manager_open_namespace, open_namespace)
-KVC_INSTEAD(kvc_manager_create_request, create_request)
-KVC_INSTEAD(kvc_manager_allocate_request, allocate_request)
-KVC_INSTEAD(kvc_manager_probe, probe)
-KVC_INSTEAD(kvc_manager_pin_prefix, pin_prefix)
-KVC_INSTEAD(kvc_manager_drop_prefix, drop_prefix)
-KVC_INSTEAD(kvc_manager_acquire_prefix, acquire_prefix)
 KVC_INSTEAD(kvc_manager_set_prefix_priority, set_prefix_priority)
 KVC_INSTEAD(kvc_manager_demote_prefix, demote_prefix)
-KVC_INSTEAD(kvc_manager_register_prompt, register_prompt)
-KVC_INSTEAD(kvc_manager_list_prompts, list_prompts)
-KVC_INSTEAD(kvc_manager_take_log, take_log)
-KVC_INSTEAD(kvc_log_replay, log_replay)
-KVC_INSTEAD(kvc_manager_publish_blocks, publish_blocks)
 KVC_INSTEAD(kvc_manager_export_tables, export_tables)
 KVC_INSTEAD(kvc_manager_export_slots, export_slots)
 KVC_INSTEAD(kvc_manager_take_pending, take_pending)
@@ -39,18 +30,14 @@ KVC_INSTEAD(kvc_attention_merge, merge)
 KVC_INSTEAD(kvc_estimate_memory, estimate_memory)
 KVC_INSTEAD(kvc_rope_apply, rope_apply)
 KVC_INSTEAD(kvc_storage_page_info, page_info)
-KVC_INSTEAD(kvc_storage_page_runs, page_runs)
 KVC_INSTEAD(kvc_manager_position_digests, position_digests)
 KVC_INSTEAD(kvc_page_key, page_keys)
 KVC_INSTEAD(kvc_tier_create, tier_create)
 KVC_INSTEAD(kvc_index_apply, index_apply)
-KVC_INSTEAD(kvc_index_root, index_root)
 KVC_INSTEAD(kvc_index_match, index_match)
 KVC_INSTEAD(kvc_index_match_tokens, index_match_tokens)
 KVC_INSTEAD(kvc_index_digests, index_digests)
 KVC_INSTEAD(kvc_index_worker_info, index_worker_info)
-KVC_INSTEAD(kvc_index_dump, index_dump)
-KVC_INSTEAD(kvc_index_load, index_load)
 #ifdef SWIGGO
 %ignore kvc_tier_submit;
 %ignore tier_submit;
@@ -62,30 +49,14 @@ KVC_INSTEAD(kvc_tier_submit, tier_submit)
 %rename(kvc_step_num_failed) step_num_failed;
 
 %inline %{
-/* A part that is NULL is absent. A part of no bytes is present and empty. */
-static kvc_status open_namespace(kvc_manager *m, const char *model, size_t model_size, const char *adapter, size_t adapter_size,
-                                 const char *tenant, size_t tenant_size, uint64_t *namespace_id) {
-  kvc_namespace_config config = {sizeof config, model, adapter, tenant, model_size, adapter_size, tenant_size};
-  return kvc_manager_open_namespace(m, &config, namespace_id);
-}
+/* The fields of a kvc_namespace_config. A part that is NULL is absent. A part of no bytes is present and empty. */
+#define KVC_IDENTITY const char *model, size_t model_size, const char *adapter, size_t adapter_size, const char *tenant, size_t tenant_size
+#define KVC_THE_IDENTITY &(kvc_namespace_config){sizeof(kvc_namespace_config), model, adapter, tenant, model_size, adapter_size, tenant_size}
 
 /* The fields of a kvc_prompt. */
 #define KVC_PROMPT uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys, size_t num_keys
 #define KVC_THE_PROMPT &(kvc_prompt){sizeof(kvc_prompt), namespace_id, tokens, num_tokens, keys, num_keys}
 
-static kvc_status create_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request) {
-  return kvc_manager_create_request(m, KVC_THE_PROMPT, config, request);
-}
-static kvc_status allocate_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request, uint64_t *num_cached) {
-  return kvc_manager_allocate_request(m, KVC_THE_PROMPT, config, request, num_cached);
-}
-static kvc_status probe(kvc_manager *m, KVC_PROMPT, kvc_probe_info *info) { return kvc_manager_probe(m, KVC_THE_PROMPT, info); }
-static kvc_status pin_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *pin, uint64_t *num_pinned) {
-  return kvc_manager_pin_prefix(m, KVC_THE_PROMPT, pin, num_pinned);
-}
-static kvc_status drop_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *num_dropped) {
-  return kvc_manager_drop_prefix(m, KVC_THE_PROMPT, num_dropped);
-}
 static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
                                       uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
@@ -93,30 +64,10 @@ static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first
 static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
   return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
 }
-static kvc_status register_prompt(kvc_manager *m, const char *name, KVC_PROMPT, uint64_t *num_pinned) {
-  return kvc_manager_register_prompt(m, name, KVC_THE_PROMPT, num_pinned);
-}
-/* `count` is in bytes. */
-static kvc_status list_prompts(kvc_manager *m, char *names, size_t capacity, size_t *count) {
-  return kvc_manager_list_prompts(m, names, capacity, count);
-}
-static kvc_status take_log(kvc_manager *m, char *log, size_t capacity, size_t *count) { return kvc_manager_take_log(m, log, capacity, count); }
-static kvc_status log_replay(const char *log, size_t size, kvc_replay_info *info) { return kvc_log_replay(log, size, info); }
-static kvc_status acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int32_t *blocks, size_t capacity, size_t *count) {
-  return kvc_manager_acquire_prefix(m, KVC_THE_PROMPT, group, blocks, capacity, count);
-}
-static kvc_status publish_blocks(kvc_manager *m, KVC_PROMPT, uint32_t group, const int32_t *blocks, size_t num_blocks) {
-  return kvc_manager_publish_blocks(m, KVC_THE_PROMPT, group, blocks, num_blocks);
-}
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
                               kvc_index_applied *applied) {
   return kvc_index_apply(index, worker, medium, events, sizeof *events, num_events, now_ns, applied);
-}
-static kvc_status index_root(const char *model, size_t model_size, const char *adapter, size_t adapter_size, const char *tenant, size_t tenant_size,
-                             uint8_t *root) {
-  const kvc_namespace_config config = {sizeof config, model, adapter, tenant, model_size, adapter_size, tenant_size};
-  return kvc_index_root(&config, root);
 }
 /* Of digests 32 bytes each; `matched` has capacity * (1 + num_media) entries. */
 static kvc_status index_match(kvc_index *index, const char *digests, size_t digests_size, uint64_t *workers, size_t capacity, uint32_t *matched,
@@ -143,8 +94,6 @@ static kvc_status index_worker_info(kvc_index *index, uint64_t worker, char *nam
   for (int i = 0; i < KVC_INDEX_MAX_MEDIA; ++i) *worker_numbers++ = info.is_stale[i];
   return KVC_OK;
 }
-static kvc_status index_dump(kvc_index *index, char *log, size_t capacity, size_t *count) { return kvc_index_dump(index, log, capacity, count); }
-static kvc_status index_load(kvc_index *index, const char *log, size_t size) { return kvc_index_load(index, log, size); }
 
 /* num_entries is num_requests * row_stride. */
 static kvc_status export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
@@ -337,9 +286,6 @@ static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uin
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
   return KVC_OK;
 }
-static kvc_status page_runs(kvc_storage *s, KVC_PAGES, kvc_run *runs, size_t capacity, size_t *count) {
-  return kvc_storage_page_runs(s, KVC_THE_PAGES, runs, capacity, count);
-}
 
 /* Digests and keys are of 32 bytes each, one behind the other. */
 static kvc_status position_digests(kvc_manager *m, KVC_PROMPT, char *digests, size_t digests_size, size_t *count) {
@@ -371,8 +317,6 @@ static kvc_status tier_submit(kvc_tier *t, kvc_tier_item *items, size_t num_item
 
 // ---- speculation: drafts, verdicts and probabilities as arrays of their own
 
-KVC_INSTEAD(kvc_drafts_check, drafts_check)
-KVC_INSTEAD(kvc_verify_greedy, verify_greedy)
 KVC_INSTEAD(kvc_verify_sampling, verify_sampling)
 KVC_INSTEAD(kvc_verify_typical, verify_typical)
 KVC_INSTEAD(kvc_verdict_moves, verdict_moves)
@@ -391,10 +335,6 @@ KVC_INSTEAD(kvc_acceptance_length, acceptance_length)
 #define KVC_THE_VERDICT &(kvc_verdict){sizeof(kvc_verdict), path, num_accepted, next_tokens}
 #define KVC_DISTRIBUTION uint32_t flags, uint32_t vocab, const float *p, const int32_t *p_ids, size_t p_width
 
-static kvc_status drafts_check(KVC_DRAFTS) { return kvc_drafts_check(KVC_THE_DRAFTS); }
-static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VERDICT) {
-  return kvc_verify_greedy(KVC_THE_DRAFTS, target_tokens, KVC_THE_VERDICT);
-}
 static kvc_status verify_sampling(KVC_DRAFTS, KVC_DISTRIBUTION, const float *q, const int32_t *q_ids, size_t q_width, size_t num_q_rows,
                                   const int64_t *q_rows, const double *uniforms, KVC_VERDICT) {
   const kvc_probabilities from = {sizeof from, flags, vocab, p, p_ids, p_width, q, q_ids, q_width, num_q_rows, q_rows, uniforms};

@@ -8,6 +8,9 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "scripts"))
+import kvcache_headers  # noqa: E402
+
 LAYERS = {  # files of the layer, and how they call a function
     "Python": ("python", ("kvcache/**/*.py", "*.c"), r"_native\.{0}\b|\b{0}\("),
     "Go": ("go", ("*.go",), r"(?:native\.K|C\.k){1}\b"),
@@ -17,15 +20,6 @@ REASONS = {
     "kvc_last_error": {"Java": "its text is in the error of the failed call"},
     "kvc_step_view": {"Java": "kvc_step_bytes of java/typemaps.i, a direct buffer"},
     "kvc_status_name": {"Python": "Status is an enumeration with names", "Java": "Status is an enumeration with names"},
-    "kvc_manager_destroy": {"Python": "objects end with their last reference"},
-    "kvc_step_destroy": {"Python": "objects end with their last reference"},
-    "kvc_storage_destroy": {"Python": "objects end with their last reference"},
-    "kvc_workload_destroy": {"Python": "objects end with their last reference"},
-    "kvc_sizer_destroy": {"Python": "objects end with their last reference"},
-    "kvc_tier_destroy": {"Python": "objects end with their last reference"},
-    "kvc_draft_destroy": {"Python": "objects end with their last reference"},
-    "kvc_stream_destroy": {"Python": "objects end with their last reference"},
-    "kvc_stream_event_destroy": {"Python": "objects end with their last reference"},
     "kvc_storage_view": {"Go": "a slice has no strides: Slab and Runs give the bytes", "Java": "a buffer has no strides: slab and runs give the bytes"},
     "kvc_storage_export_dlpack": {"Go": "no library there takes DLPack", "Java": "no library there takes DLPack"},
     "kvc_dtype_bits": {"Java": "DType.bits, a table that a test compares with the library's"},
@@ -41,22 +35,14 @@ for name in ("submit", "cancel", "poll", "event_fd", "run_one"):
     REASONS[f"kvc_tier_{name}"] = {"Go": "kvc_tier_do of go/tiers.i, which returns when the job has ended: C may keep no Go memory after a call"}
 REASONS["kvc_tier_event_fd"]["Java"] = "kvc_tier_sleep of java/tiers.i, in which the thread of a tier waits for it"
 REASONS["kvc_offload_event_fd"] = {language: "kvc_offload_wait of waits.i, which waits for it" for language in ("Go", "Java")}
-REASONS["kvc_publisher_destroy"] = {"Python": "objects end with their last reference"}
-REASONS["kvc_offload_destroy"] = {"Python": "objects end with their last reference"}
 REASONS["kvc_offload_lookup"] = {"Python": "kvc_offload_load, without a bound"}
-REASONS["kvc_index_destroy"] = {"Python": "objects end with their last reference"}
-REASONS["kvc_scheduler_destroy"] = {"Python": "objects end with their last reference"}
 STREAMS = "C may keep no Go memory after a call: a goroutine that calls Store or Attend does the same"
+DESTROYED = "objects end with their last reference"
 
 
 def functions(include):
     """{function: whether its header is experimental (KVC_EXPERIMENTAL of kvcache/types.h)}"""
-    found = {}
-    for path in sorted(include.rglob("*.h")):
-        header = path.read_text(encoding="utf-8")
-        experimental = re.search(r"^KVC_EXPERIMENTAL$", header, re.M) is not None
-        found |= {name: experimental for name in re.findall(r"^KVC_API [^;(]*?\b(kvc_\w+)\(", header, re.M)}
-    return found
+    return {name: function.experimental for name, function in kvcache_headers.read(include).functions.items()}
 
 
 def offered(bindings, language, function):
@@ -79,6 +65,8 @@ def check(include, bindings, reasons):
             reason = reasons.get(name, {}).get(language)
             if reason is None and language == "Go" and name.startswith("kvc_stream_"):
                 reason = STREAMS
+            if reason is None and language == "Python" and name.endswith("_destroy"):
+                reason = DESTROYED
             where = offered(bindings, language, name)
             if where is None and reason is None and experimental and language in ("Go", "Java"):
                 reason = "experimental"

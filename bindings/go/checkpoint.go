@@ -136,10 +136,14 @@ func (m *Manager) SaveCheckpoint(storages []*Storage, config CheckpointConfig) (
 	})
 }
 
+// requestPair is kvc_request_pair.
+type requestPair struct{ oldID, newID, numTokens, numCommitted uint64 }
+
 // Restored is what RestoreCheckpoint made.
 type Restored struct {
 	Namespaces map[Namespace]Namespace // New ids by old ones.
 	Requests   map[Request]Request     // With CheckpointConfig.Requests: those that wait again, new ids by old ones.
+	Committed  map[Request]uint64      // How many tokens of each had been committed, by old ids; 0 = it waited.
 	Info       CheckpointInfo
 }
 
@@ -148,7 +152,7 @@ type Restored struct {
 // the storages, all of them free, may have other bytes. Errors: ErrNotFound, ErrCorrupt (a file does not check), ErrInvalidArgument (made for something
 // else), ErrBusy (the manager is not new), ErrUnsupported (a group without a storage; a newer format; NoPrefixCache), ErrLimit, ErrOutOfMemory, ErrDevice.
 func (m *Manager) RestoreCheckpoint(storages []*Storage, config CheckpointConfig) (Restored, error) {
-	p, namespaces, requests := config.Pages, make([]namespacePair, 16), []namespacePair(nil)
+	p, namespaces, requests := config.Pages, make([]namespacePair, 16), []requestPair(nil)
 	for {
 		info, err := readCheckpoint(func(info *byte) error {
 			return m.call(func(c uintptr) error {
@@ -160,18 +164,19 @@ func (m *Manager) RestoreCheckpoint(storages []*Storage, config CheckpointConfig
 		})
 		more := info.NumNamespaces > uint64(len(namespaces)) || config.Requests && info.NumRequests > uint64(len(requests))
 		if errors.Is(err, ErrBufferTooSmall) && more {
-			namespaces, requests = make([]namespacePair, info.NumNamespaces+1), make([]namespacePair, info.NumRequests)
+			namespaces, requests = make([]namespacePair, info.NumNamespaces+1), make([]requestPair, info.NumRequests)
 			continue
 		}
 		if err != nil {
 			return Restored{}, err
 		}
-		restored := Restored{map[Namespace]Namespace{}, map[Request]Request{}, info}
+		restored := Restored{map[Namespace]Namespace{}, map[Request]Request{}, map[Request]uint64{}, info}
 		for _, pair := range namespaces[:info.NumNamespaces] {
 			restored.Namespaces[Namespace(pair.oldID)] = Namespace(pair.newID)
 		}
 		for i := 0; config.Requests && uint64(i) < info.NumRequests; i++ {
 			restored.Requests[Request(requests[i].oldID)] = Request(requests[i].newID)
+			restored.Committed[Request(requests[i].oldID)] = requests[i].numCommitted
 		}
 		return restored, nil
 	}

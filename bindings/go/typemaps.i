@@ -66,6 +66,9 @@ KVC_GO_INTEGER(int64_t, int64)
 KVC_GO_INTEGER(uint64_t, uint64)
 KVC_GO_INTEGER(size_t, uint64)
 
+%define KVC_LONG_CALL(name)
+%enddef
+
 %define KVC_RESULT(TYPE, NAME)
 %typemap(gotype) TYPE *NAME "*uint64"
 %typemap(in) TYPE *NAME "$1 = ($1_ltype)$input;"

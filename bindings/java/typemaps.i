@@ -44,6 +44,9 @@ static void kvc_buffer(JNIEnv* jenv, jobject buffer, void** data, size_t* count)
 %apply int { int32_t, uint32_t };
 %apply long long { int64_t, uint64_t, size_t };
 
+%define KVC_LONG_CALL(name)
+%enddef
+
 %define KVC_RESULT(TYPE, NAME)
 %typemap(jni) TYPE *NAME "jlongArray"
 %typemap(jtype) TYPE *NAME "long[]"

@@ -9,6 +9,9 @@ import sys
 import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import interface  # noqa: E402
+
 PACKAGE = HERE / "kvcache"
 INTEGERS = {"int", "long", "size_t", "int32_t", "uint32_t", "int64_t", "uint64_t"}
 VIEW = "tuple[int, int, tuple[int, ...], tuple[int, ...]]"
@@ -126,7 +129,6 @@ WORDS = {
     "KVC_SIZING_NEED, ...": "SizingReason", "KVC_SIZING_REACTIVE, ...": "SizingMode", "this library": "the library",
 }
 PLAIN = {"num_requests": "Requests that it has.", "block_size, num_groups": "As of the manager."}  # fields that have no comment in C
-FIELD = re.compile(r"(?:/\*\*(?!<)(?P<before>.*?)\*/\s*)?(?P<field>[A-Za-z_][^;/]*);(?:[ \t]*/\*\*<(?P<after>.*?)\*/)?", re.S)
 # Fields of records that are members of an enumeration, or truth values.
 ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "published"): "bool", ("kvc_probe_info", "fits"): "bool",
                 ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool",
@@ -142,56 +144,36 @@ ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "p
 RESULTS = {"kvc_manager_step": "Optional[tuple[str, int, int, int, int, int]]"}
 
 
-def read(*paths):
-    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
-    return re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
-
-
-class Interface:
+class Interface(interface.Interface):
     def __init__(self):
-        bindings = HERE.parent
-        self.header = read(*sorted((bindings.parent / "include").rglob("*.h")))
-        self.calls = re.sub(r"^#ifdef SWIGJAVA\n.*?^#endif\n", "", read(bindings / "calls.i"), flags=re.M | re.S)
-        text = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read(bindings / "kvcache.i"), flags=re.M | re.S)
+        super().__init__()
+        text = self.by_hand + (HERE.parent / "roles.i").read_text(encoding="utf-8")
         self.pairs = {(m[1], m[2]): m[0] for m in re.findall(r"^KVC_(IN|OUT|IN_RECORDS|OUT_RECORDS)\(\w+, (?:[A-Z0-9]+, )?(\w+), (\w+)\)", text, re.M)}
         self.alone = {(name, direction == "IN") for direction, name in re.findall(r"^KVC_(IN|OUT)_ARRAY\(\w+, [A-Z0-9]+, (\w+)\)", text, re.M)}
         self.results = set(re.findall(r"^KVC_RESULT\(\w+, (\w+)\)", text, re.M))
         self.objects = re.findall(r"^KVC_OBJECT\((\w+), \w+\)", text, re.M)
         self.structs = re.findall(r"^KVC_STRUCT\((\w+)\)", text, re.M)
-        self.instead = {name: call for call, name in re.findall(r"^(?:KVC_INSTEAD\(|%rename\()(\w+)(?:, |\) )(\w+)\)?;?$", self.calls, re.M)}
-        self.ignored = set(re.findall(r"^%ignore ([\w:]+);", text, re.M)) | set(self.instead.values())
-        self.kept = set(re.findall(r'^%rename\("%s"\) ([\w:]+);', text, re.M))
-        self.arrays = re.findall(r"^%array_functions\((\w+), (\w+)\)", read(bindings / "structs.i"), re.M)
-        self.known = set(self.structs) | set(self.objects) | {"kvc_step"}
-
-    def functions(self):
-        for name, result, arguments in ((m[2], m[1], m[3]) for m in re.finditer(r"^KVC_API (.*?)\b(kvc_\w+)\((.*?)\);", self.header, re.M | re.S)):
-            if name not in self.ignored and not name.endswith("_destroy"):
-                yield name, result.strip(), arguments
-        macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_PROMPT|KVC_ROWS|KVC_ATTENTION|KVC_PAGES|KVC_DRAFTS|KVC_VERDICT|KVC_DISTRIBUTION|KVC_STORAGES)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}
-        for m in re.finditer(r"^static (\w+) (\w+)\(([^{]*?)\) \{", self.calls, re.M):
-            arguments = re.sub(r"(KVC_[A-Z]+)\b(?:\((const)?\))?", lambda it: macros[it[1]].replace("CONST", it[2] or ""), m[3])
-            yield self.instead[m[2]], m[1], arguments
+        self.ignored |= set(re.findall(r"^%ignore ([\w:]+);", text, re.M))
+        self.arrays = re.findall(r"^%array_functions\((\w+), (\w+)\)", interface.read(HERE.parent / "structs.i"), re.M)
 
     def signature(self, result, arguments):
         """(parameters, results) in Python."""
-        fields = [re.match(r"(const )?\s*(.*?)\s*(\**)\s*(\w+)$", part.strip()).groups() for part in " ".join(arguments.split()).split(",") if part.strip() != "void"]
         parameters, results, at = [], [], 0
-        while at < len(fields):
-            const, kind, stars, name = fields[at]
-            following = fields[at + 1][3] if at + 1 < len(fields) else ""
+        while at < len(arguments):
+            const, kind, stars, name = (getattr(arguments[at], part) for part in ("const", "kind", "stars", "name"))
+            following = arguments[at + 1].name if at + 1 < len(arguments) else ""
             at += 1
-            if kind in ("kvc_manager *const", "kvc_storage *const", "kvc_tier *const", "kvc_offload *const", "kvc_scheduler *const"):
-                parameters.append(f"{name}: tuple[Optional[{kind.split()[0]}], ...]")
+            if stars == 2 and following == f"num_{name}":  # objects
+                parameters.append(f"{name}: tuple[Optional[{kind}], ...]")
                 at += 1
             elif stars and (name, following) in self.pairs:
                 parameters.append(f"{name}: _Array")
                 at += 1
-            elif stars == "*" and (name, bool(const)) in self.alone:
+            elif stars == 1 and (name, const) in self.alone:
                 parameters.append(f"{name}_: _Array" if keyword.iskeyword(name) else f"{name}: _Array")
             elif (kind, name) == ("void", "handle"):  # an address
-                results.append("int") if stars == "**" else parameters.append(f"{name}: Optional[int]")
-            elif stars == "**":
+                results.append("int") if stars == 2 else parameters.append(f"{name}: Optional[int]")
+            elif stars == 2:
                 results.append(kind)
             elif kind == "kvc_view":
                 results.append(VIEW)
@@ -209,29 +191,21 @@ class Interface:
 
     @staticmethod
     def scalar(kind):
-        return "int" if kind.split()[-1] in INTEGERS or kind == "kvc_status" else "float"
+        return "int" if kind in INTEGERS or kind == "kvc_status" else "float"
 
     def fields(self, struct):
         """(name, type) of what SWIG makes an attribute."""
-        body = re.search(r"typedef struct " + struct + r" \{(.*?)\n\} " + struct + ";", self.header, re.S)[1]
-        for declaration in body.split(";"):
-            declaration = " ".join(declaration.split())
-            if "(" in declaration or not declaration:
-                continue
-            kind, names = re.match(r"(?:const )?(?:struct )?(\w+)(.*)", declaration).groups()
-            for name in names.split(","):
-                stars, name, length = re.match(r"[ ]*(\**)[ ]*(\w+)(\[.*)?", name).groups()
-                if (name in self.ignored or f"{struct}::{name}" in self.ignored) and f"{struct}::{name}" not in self.kept:
-                    continue
-                yield name, "bytes" if kind == "uint8_t" and length else "str" if kind == "char" else f"Optional[{kind}]" if stars else self.scalar(kind)
+        for field in self.headers.structs[struct].fields:
+            kind, name = field.kind, field.name
+            if kind and (f"{struct}::{name}" in self.kept or not {name, f"{struct}::{name}"} & self.ignored):
+                yield name, "bytes" if kind == "uint8_t" and field.length else "str" if kind == "char" else f"Optional[{kind}]" if field.stars else self.scalar(kind)
 
 
 def stubs(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", "# Written by stubs.py: the functions, structs and constants of the C headers under their C names, internal to the package.",
              "from typing import Any, Callable, Optional, Sequence, Union, final", "", "import numpy", "from typing_extensions import Buffer", "",
              "_Array = Union[Buffer, numpy.ndarray, Sequence[int], int, None]  # a buffer, or a sequence of int or a single one that is copied", ""]
-    constants = re.findall(r"\b(KVC_(?!API)[A-Z0-9_]+)(?=\s=\s+-?\d)|^#define (KVC_MIN_RECORD_BYTES|KVC_MODEL_MAX_LAYERS|KVC_MODEL_MAX_REGISTERED|KVC_INDEX_MAX_MEDIA|KVC_INDEX_MAX_WORKERS|KVC_MAX_CURVES|KVC_MAX_OBSERVATIONS|KVC_MAX_DRAFT_NODES|KVC_MAX_DRAFT_DEPTHS|KVC_MANAGED_LEAST_BYTES|KVC_VERSION_\w+) \d", interface.header, re.M)
-    lines += [f"{a or b}: int" for a, b in constants]
+    lines += [f"{name}: int" for name, value in interface.headers.constants.items() if value.isdigit()]
     for name in sorted(interface.objects):
         if name != "kvc_step":
             lines += ["", f"class {name}: ..."]
@@ -256,11 +230,10 @@ def stubs(interface):
     return "\n".join(lines) + "\n" + HAND_WRITTEN
 
 
-def documented(header, struct):
+def documented(headers, struct):
     """The fields of a struct with their comments, in Python's words."""
-    for found in FIELD.finditer(re.search(r"typedef struct " + struct + r" \{(.*?)\n\} " + struct + ";", header, re.S)[1]):
-        names = re.sub(r"\[\d+\]", "", re.match(r"(?:const )?\w+[ *]+(.*)", found["field"], re.S)[1])
-        text = " ".join(re.sub(r"\n\s*\* ?", " ", found["before"] or found["after"] or "").split())
+    for comment, fields in headers.structs[struct].declarations:
+        names, text = ", ".join(field.name for field in fields), " ".join(comment.split())
         text = re.sub(r" The library owns [^.]*\.", "", text)
         for name, (of_c, _) in RECORDS.items():
             text = re.sub(rf"\b{of_c}\b", name, text)
@@ -268,13 +241,11 @@ def documented(header, struct):
             text = text.replace(of_c, word)
         text = re.sub(r"\bkvc_(manager|storage)_(\w+)", lambda it: f"{it[1].title()}.{it[2]}()", text)
         text = re.sub(r"\bkvc_\w+\.(?=\w)", "", text)
-        names = " ".join(names.split())
         if names not in ("struct_size", "reserved"):
             yield names, text or PLAIN[names]
 
 
 def records(interface):
-    header = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HERE.parent.parent / "include").rglob("*.h")))
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
              "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from ._docs import described",
              "from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,",
@@ -282,7 +253,7 @@ def records(interface):
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
         lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]
-        for names, comment in documented(header, struct):
+        for names, comment in documented(interface.headers, struct):
             if ENUMERATIONS.get((struct, names)) == "bool":
                 comment = comment.replace("1 = ", "True = ").replace("0 = ", "False = ")
             lines += textwrap.wrap(f"{names}: {comment}", 146, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <structmember.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "native.h"
 
@@ -24,6 +25,7 @@ typedef struct Batch {
 typedef struct TierCalls {
   PyObject_HEAD PyObject* owner;  // the tier, kept alive
   kvc_tier* t;
+  pid_t pid;         // that opened it
   Py_buffer memory;  // of the rows that jobs load and store
   unsigned long long row_bytes, num_rows, lease_ns;
   PyObject *hit, *miss, *retry;  // answers of lookup()
@@ -120,12 +122,22 @@ static Batch* new_batch(TierCalls* self, PyObject* keys) {
   return batch;
 }
 
+// A fork has no threads of the tier, and perhaps locks that nobody lets go of.
+static int is_own(const TierCalls* self) {
+  if (self->pid == getpid()) return 1;
+  PyErr_Format(PyExc_ValueError,
+               "the tier was opened in process %ld, of which this is a fork: open it after the fork",
+               (long)self->pid);
+  return 0;
+}
+
 // 1: the tier has it. 0: the tier refused it, and said so. -1: an exception.
 static int submit(TierCalls* self, Batch* batch, uint32_t kind, uint32_t priority) {
   if (!self->t) {
     PyErr_SetString(PyExc_ValueError, "the tier is closed");
     return -1;
   }
+  if (!is_own(self)) return -1;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   const uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -355,6 +367,7 @@ static PyObject* result_of(TierCalls* self, Batch* batch, uint64_t num_ok) {
 static int take_ended(TierCalls* self, PyObject* results) {
   kvc_tier_completion polled[kPolled];
   size_t count = kPolled;
+  if (self->t && self->first && !is_own(self)) return 0;
   PyObject *type = NULL, *value = NULL, *trace = NULL;
   while (count == kPolled && self->t && self->first) {
     const kvc_status status = kvc_tier_poll(self->t, polled, kPolled, &count);
@@ -362,16 +375,18 @@ static int take_ended(TierCalls* self, PyObject* results) {
       kvc_raise(status);
       count = 0;
     }
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i) {  // all at once: what follows may run anything, also _close()
       Batch* const batch = (Batch*)(uintptr_t)polled[i].user_data;
       unlink_batch(self, batch);
+      --*(batch->job ? &self->num_moving : &self->num_asked);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      Batch* const batch = (Batch*)(uintptr_t)polled[i].user_data;
       if (batch->job) {
-        --self->num_moving;
         PyObject* const result = result_of(self, batch, polled[i].num_ok);
         if (result) (void)PyList_Append(results, result);
         Py_XDECREF(result);
       } else {
-        --self->num_asked;
         (void)take_answers(self, batch);
       }
       free_batch(batch);
@@ -432,7 +447,7 @@ static PyObject* calls_open(TierCalls* self, PyObject* args, PyObject* keywords)
                         row_bytes);
   }
   self->row_bytes = row_bytes, self->num_rows = (unsigned long long)self->memory.len / row_bytes;
-  self->lease_ns = lease_ns, self->tells_bytes = tells_bytes, self->t = t;
+  self->lease_ns = lease_ns, self->tells_bytes = tells_bytes, self->t = t, self->pid = getpid();
   Py_INCREF(owner), self->owner = owner;
   Py_INCREF(answers[0]), self->hit = answers[0];
   Py_INCREF(answers[1]), self->miss = answers[1];
@@ -452,7 +467,8 @@ static void free_all(TierCalls* self) {
   PyBuffer_Release(&self->memory);
 }
 
-// The tier ends when nobody has it any more: then the items and the memory are free.
+// The tier ends when nobody has it any more: then the items and the memory are free. If close() fails, the
+// tier may still work on them: they are kept until another call has closed it, or for ever.
 static PyObject* calls_close(TierCalls* self, PyObject* close) {
   self->t = NULL;
   Py_CLEAR(self->owner);
@@ -478,12 +494,13 @@ static int calls_clear(TierCalls* self) {
 static void calls_dealloc(TierCalls* self) {
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  if (self->t && self->first) {  // somebody else may have the tier, and it works on the items
+  const int is_fork = self->t && self->pid != getpid();
+  if (self->t && self->first && !is_fork) {  // somebody else may have the tier, and it works on the items
     Py_BEGIN_ALLOW_THREADS(void) kvc_tier_drain(self->t);
     Py_END_ALLOW_THREADS
   }
   Py_CLEAR(self->owner);
-  free_all(self);
+  if (!self->first || (self->t && !is_fork)) free_all(self);
   PyObject* const all[] = {self->hit,   self->miss,     self->retry, self->result_type, self->key_of,
                            self->found, self->asked_by, self->left,  self->to_ask,      self->ended};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) Py_XDECREF(all[i]);

@@ -20,11 +20,17 @@
  *  A save that was cut short, by the end of the process or a full disk, leaves the pages that it has written;
  *  the next one does not write these again.
  *
+ *  A page has the name of its tokens. After kvc_manager_reset or kvc_manager_unpublish_blocks equal tokens
+ *  may have other bytes: the next save writes all pages. Checkpoints from before keep what they have: if
+ *  those bytes are wrong, remove them. A new manager that was not restored takes pages of equal names from
+ *  the newest checkpoint; if these may be wrong, save with KVC_CHECKPOINT_FULL.
+ *
  *  A checkpoint is there in whole or not at all, wherever a process ends. Everything that is read is checked
  *  before a manager changes. One process at a time writes to a folder; any number read.
  *
  *  Not kept: pins without a name (kvc_manager_pin_prefix), statistics, events, what the policy remembers of
- *  evicted positions, and blocks that a step in flight is writing. Blocks in use count as used last.
+ *  evicted positions, hints of live requests, and blocks that a step in flight is writing. Blocks in use
+ *  count as used last.
  *
  *  <kvcache.h> states the conventions of all calls. */
 
@@ -40,7 +46,8 @@ extern "C" {
 
 /** kvc_checkpoint_config.flags. */
 enum {
-  KVC_CHECKPOINT_FULL = 1, /**< Save: write all pages, in one file. */
+  /** Save: write all pages, in one file, and take none that a save before has written. */
+  KVC_CHECKPOINT_FULL = 1,
   /** Save: fail with NOT_FOUND if there is no checkpoint to build on. Without it a save writes all pages anew
    *  if that one has 64 files, or more garbage than pages. */
   KVC_CHECKPOINT_INCREMENT = 2,
@@ -126,6 +133,8 @@ typedef struct kvc_checkpoint_needs {
 /** A request by its ids in two managers. Frozen. */
 typedef struct kvc_request_pair {
   uint64_t old_id, new_id; /**< Ids of requests of equal tokens. */
+  uint64_t num_tokens;     /**< That it knows. */
+  uint64_t num_committed;  /**< That had been committed when it was saved; 0 = it waited. */
 } kvc_request_pair;
 
 /** Saves what a manager has cached. The manager may serve meanwhile: its lock is taken for 64 positions and
@@ -171,11 +180,12 @@ KVC_API kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const
  *  what it was, unless somebody besides registered prompts held a block.
  *
  *  Namespaces are opened as often as they were, and have their quotas; requests wait, and an admission finds
- *  what they had committed in full blocks. Both have new ids. Hints end after as much time as they had left.
+ *  what they had committed in full blocks: the tokens behind that, less than a block of them, are computed
+ *  again. Both have new ids. Hints end after as much time as they had left.
  *  Prompts are registered as they were.
  *  @param[out] namespaces [namespace_capacity] all but the default one; num_namespaces of the checkpoint
  *              (kvc_checkpoint_read_info). @param[out] requests [request_capacity] likewise, with
- *              KVC_CHECKPOINT_REQUESTS.
+ *              KVC_CHECKPOINT_REQUESTS: what each knows and had committed stands beside its ids.
  *  @param[out] info What was restored. NULL = nobody asks.
  *  @return KVC_OK; NOT_FOUND (no such checkpoint or folder); CORRUPT (a file does not check; the text says
  *  which); INVALID_ARGUMENT (made for something else: the text names the field and both values);

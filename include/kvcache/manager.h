@@ -121,11 +121,14 @@ typedef struct kvc_group_config {
   uint64_t max_checkpoints;
 } kvc_group_config;
 
+/** Most blocks of all pools of a manager: 2^31 - 66. Since 0.3. */
+#define KVC_MAX_BLOCKS 2147483582
+
 /** Shape and limits of a manager. Only the number of blocks has no default: set exactly one of num_blocks,
  *  pools and memory. */
 typedef struct kvc_manager_config {
   size_t struct_size; /**< sizeof(kvc_manager_config) */
-  /** Blocks of the only pool, 1 (with the null block 2) .. 2^31 - 66; 0 with `pools` or `memory`. */
+  /** Blocks of the only pool, 1 (with the null block 2) .. KVC_MAX_BLOCKS; 0 with `pools` or `memory`. */
   uint64_t num_blocks;
   /** Prefix positions to remember. 0 = blocks + blocks/32 + 64 with full-attention groups only, else 2 *
    *  blocks, of max_blocks. Without a full-attention group positions outlive their blocks: a window at the

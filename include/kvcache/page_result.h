@@ -23,9 +23,8 @@ enum {
   KVC_PAGE_EXPIRED = 4, /**< Get with a generation: that page is gone, though another may have its key. */
   /** Put: all pages are leased or in use, the page is larger than page_bytes, or (dir) the disk is full. */
   KVC_PAGE_NO_SPACE = 5,
-  KVC_PAGE_FAILED = 6, /**< The system or the server failed. */
-  /** It was not done before the deadline; or (dir) another process kept the folder's lock. */
-  KVC_PAGE_TIMEOUT = 7,
+  KVC_PAGE_FAILED = 6,     /**< The system or the server failed. */
+  KVC_PAGE_TIMEOUT = 7,    /**< It was not done before the deadline. */
   KVC_PAGE_CANCELLED = 8,  /**< The job was cancelled before it was begun. */
   KVC_PAGE_UNAVAILABLE = 9 /**< The server failed before, and is left alone until the next probe. */
 };

@@ -69,7 +69,8 @@ typedef struct kvc_store_info {
 
 /** kvc_store.flags. */
 enum {
-  /** It may become unreachable. The library leaves it alone after a few failures in a row, and probes it. */
+  /** It may become unreachable. The library leaves it alone after a few failures in a row, and probes it;
+   *  after failures of put and remove it does so with these alone. */
   KVC_STORE_REMOTE = 1
 };
 

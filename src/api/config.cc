@@ -18,7 +18,8 @@ kvc_manager::kvc_manager(const kvc::Env& from) : account(from), latencies(env, K
 namespace kvc {
 namespace {
 
-constexpr uint64_t kMaxBlocks = (uint64_t{1} << 31) - 2 * kMaxPools - 2;
+constexpr uint64_t kMaxBlocks = KVC_MAX_BLOCKS;
+static_assert(kMaxBlocks == (uint64_t{1} << 31) - 2 * kMaxPools - 2);
 constexpr uint64_t kMaxHistory = (uint64_t{1} << 31) - 2;
 constexpr uint64_t kHistoryPerBlock = 4;
 constexpr uint64_t kNodesPerBlock = 8;  // without full attention

@@ -41,8 +41,11 @@ kvc_status check_manager(const Shape& shape, uint32_t policy, bool has_bytes) {
 
 kvc_status read_group(const kvc_offload_config& config, const Shape& shape, uint32_t g, OffloadGroup* out) {
   if (config.storages == nullptr) {
-    if (config.page_bytes == nullptr || config.page_bytes[g] == 0 || config.page_bytes[g] > PTRDIFF_MAX)
+    if (config.page_bytes == nullptr || config.page_bytes[g] == 0)
       return invalid("page_bytes of group %u is missing; without storages set it to the bytes of a page", g);
+    if (config.page_bytes[g] > PTRDIFF_MAX)
+      return invalid("page_bytes of group %u is %llu; no memory has more than 2^63 - 1", g,
+                     ull(config.page_bytes[g]));
     out->page_bytes = config.page_bytes[g];
     const uint8_t byte = 1;
     const kvc_page_config& names = *config.pages;
@@ -110,7 +113,9 @@ kvc_status read_options(const kvc_offload_config& config, OffloadOptions* out) {
   if (out->num_stages < 4 || out->num_stages > 1u << 16)
     return invalid("num_pages is %u; it is 4 to 65536, or 0 for 64", config.num_pages);
   if (out->max_lookups > 1u << 12 || out->max_lookup_blocks > 1u << 20 || out->clean_blocks > 1u << 12)
-    return invalid("max_lookups and clean_blocks are at most 4096, max_lookup_blocks 1048576");
+    return invalid(
+        "max_lookups is %u, clean_blocks %u, max_lookup_blocks %u; they are at most 4096, 4096 and 1048576",
+        config.max_lookups, config.clean_blocks, config.max_lookup_blocks);
   if (!(config.compute_ns_per_token >= 0 && config.compute_ns_per_token <= 1e15))
     return invalid("compute_ns_per_token is %g; it is 0 to 1e15", config.compute_ns_per_token);
   return KVC_OK;

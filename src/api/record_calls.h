@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of record_calls.def as types.
+// The logged calls of calls.def as types.
 #pragma once
 #include <kvcache.h>
 
@@ -37,21 +37,19 @@ void visit_results(Log& log, Args& args) {
 }
 
 namespace codec {
-#define KVC_LOGGED_CALL(number, function, ...) using of_##function = CodecList<__VA_ARGS__>;
-#include "api/record_calls.def"
-#undef KVC_LOGGED_CALL
+#define KVC_LOGGED_CALL(number, duration, function, ...) using of_##function = CodecList<__VA_ARGS__>;
+#include "api/calls.def"
 }  // namespace codec
 
 template <auto kFunction>
 struct LoggedCall;
-#define KVC_LOGGED_CALL(number, function, ...)      \
-  template <>                                       \
-  struct LoggedCall<function> {                     \
-    static constexpr uint32_t kNumber = number;     \
-    static constexpr const char* kName = #function; \
-    using Codecs = codec::of_##function;            \
+#define KVC_LOGGED_CALL(number, duration, function, ...) \
+  template <>                                            \
+  struct LoggedCall<function> {                          \
+    static constexpr uint32_t kNumber = number;          \
+    static constexpr const char* kName = #function;      \
+    using Codecs = codec::of_##function;                 \
   };
-#include "api/record_calls.def"
-#undef KVC_LOGGED_CALL
+#include "api/calls.def"
 
 }  // namespace kvc

@@ -96,8 +96,7 @@ kvc_status Recorded<kFunction>::call(kvc_manager* m, Args... args) {
   return status;
 }
 
-#define KVC_LOGGED_CALL(number, function, ...) template struct Recorded<function>;
-#include "api/record_calls.def"
-#undef KVC_LOGGED_CALL
+#define KVC_LOGGED_CALL(number, duration, function, ...) template struct Recorded<function>;
+#include "api/calls.def"
 
 }  // namespace kvc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a call comes into the log of its manager: the first line of each function that changes one is
-// KVC_RECORD. record_calls.def says what its parameters are.
+// KVC_RECORD. calls.def says what its parameters are.
 #pragma once
 #include "api/guard.h"
 #include "record/recorder.h"

@@ -103,11 +103,10 @@ std::tuple<Args...> parameters_of(kvc_status (*)(kvc_manager*, Args...)) {
 kvc_status LogReplay::replay_call(ByteReader in) {
   scratch_.clear();
   switch (in.number()) {
-#define KVC_LOGGED_CALL(number, function, ...) \
-  case number:                                 \
+#define KVC_LOGGED_CALL(number, duration, function, ...) \
+  case number:                                           \
     return replay_as<LoggedCall<function>>(function, parameters_of(function), in);
-#include "api/record_calls.def"
-#undef KVC_LOGGED_CALL
+#include "api/calls.def"
     default:
       return malformed(in, "an unknown function stands");
   }

@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -64,6 +65,10 @@ struct SystemFiles final : Files {};  // NOLINT(cppcoreguidelines-virtual-class-
 int Files::open(int folder, const char* path, int flags, unsigned mode) {
   return or_errno(::openat(folder, path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode));
 }
+int Files::let_wait(int file) {
+  const int flags = ::fcntl(file, F_GETFL);
+  return or_errno(flags < 0 ? flags : ::fcntl(file, F_SETFL, flags & ~O_NONBLOCK));
+}
 int Files::close(int file) {
   if (is_locked(file)) static_cast<void>(Files::unlock(file));  // a child may have this description, too
   return or_errno(::close(file));
@@ -97,7 +102,9 @@ int64_t Files::receive(int file, void* data, size_t size) {
   return got < 0 ? -errno : got;
 }
 int Files::truncate(int file, uint64_t size) { return or_errno(::ftruncate(file, static_cast<off_t>(size))); }
-int Files::allocate(int file, uint64_t size) { return -::posix_fallocate(file, 0, static_cast<off_t>(size)); }
+int Files::allocate(int file, uint64_t offset, uint64_t size) {
+  return -::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(size));
+}
 int Files::sync(int file) { return or_errno(::fdatasync(file)); }
 int Files::free_bytes(int file, uint64_t* out) {
   struct statvfs disk;
@@ -182,6 +189,31 @@ int write_fully(Files& files, int file, const void* data, size_t size, uint64_t 
     from += done, offset += done, size -= done;
   }
   return 0;
+}
+
+int allocate_fully(Files& files, int file, uint64_t size) {
+  constexpr uint64_t kLeast = 64 << 10;
+  uint64_t piece = size;
+  for (uint64_t at = 0; at < size;) {
+    const uint64_t part = std::min(piece, size - at);
+    const int error = files.allocate(file, at, part);
+    if (error == 0) {
+      at += part;
+    } else if (error == -EINTR) {
+      piece = std::max(piece / 2, kLeast);
+    } else {
+      return error;
+    }
+  }
+  return 0;
+}
+
+int remove_file(Files& files, int folder, const char* path, const struct stat& file) {
+  struct stat named;
+  const int error = files.status_at(folder, path, &named);
+  if (error != 0) return error;
+  const bool is_it = named.st_ino == file.st_ino && named.st_dev == file.st_dev;
+  return is_it ? files.remove(folder, path) : -ESTALE;
 }
 
 int sync_parent(Files& files, const char* path) {

@@ -13,8 +13,12 @@ namespace kvc {
 
 class Files {
  public:
-  // Descriptors are closed in children that exec; links at the end of the path are not followed.
+  // Descriptors are closed in children that exec; links at the end of the path are not followed. Nothing
+  // waits for a pipe or a device.
   virtual int open(int folder, const char* path, int flags, unsigned mode);
+  // Reads and writes of a regular file may wait: io_uring gives up else, where the file system cannot do
+  // without.
+  virtual int let_wait(int file);
   virtual int close(int file);
   virtual int64_t read(int file, void* data, size_t size, uint64_t offset);
   virtual int64_t write(int file, const void* data, size_t size, uint64_t offset);
@@ -22,7 +26,7 @@ class Files {
   virtual int64_t send(int file, const void* data, size_t size);
   virtual int64_t receive(int file, void* data, size_t size);
   virtual int truncate(int file, uint64_t size);
-  virtual int allocate(int file, uint64_t size);  // bytes of the disk for [0, size)
+  virtual int allocate(int file, uint64_t offset, uint64_t size);  // bytes of the disk
   virtual int sync(int file);
   virtual int free_bytes(int file, uint64_t* out);  // of its disk, for this user
   virtual int status(int file, struct stat* out);
@@ -49,6 +53,13 @@ Files& system_files();
 // Reads or writes all of it: 0, or -errno (EIO: the file ends, or takes nothing more).
 [[nodiscard]] int read_fully(Files& files, int file, void* data, size_t size, uint64_t offset);
 [[nodiscard]] int write_fully(Files& files, int file, const void* data, size_t size, uint64_t offset);
+
+// Bytes of the disk for [0, size), in pieces that become smaller with each signal that comes meanwhile: tmpfs
+// gives back what it has done of a call.
+[[nodiscard]] int allocate_fully(Files& files, int file, uint64_t size);
+
+// Removes the file that has the name, if it is `file`. -ESTALE: it is another one.
+[[nodiscard]] int remove_file(Files& files, int folder, const char* path, const struct stat& file);
 
 // The name of a file or folder reaches the disk with the folder that it is in.
 [[nodiscard]] int sync_parent(Files& files, const char* path);

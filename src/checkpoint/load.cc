@@ -88,13 +88,17 @@ class Load {
     for (size_t i = 1; i < manifest_.contents.namespaces.size(); ++i)
       restored.namespaces[i - 1] = {manifest_.contents.namespaces[i].id, restore.namespace_ids()[i]};
     for (size_t i = 0; i < manifest_.contents.requests.size(); ++i)
-      restored.requests[i] = {manifest_.contents.requests[i].id, restore.request_ids()[i]};
+      restored.requests[i] = pair_of(manifest_.contents.requests[i], restore.request_ids()[i]);
     out->left_out = out->num_blocks - restore.num_taken();
     out->ids_kept = restore.keeps_ids();
     return KVC_OK;
   }
 
  private:
+  static kvc_request_pair pair_of(const Contents::WaitingRequest& from, uint64_t id) {
+    return {from.id, id, from.num_tokens, from.committed};
+  }
+
   kvc_status check_bytes(const Manifest& here) {
     const bool allowed = (options_.flags & KVC_CHECKPOINT_BYTES_ELSEWHERE) != 0;
     for (size_t g = 0; g < here.groups.size(); ++g) {

@@ -176,7 +176,7 @@ std::string encode_info(const Manifest& manifest) {
   const Contents& contents = manifest.contents;
   for (const uint32_t value :
        {contents.block_size, contents.num_groups, static_cast<uint32_t>(contents.pools.size()),
-        contents.policy, contents.has_levels, uint32_t{0}}) {
+        contents.policy, contents.has_levels, contents.invalidations}) {
     out.put(value);
   }
   out.put(contents.policy_weight);
@@ -187,14 +187,14 @@ std::string encode_info(const Manifest& manifest) {
 
 void decode_info(Reader* in, Manifest* manifest) {
   Contents& contents = manifest->contents;
-  uint32_t num_pools = 0, reserved = 0;
+  uint32_t num_pools = 0;
   for (uint32_t* value : {&contents.block_size, &contents.num_groups, &num_pools, &contents.policy,
-                          &contents.has_levels, &reserved}) {
+                          &contents.has_levels, &contents.invalidations}) {
     in->get(value);
   }
   in->get(&contents.policy_weight);
   for (std::string* text : {&manifest->model, &manifest->weights, &manifest->numerics}) in->text(text);
-  if (contents.num_groups > 32 || num_pools > 32 || reserved != 0) return in->fail();
+  if (contents.num_groups > 32 || num_pools > 32) return in->fail();
   contents.pools.resize(num_pools);
   manifest->groups.resize(contents.num_groups);
   for (Manifest::Group& group : manifest->groups) get_group(in, &group);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A save reads the contents, then copies pages a megabyte at a time at most, each time holding their blocks;
 // what was evicted by then is left out. The manifest is written last. Pages that the newest checkpoint has,
-// or that a save which was cut short has left, are not written again.
+// or that a save which was cut short has left, are not written again, unless some content has ended since.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -132,6 +132,7 @@ class Save {
 
   // Unless more than half of it is garbage by now.
   void find_leftover() {
+    if ((options_.flags & KVC_CHECKPOINT_FULL) != 0 || manifest_.contents.mixed) return;
     leftover_ = kvc::find_leftover(folder_, codec_.name, source_of(manifest_));
     if (leftover_.id == 0) return;
     const std::vector<Digest256> keys = page_keys(manifest_);
@@ -156,6 +157,7 @@ class Save {
     Manifest base;
     kvc_status status = folder_.read_manifest(0, &base);
     if (status == KVC_OK) status = check_same_source(base, manifest_);
+    if (status == KVC_OK) status = check_nothing_ended(base);
     if (status == KVC_OK)
       status = DataReader(folder_, base).open();  // its files are there, and whole in size
     if (status != KVC_OK) {
@@ -174,6 +176,16 @@ class Save {
     // More is garbage than not, or it is in too many pieces: begin anew.
     if (!must && (bytes / 2 > live + kPieceBytes || base_files_.size() >= kMostFiles)) known_.clear();
     return KVC_OK;
+  }
+
+  // A page has the name of its tokens. After a reset or an unpublication equal names may have other bytes.
+  kvc_status check_nothing_ended(const Manifest& base) const {
+    const Contents& now = manifest_.contents;
+    if (base.contents.invalidations == now.invalidations && !now.mixed) return KVC_OK;
+    return fail(KVC_ERROR_NOT_FOUND,
+                "%s: checkpoint %llu was made before a reset or an unpublication, or by another manager that "
+                "had some; save without KVC_CHECKPOINT_INCREMENT",
+                folder_.path().c_str(), ull(base.id));
   }
 
   kvc_status check_blocks() const {

@@ -14,8 +14,7 @@
 namespace kvcli {
 namespace {
 
-constexpr uint64_t kMostBlocks = 2'147'483'582;  // The library's limit of all pools.
-constexpr uint32_t kBlockTokens = 16;            // Of --num-blocks.
+constexpr uint32_t kBlockTokens = 16;  // Of --num-blocks.
 
 struct PolicyChoice {
   std::string name;
@@ -75,9 +74,9 @@ class Budget {
     for (const Division& division : found) {
       uint64_t blocks = 0;
       for (const kvc_pool_config& pool : division.pools) blocks += pool.num_blocks;
-      if (blocks > kMostBlocks) {
+      if (blocks > KVC_MAX_BLOCKS) {
         throw InputError("the budget is " + grouped(blocks) + " blocks of " + std::to_string(block_size) +
-                         " tokens; a manager has at most " + grouped(kMostBlocks) + ": lower the budget");
+                         " tokens; a manager has at most " + grouped(KVC_MAX_BLOCKS) + ": lower the budget");
       }
     }
     return found;

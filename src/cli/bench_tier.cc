@@ -58,8 +58,8 @@ class TierBench {
   explicit TierBench(const TierBenchOptions& options)
       : url_(options.url),
         page_bytes_(parse_bytes(options.page_bytes)),
-        pages_(options.pages != 0 ? options.pages : std::max<uint64_t>(1, kDefaultBytes / page_bytes_)),
-        tier_(open()),
+        tier_(open(options.pages)),
+        pages_(choose(options.pages)),
         from_(page_bytes_ * pages_),
         to_(page_bytes_ * pages_),
         items_(pages_) {
@@ -90,12 +90,22 @@ class TierBench {
   nlohmann::ordered_json json() const;
 
  private:
-  kvc_tier* open() const {
+  /// As many pages as asked for, or 1 GiB of them, or what the tier has room for.
+  uint64_t choose(uint64_t asked) const {
+    const uint64_t room = ask<kvc_tier_stats>(kvc_tier_read_stats, tier_.get()).capacity_pages;
+    if (room != 0 && asked > room)
+      throw InputError("--pages " + std::to_string(asked) + ": the tier has room for " +
+                       std::to_string(room) + " of these pages; give fewer, or more bytes to the tier");
+    const uint64_t wanted = asked != 0 ? asked : std::max<uint64_t>(1, kDefaultBytes / page_bytes_);
+    return room == 0 ? wanted : std::min(wanted, room);
+  }
+
+  kvc_tier* open(uint64_t pages) const {
     auto config = make<kvc_tier_config>();
     std::memcpy(config.fingerprint, "kvcache bench tier", 18);  // its pages are of no model
     config.url = url_.c_str();
     config.page_bytes = page_bytes_;
-    config.max_store_bytes = std::max(page_bytes_ * pages_, uint64_t{1} << 30);
+    config.max_store_bytes = std::max(page_bytes_ * pages, kDefaultBytes);
     kvc_tier* tier = nullptr;
     const kvc_status status = kvc_tier_create(&config, &tier);
     if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(kvc_last_error());
@@ -204,8 +214,9 @@ class TierBench {
   }
 
   const std::string url_;
-  const uint64_t page_bytes_, pages_;
+  const uint64_t page_bytes_;
   Tier tier_;
+  const uint64_t pages_;
   Pages from_, to_;
   std::vector<kvc_tier_item> items_;
   std::unique_ptr<RawStore> raw_;

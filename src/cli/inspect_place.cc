@@ -156,6 +156,7 @@ Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
   const std::string wanted =
       options.fingerprint ? chosen(folder, {names.begin(), names.end()}, *options.fingerprint) : "";
   uint64_t pages = 0, bytes = 0;
+  std::set<std::string> gone;
   each_page(folder, [&](const PageFile& file) {
     if ((options.fingerprint && file.fingerprint != wanted) || file.age_s < least_s) return;
     std::error_code error;
@@ -164,7 +165,14 @@ Json purge_folder(const fs::path& folder, const PurgeOptions& options) {
       return;
     }
     ++pages, bytes += file.bytes;
+    gone.insert(file.fingerprint);
   });
+  each_page(folder, [&](const PageFile& file) { gone.erase(file.fingerprint); });
+  for (const std::string& name : gone) {  // what its pages were of
+    std::error_code error;
+    if (!fs::remove(folder / (name + ".txt"), error) && error)
+      throw InputError(folder.string() + ": cannot remove " + name + ".txt: " + error.message());
+  }
   return gone_json("folder", pages, bytes);
 }
 

@@ -41,9 +41,8 @@ namespace {
 
 using namespace kvcli;
 
-constexpr uint64_t kMaxBlocks = 2'147'483'582;  // The library's limit of all pools.
-constexpr uint32_t kMaxConcurrency = 262'142;   // One below the library's limit of requests.
-constexpr uint64_t kDefaultRequests = 2000;     // Of a generated trace.
+constexpr uint32_t kMaxConcurrency = 262'142;  // One below the library's limit of requests.
+constexpr uint64_t kDefaultRequests = 2000;    // Of a generated trace.
 constexpr uint64_t kMaxTokens = uint64_t{1} << 40;
 constexpr uint32_t kMaxBlockSize = 1024;
 
@@ -95,7 +94,7 @@ void add_replay(CLI::App& app, Arguments& args) {
   add_trace(*replay, args);
   add_number(*replay, "--block-size", args.replay.block_size, "Tokens per block", kMaxBlockSize)
       ->capture_default_str();
-  add_number(*replay, "--num-blocks", args.replay.num_blocks, "Blocks of the pool", kMaxBlocks)
+  add_number(*replay, "--num-blocks", args.replay.num_blocks, "Blocks of the pool", KVC_MAX_BLOCKS)
       ->capture_default_str();
   replay->add_option(
       "--model", args.replay.model,
@@ -263,7 +262,7 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
   add_number(*checkpoint, "--block-size", args.replay.block_size, "save: tokens per block", kMaxBlockSize)
       ->capture_default_str();
   add_number(*checkpoint, "--num-blocks", args.checkpoint.num_blocks,
-             "Blocks of the pool [save: 100000; restore: as many as were saved]", kMaxBlocks);
+             "Blocks of the pool [save: 100000; restore: as many as were saved]", KVC_MAX_BLOCKS);
   checkpoint->add_flag("--json", args.json, "Print JSON");
 }
 

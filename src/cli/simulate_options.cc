@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/simulate_options.h"
 
+#include <kvcache/manager.h>
+
 #include "cli/options.h"
 
 namespace kvcli {
 
 void add_simulate_options(CLI::App& simulate, SimulateOptions& options) {
-  constexpr uint64_t kMostBlocks = 2'147'483'582;  // The library's limits.
-  constexpr uint32_t kMostRunning = 65'536, kMostPlanTokens = 1u << 24;
+  constexpr uint32_t kMostRunning = 65'536, kMostPlanTokens = 1u << 24;  // The library's limits.
   add_choice(simulate, "--scheduler", options.scheduler, "Which waiting request is admitted first",
              scheduler_names())
       ->capture_default_str();
@@ -24,7 +25,7 @@ void add_simulate_options(CLI::App& simulate, SimulateOptions& options) {
   add_number(simulate, "--max-chunk", options.max_chunk, "Most tokens of one prompt in a step [--max-tokens]",
              kMostPlanTokens);
   CLI::Option* const blocks =
-      add_number(simulate, "--num-blocks", options.num_blocks, "Blocks of the pool", kMostBlocks)
+      add_number(simulate, "--num-blocks", options.num_blocks, "Blocks of the pool", KVC_MAX_BLOCKS)
           ->capture_default_str();
   simulate.add_option("--model", options.model, "Divide --memory as the KV cache of this model, in bf16")
       ->excludes(blocks);

@@ -62,6 +62,11 @@ class Blocks {
   const NamespaceTable& namespaces() const { return namespaces_; }
   const Zeroing& zeroing() const { return zeroing_; }
   const Quotas& quotas() const { return quotas_; }
+  // How often content has ended for what it was, by a reset or an unpublication: what is copied elsewhere
+  // before and after has equal names and perhaps other bytes.
+  uint64_t invalidations() const { return invalidations_; }
+  void count_invalidation() { ++invalidations_; }
+  void carry_invalidations(uint64_t count) { invalidations_ = count; }
 
   // ---- taking and holding
 
@@ -468,7 +473,8 @@ class Blocks {
   PrefixTree tree_;
   Zeroing zeroing_;
   Quotas quotas_;
-  uint64_t issued_ = 0;              // newest step that may be in flight
+  uint64_t issued_ = 0;  // newest step that may be in flight
+  uint64_t invalidations_ = 0;
   uint64_t retired_ = 0;             // may be a step that a thread is still carrying out
   mutable size_t refused_pool_ = 0;  // whose maximum the last OVER_QUOTA names
   LookAhead ahead_[kMaxPools] = {};

@@ -48,7 +48,7 @@ struct Contents {
   };
   struct WaitingRequest {
     uint64_t id;
-    uint32_t ns, spare;
+    uint32_t ns, committed;            // committed: 0 = it waits
     uint64_t first_token, num_tokens;  // in request_tokens
     uint64_t first_key, num_keys;      // in request_keys
     uint64_t user_data, max_cached_tokens, external_tokens, slots, lookahead;
@@ -75,6 +75,7 @@ struct Contents {
   uint32_t block_size = 0, num_groups = 0;
   uint32_t policy = 0, has_levels = 0;
   double policy_weight = 0;
+  uint32_t invalidations = 0;  // low bits of how often some of it had ended (Blocks::invalidations)
   std::vector<NamespaceEntry> namespaces;
   std::vector<Position> positions;
   std::vector<int32_t> tokens;  // block_size for each position
@@ -89,6 +90,7 @@ struct Contents {
 
   // Of the manager that was read, while it lives: the nodes of the positions.
   std::vector<NodeId> nodes;
+  bool mixed = false;         // some of it ended while it was read
   uint64_t longest_hold = 0;  // positions, blocks and records that were read under one hold of its lock
 
   const int32_t* tokens_of(size_t position) const { return tokens.data() + position * block_size; }

@@ -58,6 +58,7 @@ kvc_status Blocks::reset(uint64_t namespace_id) {
     forget(ns);
   }
   ++counters_.epoch;
+  ++invalidations_;
   announce_cleared(namespace_id, ns);
   return KVC_OK;
 }

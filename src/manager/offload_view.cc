@@ -153,8 +153,7 @@ kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
   std::copy_n(request->token(0), out->num_tokens, out->tokens);
   const uint32_t num_keys = request->keys_within(static_cast<uint32_t>(out->num_tokens));
   out->num_keys = num_keys;
-  if (num_keys > out->key_capacity) return KVC_OK;  // the caller looks
-  std::copy_n(request->keys.data, num_keys, out->keys);
+  std::copy_n(request->keys.data, std::min<size_t>(num_keys, out->key_capacity), out->keys);
   return KVC_OK;
 }
 

@@ -8,8 +8,9 @@
 // blocks may have gone since they were read; whoever needs the bytes of one asks for it anew
 // (ContentsHolder). A block that was used while the lists were read counts as one in use.
 //
-// With KVC_MANAGER_PARTIAL_REUSE a position that gets its first block moves before its siblings. If the walk
-// rests there, it comes by them once more: what was read twice is made one in the end.
+// With KVC_MANAGER_PARTIAL_REUSE a position that gets its first block moves before its siblings. The walk may
+// have passed that place, or comes by some siblings once more: so what has moved is read again, and what was
+// read twice is made one in the end.
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -38,15 +39,19 @@ class ContentsReader {
     position_of_.resize(state_.tree().max_places(), -1);
     entry_of_block_.resize(state_.shape.num_ids + 1, -1);
     prompt_pins_.resize(entry_of_block_.size(), 0);
+    first_unopened_.resize(state_.shape.num_pools, UINT64_MAX);
+    if (state_.shape.reuses_heads()) moved_here_.resize(4096);
     order_.reserve(entry_of_block_.size());
     hold_.begin();
     changes_ = hold_.changes();
+    out_.invalidations = static_cast<uint32_t>(state_.blocks.invalidations());
     read_namespaces();
     read_quotas();
     read_prompts();
     for (size_t i = 0; state_.shape.caches() && i < out_.namespaces.size(); ++i) read_positions(i);
     for (size_t p = 0; p < state_.shape.num_pools; ++p) read_pool(p);
     if (requests) read_requests();
+    out_.mixed = out_.invalidations != static_cast<uint32_t>(state_.blocks.invalidations());
     hold_.end();
   }
 
@@ -75,7 +80,10 @@ class ContentsReader {
       one.level = out_.positions[one.position].level;
       out_.pools[state_.shape.groups[one.group].pool].blocks.push_back(one);
     }
-    for (Contents::Pool& pool : out_.pools) {
+    for (size_t p = 0; p < out_.pools.size(); ++p) {
+      Contents::Pool& pool = out_.pools[p];
+      for (uint64_t i = first_unopened_[p]; all_free && i < pool.first + pool.size; ++i)
+        pool.free.push_back(static_cast<int32_t>(i));
       if (!all_free || pool.free.size() + pool.blocks.size() != pool.size) pool.free.clear();
     }
     out_.longest_hold = hold_.longest();
@@ -216,13 +224,24 @@ class ContentsReader {
     }
   }
 
-  // All positions of a namespace, newest sibling first, depth first.
+  // All positions of a namespace.
   void read_positions(size_t entry) {
-    const PrefixTree& tree = state_.tree();
-    const uint32_t ns = index_of_[entry];
+    constexpr int kTries = 4;
     PrefixTree::Reader reader;
-    reader.at = root_of(ns);
-    NodeId next = tree.first_child(reader.at);
+    reader.moved = moved_here_.data(), reader.moved_capacity = moved_here_.size();
+    for (int i = 0; i < kTries; ++i) {
+      moved_.clear(), missed_moves_ = false;
+      reader.at = root_of(index_of_[entry]);
+      if (!walk(entry, reader, state_.tree().first_child(reader.at), kNoNode)) return;
+      if (!read_moved(entry, reader) || !missed_moves_) return;
+    }
+  }
+
+  // What is below reader.at from its child `next` on, newest sibling first, depth first; with `only` no more
+  // than that child and what is below. False: there is no more to read.
+  bool walk(size_t entry, PrefixTree::Reader& reader, NodeId next, NodeId only) {
+    const PrefixTree& tree = state_.tree();
+    const NodeId top = reader.at;
     for (;;) {
       hold_.visit();
       if (is_node(next)) {
@@ -233,22 +252,56 @@ class ContentsReader {
         } else {
           next = tree[next].sibling_next;
         }
-      } else if (is_node(reader.at)) {
-        next = tree[reader.at].sibling_next;
+      } else if (is_node(reader.at) && reader.at != top) {
+        next = reader.at == only ? kNoNode : tree[reader.at].sibling_next;
         reader.at = tree[reader.at].parent;
       } else {
-        return;
+        return true;
       }
       if (!hold_.is_long(2 + 2 * uint64_t{state_.shape.num_groups})) continue;
-      reader.behind = next;
-      {
-        const Rest rest(tree, reader);
-        pause(SlicedHold::kSlice);
-      }
-      next = reader.behind;
-      // The bound: others may send the walk back again and again.
-      if (!is_same_epoch(ns, entry) || out_.positions.size() > 4 * tree.max_places()) return;
+      if (!rest(entry, reader, &next)) return false;
+      if (is_node(only) && reader.at == top) return true;  // it is gone, or all of it was read
     }
+  }
+
+  // A pause in which the reader keeps its place.
+  bool rest(size_t entry, PrefixTree::Reader& reader, NodeId* next) {
+    const uint32_t ns = index_of_[entry];
+    reader.behind = *next, reader.num_moved = 0;
+    {
+      const Rest resting(state_.tree(), reader);
+      pause(SlicedHold::kSlice);
+    }
+    *next = reader.behind;
+    missed_moves_ = missed_moves_ || reader.num_moved > reader.moved_capacity;
+    for (size_t i = 0; i < std::min(reader.num_moved, reader.moved_capacity); ++i) {
+      if (state_.tree()[reader.moved[i]].ns == ns) moved_.push_back(reader.moved[i]);
+    }
+    // The bound: others may move positions again and again.
+    return is_same_epoch(ns, entry) && out_.positions.size() <= 4 * state_.tree().max_places();
+  }
+
+  // What has come before its siblings since, and may have been behind the walk: its way, and all below.
+  bool read_moved(size_t entry, PrefixTree::Reader& reader) {
+    const PrefixTree& tree = state_.tree();
+    const uint32_t ns = index_of_[entry];
+    std::vector<NodeId> way;
+    for (size_t i = 0; i < moved_.size(); ++i) {  // more may come
+      const NodeId id = moved_[i];
+      if (tree.alive(id) && hold_.is_long(tree[id].depth + 1)) {
+        reader.at = root_of(ns);
+        NodeId none = kNoNode;
+        if (!rest(entry, reader, &none)) return false;
+      }
+      if (!tree.alive(id) || tree[id].ns != ns) continue;
+      hold_.visit(tree[id].depth);
+      way.clear();
+      for (NodeId at = tree[id].parent; is_node(at); at = tree[at].parent) way.push_back(at);
+      for (size_t j = way.size(); j-- > 0;) read_position(way[j]);
+      reader.at = tree[id].parent;
+      if (!walk(entry, reader, id, id)) return false;
+    }
+    return true;
   }
 
   void read_position(NodeId id) {
@@ -371,15 +424,13 @@ class ContentsReader {
   // The free blocks; none if somebody changes them meanwhile.
   void read_free(size_t p, Contents::Pool* out) {
     const BlockPool& pool = state_.pool();
-    const PoolCounts& counts = pool.counts(p);
     for (BlockId id = pool.free_top(p); is_block(id) && !pool.at_end(id); id = pool[id].next) {
       out->free.push_back(raw(id));
       hold_.visit();
       pause();
       if (hold_.changes() != changes_) return;
     }
-    for (uint64_t i = pool.first_unopened(p); i < counts.first + counts.size; ++i)
-      out->free.push_back(static_cast<int32_t>(i));
+    first_unopened_[p] = pool.first_unopened(p);
   }
 
   void read_requests() {
@@ -400,6 +451,7 @@ class ContentsReader {
     out.ns = entry_of_[request.ns];
     out.first_token = out_.request_tokens.size();
     out.num_tokens = request.known;
+    out.committed = request.admitted ? std::min(request.committed, request.known) : 0;
     out.first_key = out_.request_keys.size();
     out.num_keys = request.num_keys;
     out.user_data = request.user_data;
@@ -552,6 +604,9 @@ class ContentsReader {
   std::vector<int32_t> order_;                        // entries of found_: list by list
   std::vector<int32_t> entry_of_block_;               // by block id
   std::vector<uint32_t> prompt_pins_;                 // likewise
+  std::vector<uint64_t> first_unopened_;              // by pool
+  std::vector<NodeId> moved_here_, moved_;            // during this rest; in this walk
+  bool missed_moves_ = false;                         // more than could be noted
   std::vector<uint32_t> prompt_of_;  // by index of a registered prompt: 1 + entry of `prompts`
 };
 

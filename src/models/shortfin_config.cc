@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/shortfin_config.h"
 
+#include <kvcache/manager.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -15,7 +17,6 @@ namespace {
 constexpr uint32_t kMostHeads = 65536;
 constexpr uint32_t kMostHeadDim = 8192;
 constexpr uint32_t kMostPageTokens = 1024;
-constexpr uint64_t kMostPages = (uint64_t{1} << 31) - 66;
 constexpr uint64_t kMostTokens = uint64_t{1} << 30;
 constexpr size_t kMostDevices = 64;
 constexpr const char* kCache = "paged_kv_cache";
@@ -90,7 +91,7 @@ ShortfinConfig read_shortfin_config(const Section& config) {
   model.head_dim = model.v_head_dim = model.rope_dim = config.whole32("attn_head_dim", kMostHeadDim);
   model.max_context = config.whole("max_seq_len", kMostTokens);
   out.block_size = cache->whole32("block_seq_stride", kMostPageTokens);
-  out.num_blocks = cache->whole("device_block_count", kMostPages);
+  out.num_blocks = cache->whole("device_block_count", KVC_MAX_BLOCKS);
   out.dtype = read_dtype(config, *cache);
   out.device_layers = read_devices(*cache, out);
   return out;

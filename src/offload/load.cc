@@ -109,7 +109,10 @@ kvc_status Offload::begin(Lookup& lookup) {
   const uint32_t block_size = view_.shape().block_size;
   OffloadView::Prompt& prompt = lookup.prompt;
   KVC_TRY(view_.read_prompt(lookup.request, &prompt));
-  if (prompt.num_keys > kMaxKeys) return settle(lookup, KVC_OFFLOAD_NOTHING), KVC_OK;
+  if (prompt.num_keys > kMaxKeys) {  // what is before the last of them is looked up
+    prompt.num_keys = kMaxKeys - 1;
+    prompt.num_tokens = std::min<size_t>(prompt.num_tokens, prompt.keys[kMaxKeys - 1].first_token);
+  }
   const uint64_t most = std::min<uint64_t>(prompt.most_cached, prompt.num_tokens) / block_size * block_size;
   const size_t positions = cut_at_spans(prompt.keys, prompt.num_keys, most, block_size) / block_size;
   const kvc_prompt whole = prompt_of(lookup, positions);
@@ -198,7 +201,7 @@ void Offload::ask(Lookup& lookup) {
   }
   if (submit(lookup.tier, TierJobKind::kExists, TierPriority::kLoad, items, count, index_of(lookup),
              &lookup.exists_job) == KVC_OK) {
-    lookup.outstanding = 1;
+    lookup.is_asking = true;
     lookup.moved_ns = monotonic_ns();
   } else {
     ++of_tier_[lookup.tier].refused_loads;  // the next poll asks again
@@ -206,7 +209,7 @@ void Offload::ask(Lookup& lookup) {
 }
 
 void Offload::end_ask(Lookup& lookup) {
-  lookup.outstanding = 0;
+  lookup.is_asking = false;
   if (lookup.state != LookupState::kAsking) return;
   size_t missing = 0;
   for (size_t i = lookup.asked * num_groups(), count = 0; i < lookup.count * num_groups(); ++i) {
@@ -464,7 +467,7 @@ bool Offload::hangs(const Lookup& lookup) const {
 
 // Goes on without the calls of tiers that have not ended. What they write is in staging pages.
 void Offload::give_up(Lookup& lookup) {
-  const bool asks = lookup.state == LookupState::kAsking && lookup.outstanding != 0;
+  const bool asks = lookup.state == LookupState::kAsking && lookup.is_asking;
   uint32_t tiers = asks ? 1u << lookup.tier : 0, probed = 0;
   cancel_jobs(lookup);
   for (uint32_t i = 0; i < stages_.size() && lookup.state == LookupState::kLoading; ++i) {
@@ -485,7 +488,9 @@ void Offload::give_up(Lookup& lookup) {
     if (was_probe) health_[t].probing = false;
   }
   if (lookup.state == LookupState::kLoading) return finish_load(lookup);
-  settle(lookup, KVC_OFFLOAD_FAILED);
+  lookup.most = lookup.count;  // what other tiers have of it is loaded, and nothing more is asked
+  conclude(lookup);
+  if (lookup.reason == KVC_OFFLOAD_NOTHING) lookup.reason = KVC_OFFLOAD_FAILED;
 }
 
 void Offload::finish_load(Lookup& lookup) {
@@ -540,7 +545,7 @@ void Offload::settle(Lookup& lookup, uint32_t reason) {
 
 // What has not begun does not begin.
 void Offload::cancel_jobs(Lookup& lookup) {
-  if (lookup.state == LookupState::kAsking && lookup.outstanding != 0)
+  if (lookup.state == LookupState::kAsking && lookup.is_asking)
     tiers_[lookup.tier]->cancel(lookup.exists_job);
   for (uint32_t i = 0; i < stages_.size() && lookup.state == LookupState::kLoading; ++i) {
     Stage& stage = stages_[i];
@@ -553,7 +558,8 @@ void Offload::cancel_jobs(Lookup& lookup) {
 // Gives its blocks back. Calls of tiers that have not ended still write to its items.
 void Offload::free_lookup(Lookup& lookup) {
   keep(lookup, 0);
-  lookup.state = lookup.outstanding == 0 ? LookupState::kFree : LookupState::kEnding;
+  const bool has_ended = lookup.outstanding == 0 && !lookup.is_asking;
+  lookup.state = has_ended ? LookupState::kFree : LookupState::kEnding;
 }
 
 void Offload::advance(Lookup& lookup) {
@@ -563,7 +569,7 @@ void Offload::advance(Lookup& lookup) {
     case LookupState::kFree:
       break;
     case LookupState::kAsking:
-      if (lookup.outstanding == 0) ask(lookup);
+      if (!lookup.is_asking) ask(lookup);
       if (hangs(lookup)) give_up(lookup);
       break;
     case LookupState::kFollowing: {
@@ -581,7 +587,7 @@ void Offload::advance(Lookup& lookup) {
       if (now_ns_ >= lookup.hold_until) free_lookup(lookup);
       break;
     case LookupState::kEnding:
-      if (lookup.outstanding == 0) free_lookup(lookup);
+      free_lookup(lookup);
       break;
   }
 }

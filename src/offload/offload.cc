@@ -80,7 +80,8 @@ kvc_status Offload::build(const OffloadGroup* groups, Tier* const* tiers, size_t
                 ull(num_ids));
   KVC_TRY(build_lookups());
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd_ < 0) return fail(KVC_ERROR_LIMIT, "no epoll descriptor: %s", std::strerror(errno));
+  if (epoll_fd_ < 0)
+    return fail(KVC_ERROR_LIMIT, "no epoll descriptor: %s; close some files", std::strerror(errno));
   for (size_t t = 0; t < num_tiers; ++t) {
     epoll_event event = {};
     event.events = EPOLLIN;
@@ -205,7 +206,7 @@ kvc_status Offload::flush(uint64_t now_ns, uint64_t timeout_ns, void* stream, ui
     // Copies of a device make nothing readable, and who waits for a tier polls at deadlines.
     const uint64_t ms = std::min<uint64_t>((timeout_ns - waited) / kNsPerMs + 1, stream != nullptr ? 1 : 10);
     pollfd readable = {epoll_fd_, POLLIN, 0};
-    if (!stored && all_seen) static_cast<void>(::poll(&readable, 1, static_cast<int>(ms)));
+    if (!stored && (all_seen || is_full)) static_cast<void>(::poll(&readable, 1, static_cast<int>(ms)));
   }
   flushing_ = false;
   return KVC_OK;

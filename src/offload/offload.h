@@ -87,7 +87,7 @@ class Offload {
 
   // At most so many tokens beyond the hit.
   kvc_status load(uint64_t request, uint64_t max_tokens, uint64_t now_ns);
-  // NOT_FOUND: it is not looked up.
+  // State NONE: it is not looked up.
   kvc_status query(uint64_t request, kvc_offload_info* info) const;
   kvc_status cancel(uint64_t request);
   // Makes the request's published blocks candidates.
@@ -129,13 +129,14 @@ class Offload {
     uint32_t tier;      // that is asked, of the positions from `asked` on
     uint32_t leader;    // that is followed, by this request:
     uint64_t leader_request;
-    size_t outstanding;  // jobs
+    size_t outstanding;  // gets
     // Positions: the first that is looked up, and how many were asked for before, are now, and can be.
     size_t first, asked, count, most;
     size_t end;   // positions that a load ends at
     size_t held;  // positions of the hit that are held
     size_t next;  // page to get
     uint64_t found_tokens, loaded_tokens;
+    bool is_asking;  // a question has not ended, which may be given up: it writes to the items
     bool failed;
     bool doubtful;     // a page was known and is gone
     Digest256 digest;  // of the last position that has keys

@@ -85,8 +85,8 @@ kvc_status load(const char* name, const std::string& path, const kvc_plugin** ta
   KVC_TRY(load_library("plug-in", name, path, KVC_PLUGIN_ENTRY, &library, &function));
   const kvc_plugin* found = nullptr;
   fail(KVC_OK, "%s: its entry function failed without a text", path.c_str());
-  kvc_status status = reinterpret_cast<kvc_plugin_entry>(function)(&host, &found);
-  if (status < KVC_OK || status > KVC_ERROR_FILLING) status = KVC_ERROR_INTERNAL;
+  kvc_status status =
+      checked_status(reinterpret_cast<kvc_plugin_entry>(function)(&host, &found), KVC_ERROR_INTERNAL);
   if (status == KVC_OK) status = check_table(name, path, found);
   if (status == KVC_OK)
     *table = found;

@@ -268,6 +268,10 @@ void PrefixTree::begin_residence(NodeId id) {
   (*this)[youngest].sibling_prev = id;
   node.sibling_next = std::exchange(youngest, id);
   node.sibling_prev = kNoNode;
+  for (Reader* reader = readers_; reader != nullptr; reader = reader->next) {
+    if (reader->num_moved < reader->moved_capacity) reader->moved[reader->num_moved] = id;
+    ++reader->num_moved;
+  }
 }
 
 void PrefixTree::end_residence(NodeId id) {

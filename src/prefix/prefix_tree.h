@@ -68,6 +68,9 @@ class PrefixTree {
     // Of a walk: the child of `at` that comes next. If it dies, the one behind it; and if `at` dies, the one
     // behind `at`.
     NodeId behind = kNoNode;
+    // Of a walk: nodes that have come before their siblings. Those that find no room are counted, too.
+    NodeId* moved = nullptr;
+    size_t num_moved = 0, moved_capacity = 0;
     Reader* next = nullptr;
   };
   void join(Reader& reader) const {

@@ -102,8 +102,7 @@ kvc_status Publisher::open_transport(const char* url) {
     return fail(KVC_ERROR_UNSUPPORTED, "the plug-in \"%s\" is no transport; zmq is one", name.c_str());
   const kvc_transport_config config = {sizeof config, url, options_.replay_batches};
   fail(KVC_OK, "the plug-in \"%s\" failed without a text", name.c_str());
-  kvc_status status = transport_->open(&config, &connection_);
-  if (status < KVC_OK || status > KVC_ERROR_FILLING) status = KVC_ERROR_INTERNAL;
+  kvc_status status = checked_status(transport_->open(&config, &connection_), KVC_ERROR_INTERNAL);
   if (status != KVC_OK) transport_ = nullptr;
   return status;
 }

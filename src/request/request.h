@@ -123,6 +123,9 @@ struct alignas(64) Request {
   }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
 
+  // Of a waiting request whose last tokens are no part of its prompt.
+  void carry_prompt(uint32_t tokens) { prompt_len = tokens; }
+
   void begin(uint32_t of_namespace, uint32_t size_of_blocks, uint64_t most_tokens) {
     ns = of_namespace;
     block_size = size_of_blocks;

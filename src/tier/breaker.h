@@ -15,10 +15,11 @@ class Breaker {
 
   explicit Breaker(uint64_t probe_ns) : probe_ns_(probe_ns) {}
 
+  bool takes(uint64_t now_ns) const { return !open_ || (!probing_ && now_ns >= retry_at_ns_); }
   // Whether a call may be made now. If so, its end must be told.
   Turn begin(uint64_t now_ns) {
     if (!open_) return Turn::kCall;
-    if (probing_ || now_ns < retry_at_ns_) return Turn::kNot;
+    if (!takes(now_ns)) return Turn::kNot;
     probing_ = true;
     return Turn::kProbe;
   }

@@ -16,6 +16,7 @@
 namespace kvc {
 namespace {
 
+constexpr char kCut[] = "...\n";   // the last line of what was cut
 constexpr size_t kMostValue = 72;  // of a field, before its end is cut
 constexpr size_t kDigits = 2 * sizeof(Digest256::bytes);
 
@@ -132,7 +133,7 @@ std::string clean_description(const char* text, size_t size) {
       const char c = text[at + i];
       line += c >= ' ' && c <= '~' ? std::string(1, c) : escaped(&c, 1);
     }
-    if (out.size() + line.size() + 1 >= kMostDescription) break;
+    if (out.size() + line.size() + sizeof kCut >= kMostDescription) return out + kCut;
     out += line + '\n';
     at += length + 1;
   }
@@ -141,25 +142,35 @@ std::string clean_description(const char* text, size_t size) {
 
 namespace {
 
-// *count: how many fields differ.
+bool is_cut(const std::string& description) {
+  const std::string all = "\n" + description, end = std::string("\n") + kCut;
+  return all.size() >= end.size() && all.compare(all.size() - end.size(), end.size(), end) == 0;
+}
+
+// *count: how many fields differ, or may.
 std::string find_difference(const std::string& there, const std::string& here, size_t* count) {
-  std::string out;
+  std::string out, doubtful;
   *count = 0;
   const auto compare = [&](const std::string& name) {
     const std::string a = field_of(there, name), b = field_of(here, name);
-    if (a == b || ++*count != 1) return;
-    const auto shown = [](const std::string& value) {
+    if (a == b) return;
+    ++*count;
+    const bool is_unknown = (a.empty() && is_cut(there)) || (b.empty() && is_cut(here));
+    std::string& text = is_unknown ? doubtful : out;
+    if (!text.empty()) return;
+    const auto shown = [&](const std::string& value) {
       constexpr size_t kMost = kMostValue + 8;
-      return value.empty() ? "absent" : value.size() <= kMost ? value : value.substr(0, kMost) + "...";
+      if (value.empty()) return std::string(is_unknown ? "unknown (the description was cut)" : "absent");
+      return value.size() <= kMost ? value : value.substr(0, kMost) + "...";
     };
-    out = (name.size() <= 40 ? name : name.substr(0, 40) + "...") + " is " + shown(a) + " there and " +
-          shown(b) + " here";
+    text = (name.size() <= 40 ? name : name.substr(0, 40) + "...") + " is " + shown(a) + " there and " +
+           shown(b) + " here";
   };
   each_field(here, [&](const std::string& name, const std::string&) { compare(name); });
   each_field(there, [&](const std::string& name, const std::string&) {
     if (field_of(here, name).empty()) compare(name);
   });
-  return out;
+  return out.empty() ? doubtful : out;
 }
 
 bool read_entry(Files& files, int slab, size_t i, SlabDescription* out) {
@@ -217,10 +228,20 @@ int write_slab_description(Files& files, int slab, const Digest256& fingerprint,
   return write_fully(files, slab, &mine, sizeof mine, sizeof(SlabHeader) + place * sizeof mine);
 }
 
+int remove_slab_description(Files& files, int slab, const Digest256& fingerprint) {
+  constexpr SlabDescription kNone = {};
+  SlabDescription entry;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < kInSlab; ++i)
+    if (read_entry(files, slab, i, &entry) && entry.fingerprint == fingerprint)
+      error = write_fully(files, slab, &kNone, sizeof kNone, sizeof(SlabHeader) + i * sizeof kNone);
+  return error;
+}
+
 std::string read_folder_description(Files& files, int folder, const Digest256& fingerprint) {
   OpenFile file(files);
   struct stat status;
-  char text[kMostDescription];
+  char text[kMostDescription + 1];  // one more is too long, and is cut
   if (file.open(folder, name_of(fingerprint).c_str(), O_RDONLY) != 0 ||
       files.status(file.fd(), &status) != 0 || !S_ISREG(status.st_mode))
     return "";
@@ -244,12 +265,21 @@ std::vector<PageDescription> read_folder_descriptions(Files& files, int folder) 
 
 int write_folder_description(Files& files, int folder, const Digest256& fingerprint,
                              const std::string& text) {
-  if (read_folder_description(files, folder, fingerprint) == text) return 0;
+  const bool is_same = read_folder_description(files, folder, fingerprint) == text;
   OpenFile file(files);
   int error = file.open(folder, name_of(fingerprint).c_str(), O_RDWR | O_CREAT, 0600);
+  if (error == 0 && is_same) return files.touch(file.fd());
   if (error == 0) error = write_fully(files, file.fd(), text.data(), text.size(), 0);
   if (error == 0) error = files.truncate(file.fd(), text.size());
   return error;
+}
+
+int remove_folder_description(Files& files, int folder, const Digest256& fingerprint, int64_t least_age_s) {
+  const std::string name = name_of(fingerprint);
+  struct stat status;
+  const int error = files.status_at(folder, name.c_str(), &status);
+  if (error != 0 || files.time() - status.st_mtim.tv_sec < least_age_s) return error;
+  return remove_file(files, folder, name.c_str(), status);
 }
 
 }  // namespace kvc

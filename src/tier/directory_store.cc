@@ -22,7 +22,8 @@ namespace {
 
 constexpr char kFormat[] = "kvcache folder 2\n";
 constexpr uint64_t kAtPayload = sizeof(RecordHeader);
-constexpr uint64_t kPiece = 256 << 10;  // is moved and summed while it is in a cache of the processor
+constexpr int64_t kDescriptionAge_s = 86400;  // of one without pages
+constexpr uint64_t kPiece = 256 << 10;        // is moved and summed while it is in a cache of the processor
 
 kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
   return refused_by_system("folder", config.path, what, error);
@@ -61,11 +62,10 @@ class DirectoryStore final : public PageStore {
   kvc_status check_owner(const DirectoryConfig& config);
   kvc_status check_format(const DirectoryConfig& config);
   FolderPath path_of(const Digest256& key) const { return page_path(fingerprint_, key); }
-  int32_t look_for(const Digest256& key, uint64_t* bytes);
+  int32_t look_for(const Digest256& key, struct stat* found);
   int32_t read_page(const StoreCall& call, kvc_tier_item* item);
   int32_t write_page(kvc_tier_item* item);
   int write_file(kvc_tier_item* item);
-  int sync_names(const FolderPath& path);
   int32_t broken(const FolderPath& path, const struct stat& read, uint64_t StoreStats::*counter);
   int32_t failed(int error);
   void count(uint64_t StoreStats::*counter) {
@@ -87,21 +87,25 @@ class DirectoryStore final : public PageStore {
   StoreStats stats_ = {};
 };
 
-kvc_status others_may_write(const DirectoryConfig& config, const char* what) {
+kvc_status others_may_write(const DirectoryConfig& config, const char* what, const struct stat& status) {
+  if (is_open_to_others(status.st_mode))
+    return invalid(
+        "folder %s: the mode of %s is %03o: others may write to it, and could plant pages; forbid that "
+        "(chmod "
+        "go-w)",
+        config.path, what, status.st_mode & 0777);
   return invalid(
-      "folder %s: its group or others may write to %s, or own it, and could plant pages; take a folder of "
-      "your own "
-      "(chmod go-w)",
-      config.path, what);
+      "folder %s: the owner of %s is user %u, not this one (%u) or root, and could plant pages; take a "
+      "folder "
+      "of your own",
+      config.path, what, status.st_uid, geteuid());
 }
 
 kvc_status DirectoryStore::check_owner(const DirectoryConfig& config) {
   struct stat status;
   const int error = files_.status(root_.fd(), &status);
   if (error != 0) return folder_failure(config, "ask for its owner", error);
-  if (is_open_to_others(status.st_mode) || (status.st_uid != geteuid() && status.st_uid != 0))
-    return others_may_write(config, "it");
-  return KVC_OK;
+  return is_safe_folder(status) ? kvc_status{KVC_OK} : others_may_write(config, "it", status);
 }
 
 // The file `format` says what the folder is. It is made first, so whoever was killed there has made no pages.
@@ -146,8 +150,9 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (error != 0) return folder_failure(config, "make or open it", error);
   KVC_TRY(check_owner(config));
   KVC_TRY(check_format(config));
-  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, sync_);
-  if (error == -EPERM) return others_may_write(config, "one of its subfolders");
+  FolderContents found;
+  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, &found);
+  if (found.has_foreign) return others_may_write(config, "one of its subfolders", found.foreign);
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
   if (sync_) {  // the names of both
     error = files_.sync(root_.fd());
@@ -158,12 +163,14 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   if (buffers_ == nullptr)
     return fail(KVC_ERROR_OUT_OF_MEMORY, "folder %s: no memory for buffers", config.path);
   stats_.recovered = usage_.num_own();
+  for (const PageDescription& one : read_folder_descriptions(files_, root_.fd()))
+    if (one.fingerprint != fingerprint_ && found.fingerprints.count(one.fingerprint) == 0)
+      static_cast<void>(remove_folder_description(files_, root_.fd(), one.fingerprint, kDescriptionAge_s));
   return KVC_OK;
 }
 
 int32_t DirectoryStore::failed(int error) {
   const std::lock_guard lock(mutex_);
-  if (is_full(error)) ++stats_.no_space;
   ++stats_.failures;
   stats_.last_errno = -error;
   return KVC_PAGE_FAILED;
@@ -174,27 +181,23 @@ int32_t DirectoryStore::failed(int error) {
 int32_t DirectoryStore::broken(const FolderPath& path, const struct stat& read,
                                uint64_t StoreStats::*counter) {
   count(counter);
-  struct stat now;
-  if (files_.status_at(root_.fd(), path.text, &now) == 0 && now.st_ino == read.st_ino &&
-      now.st_size == read.st_size)
-    static_cast<void>(usage_.remove(path, static_cast<uint64_t>(read.st_size)));
+  static_cast<void>(usage_.remove(path, read));
   return KVC_PAGE_MISS;
 }
 
-int32_t DirectoryStore::look_for(const Digest256& key, uint64_t* bytes) {
-  struct stat status;
-  const int error = files_.status_at(root_.fd(), path_of(key).text, &status);
+int32_t DirectoryStore::look_for(const Digest256& key, struct stat* found) {
+  const int error = files_.status_at(root_.fd(), path_of(key).text, found);
   if (error == -ENOENT) return KVC_PAGE_MISS;
   if (error != 0) return failed(error);
-  *bytes = static_cast<uint64_t>(status.st_size);
-  const bool is_page = S_ISREG(status.st_mode) && *bytes >= kAtPayload && !usage_.is_expired(status);
+  const bool is_page = S_ISREG(found->st_mode) && static_cast<uint64_t>(found->st_size) >= kAtPayload &&
+                       !usage_.is_expired(*found);
   return is_page ? KVC_PAGE_OK : KVC_PAGE_MISS;
 }
 
 void DirectoryStore::exists(const StoreCall&, kvc_tier_item* items, size_t num_items) {
-  uint64_t bytes;
+  struct stat ignored;
   for (size_t i = 0; i < num_items; ++i) {
-    items[i].result = look_for(key_of(items[i]), &bytes);
+    items[i].result = look_for(key_of(items[i]), &ignored);
     items[i].generation = items[i].lease_until_ns = 0;
   }
 }
@@ -209,14 +212,15 @@ void DirectoryStore::put(const StoreCall&, kvc_tier_item* items, size_t num_item
 
 void DirectoryStore::remove(const StoreCall&, kvc_tier_item* items, size_t num_items) {
   for (size_t i = 0; i < num_items; ++i) {
-    uint64_t bytes = 0;
-    items[i].result = look_for(key_of(items[i]), &bytes);
+    struct stat page;
+    items[i].result = look_for(key_of(items[i]), &page);
     if (items[i].result != KVC_PAGE_OK) continue;
-    const int error = usage_.remove(path_of(key_of(items[i])), bytes);
+    const int error = usage_.remove(path_of(key_of(items[i])), page);
+    const bool is_gone = error == -ENOENT || error == -ESTALE;
     if (error == 0)
       count(&StoreStats::removed);
     else
-      items[i].result = error == -ENOENT ? KVC_PAGE_MISS : failed(error);
+      items[i].result = is_gone ? KVC_PAGE_MISS : failed(error);
   }
 }
 
@@ -262,13 +266,13 @@ int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
 }
 
 int32_t DirectoryStore::write_page(kvc_tier_item* item) {
-  uint64_t bytes = 0;
+  struct stat page = {};
   if (item->bytes > page_bytes_) {
-    count(&StoreStats::no_space);
     return KVC_PAGE_NO_SPACE;
   }
-  const int32_t there = look_for(key_of(*item), &bytes);
-  if (there == KVC_PAGE_FAILED || (there == KVC_PAGE_OK && bytes == kAtPayload + item->bytes)) {
+  const int32_t there = look_for(key_of(*item), &page);
+  const bool is_same = static_cast<uint64_t>(page.st_size) == kAtPayload + item->bytes;
+  if (there == KVC_PAGE_FAILED || (there == KVC_PAGE_OK && is_same)) {
     item->generation = 0;
     return there;
   }
@@ -302,26 +306,21 @@ int DirectoryStore::write_file(kvc_tier_item* item) {
   const RecordHeader header = make_record(key_of(*item), fingerprint_, 1, item->bytes, crc);
   if (error == 0) error = write_fully(files_, file.fd(), &header, sizeof header, 0);
   if (error == 0 && sync_) error = files_.sync(file.fd());
+  struct stat page;
+  if (error == 0) error = files_.status(file.fd(), &page);
   if (error == 0) error = files_.rename(root_.fd(), part.text, path.text);
   if (error != 0) {
-    static_cast<void>(usage_.remove(part, bytes));
+    usage_.discard(part, &file);
     return error;
   }
   error = file.close();  // some file systems say only here that they have lost something
-  if (error == 0 && sync_) error = sync_names(path);
+  if (error == 0 && sync_) error = usage_.sync_names(path);
   if (error != 0) {
-    static_cast<void>(usage_.remove(path, bytes));
+    static_cast<void>(usage_.remove(path, page));  // unless another process has put one
     return error;
   }
   item->generation = header.generation;
   return 0;
-}
-
-int DirectoryStore::sync_names(const FolderPath& path) {
-  const char name[] = {path.text[0], path.text[1], 0};
-  OpenFile subfolder(files_);
-  const int error = subfolder.open(root_.fd(), name, O_RDONLY | O_DIRECTORY);
-  return error != 0 ? error : files_.sync(subfolder.fd());
 }
 
 StoreStats DirectoryStore::stats() {

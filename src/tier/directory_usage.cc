@@ -94,6 +94,8 @@ struct DirectoryUsage::Scan {
   uint64_t num_own = 0;
   int64_t oldest = kNever;  // parts included, which will be pages
   int error = 0;
+  struct stat status = {};  // of the folder
+  bool is_foreign = false;  // others may write to it
   bool has_missed = false;  // a part has gone meanwhile: it may be a page by now that was not listed
 
   void begin() { total = {}, num_pages = 0, num_own = 0, oldest = kNever, error = 0, has_missed = false; }
@@ -212,15 +214,14 @@ uint64_t DirectoryUsage::total() {
 }
 
 int DirectoryUsage::open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free,
-                         uint64_t ttl_s, bool sync) {
+                         uint64_t ttl_s, FolderContents* found) {
   root_ = root;
   fingerprint_ = fingerprint;
   limit_ = limit;
   reserve_free_ = reserve_free;
   ttl_s_ = ttl_s;
-  sync_ = sync;
   for (Subfolder& of : subfolders_) of = {{{0, 0}, kNever}, 0, false};
-  const int error = count_all();
+  const int error = count_all(found);
   return error != 0 || total() <= limit_ ? error : evict(lowered_limit(), &evictions_);
 }
 
@@ -239,8 +240,20 @@ int DirectoryUsage::make_subfolder(uint32_t subfolder) {
   do {
     error = files_.make_folder(root_, path_in(subfolder, "").text, 0700);
   } while (error == -EINTR);
-  if (error == -EEXIST) return 0;
-  return error == 0 && sync_ ? files_.sync(root_) : error;
+  if (error == 0) is_synced_[subfolder] = false;
+  return error == -EEXIST ? 0 : error;
+}
+
+// Who has made the subfolder may not sync, so that its name is synced here, once.
+int DirectoryUsage::sync_names(const FolderPath& page) {
+  const uint32_t subfolder = page.subfolder();
+  OpenFile folder(files_);
+  int error = folder.open(root_, path_in(subfolder, "").text, O_RDONLY | O_DIRECTORY);
+  if (error == 0) error = files_.sync(folder.fd());
+  if (error != 0 || is_synced_[subfolder]) return error;
+  error = files_.sync(root_);
+  is_synced_[subfolder] = error == 0;
+  return error;
 }
 
 // Removes a part if its writer has ended. -EWOULDBLOCK: it has not. Parts are locked by inode and removed by
@@ -250,11 +263,10 @@ int DirectoryUsage::remove_part(Scan* scan, const char* name) {
   OpenFile file(files_);
   int error = file.open(folder, name, O_RDWR);
   if (error == 0) error = files_.lock(file.fd());
-  struct stat locked, named;
+  struct stat locked;
   if (error == 0) error = files_.status(file.fd(), &locked);
-  if (error == 0) error = files_.status_at(folder, name, &named);
-  if (error == 0 && (locked.st_ino != named.st_ino || locked.st_dev != named.st_dev)) error = -EWOULDBLOCK;
-  return error == 0 ? files_.remove(folder, name) : error;
+  if (error == 0) error = remove_file(files_, folder, name, locked);
+  return error == -ESTALE ? -EWOULDBLOCK : error;
 }
 
 // Counts a file of a subfolder, or removes it if its writer has ended or its time is over.
@@ -293,13 +305,21 @@ int DirectoryUsage::count(uint32_t subfolder, Scan* scan) {
   const int error = scan->folder.open(root_, path_in(subfolder, "").text, O_RDONLY | O_DIRECTORY);
   if (error == -ENOENT || error == -ENOTDIR || error == -ELOOP) return 0;
   if (error != 0) return error;
-  struct stat status;
-  const int asked = files_.status(scan->folder.fd(), &status);
+  const int asked = files_.status(scan->folder.fd(), &scan->status);
   if (asked != 0) return asked;
-  if (is_open_to_others(status.st_mode) || (status.st_uid != geteuid() && status.st_uid != 0)) return -EPERM;
+  scan->is_foreign = !is_safe_folder(scan->status);
+  if (scan->is_foreign) return -EPERM;
   int listed = list(scan);
-  for (int tries = 1; listed == 0 && scan->has_missed && tries < kTries; ++tries) listed = list(scan);
+  for (int tries = 1; listed == 0 && has_changed(scan) && tries < kTries; ++tries) listed = list(scan);
   return listed;
+}
+
+// Since it was listed: a page that comes to its name meanwhile may be seen under neither of its names.
+bool DirectoryUsage::has_changed(Scan* scan) {
+  const timespec before = scan->status.st_mtim;
+  if (files_.status(scan->folder.fd(), &scan->status) != 0) return false;
+  const timespec& now = scan->status.st_mtim;
+  return scan->has_missed || now.tv_sec != before.tv_sec || now.tv_nsec != before.tv_nsec;
 }
 
 int DirectoryUsage::list(Scan* scan) {
@@ -320,7 +340,7 @@ int DirectoryUsage::list_subfolders(bool (&there)[kSubfolders]) {
   });
 }
 
-int DirectoryUsage::count_all() {
+int DirectoryUsage::count_all(FolderContents* found) {
   bool there[kSubfolders];
   int error = list_subfolders(there);
   for (uint32_t i = 0; error == 0 && i < kSubfolders; ++i) {
@@ -329,8 +349,12 @@ int DirectoryUsage::count_all() {
     Scan scan(*this);
     error = lock.error();
     if (error == 0) error = count(i, &scan);
+    if (scan.is_foreign) found->has_foreign = true, found->foreign = scan.status;
     if (error != 0) continue;
     num_own_ += scan.num_own;
+    for (size_t p = 0; p < scan.num_pages; ++p)
+      if (p == 0 || scan.pages[p].fingerprint != scan.pages[p - 1].fingerprint)
+        found->fingerprints.insert(scan.pages[p].fingerprint);
     const int written = lock.set(scan.number(), false);
     if (!is_full(written)) error = written;  // a full disk still has what it has
   }
@@ -479,7 +503,8 @@ int DirectoryUsage::make_part(uint32_t subfolder, uint64_t bytes, FolderPath* pa
     }
     if (error == 0) error = files_.truncate(file->fd(), bytes);
     if (error == 0) return 0;
-    static_cast<void>(files_.remove(root_, part->text));
+    if (files_.status(file->fd(), &status) == 0)
+      static_cast<void>(remove_file(files_, root_, part->text, status));
     file->reset();
   }
   return error;
@@ -507,18 +532,24 @@ int DirectoryUsage::begin(const Digest256& key, uint64_t bytes, FolderPath* part
   if (is_time_to_read(charge)) error = read_again();
   if (error == 0 && total() > limit_) error = evict(lowered_limit(), &evictions_);
   if (error == 0) return 0;
-  static_cast<void>(remove(*part, bytes));
-  file->reset();
+  discard(*part, file);
   return error;
 }
 
-int DirectoryUsage::remove(const FolderPath& path, uint64_t bytes) {
+int DirectoryUsage::remove(const FolderPath& path, const struct stat& file) {
+  const uint64_t charge = charged(static_cast<uint64_t>(file.st_size));
   SubfolderLock lock(*this, path.subfolder());
   if (lock.error() != 0) return lock.error();
-  if (!lock.is_held()) static_cast<void>(lock.subtract(charged(bytes)));  // as in begin()
-  const int error = files_.remove(root_, path.text);
-  if (error == 0 && lock.is_held()) static_cast<void>(lock.subtract(charged(bytes)));
+  if (!lock.is_held()) static_cast<void>(lock.subtract(charge));  // as in begin()
+  const int error = remove_file(files_, root_, path.text, file);
+  if (error == 0 && lock.is_held()) static_cast<void>(lock.subtract(charge));
   return error;
+}
+
+void DirectoryUsage::discard(const FolderPath& part, OpenFile* file) {
+  struct stat status;
+  if (files_.status(file->fd(), &status) == 0) static_cast<void>(remove(part, status));
+  file->reset();
 }
 
 FolderUsage DirectoryUsage::usage() {

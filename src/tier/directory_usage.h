@@ -17,6 +17,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "tier/description.h"
 
 namespace kvc {
 
@@ -24,6 +25,13 @@ inline bool is_full(int error) { return error == -ENOSPC || error == -EDQUOT; }
 
 struct FolderUsage {
   uint64_t bytes, pages;
+};
+
+// What was found in a folder when it was opened.
+struct FolderContents {
+  Fingerprints fingerprints;  // that have pages
+  bool has_foreign = false;   // a subfolder that others may write to; its count fails with -EPERM
+  struct stat foreign = {};
 };
 
 // The name of a file below a folder.
@@ -50,17 +58,21 @@ class DirectoryUsage {
   ~DirectoryUsage();
 
   // `root` is the open folder. Counts all pages, and removes parts of writers that have ended. 0 or -errno,
-  // as all below; -EPERM: others may write to a subfolder.
+  // as all below; *found is set, whatever the result.
   int open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free, uint64_t ttl_s,
-           bool sync);
+           FolderContents* found);
   // A file for a page of this key, that is locked and has its final size, and room for it below the limit.
   // -ENOSPC: there is no room that could be made, or the disk would have less than `reserve_free` bytes.
   int begin(const Digest256& key, uint64_t bytes, FolderPath* part, OpenFile* file);
   // The disk is full below the limit: removes the oldest pages, as much as this, what is missing of
   // `reserve_free`, or a sixteenth of all. -ENOSPC: there are none.
   int give_way(uint64_t bytes);
-  // A file of begin() or a page is removed, if it is there.
-  int remove(const FolderPath& path, uint64_t bytes);
+  // A file of begin() is not needed. If it cannot be removed, whoever counts the subfolder does that.
+  void discard(const FolderPath& part, OpenFile* file);
+  // Removes a page, if it is still this file. -ENOENT, -ESTALE: another process has removed or replaced it.
+  int remove(const FolderPath& path, const struct stat& file);
+  // The names of a page and of its subfolder reach the disk.
+  int sync_names(const FolderPath& page);
   // As the files say now.
   FolderUsage usage();
   // Whether nobody used the page for the time to live.
@@ -108,8 +120,9 @@ class DirectoryUsage {
   int look_at(Scan* scan, const char* name);
   int remove_part(Scan* scan, const char* name);
   int list(Scan* scan);
+  bool has_changed(Scan* scan);
   int list_subfolders(bool (&there)[kSubfolders]);
-  int count_all();
+  int count_all(FolderContents* found);
   int read_again();
   bool is_time_to_read(uint64_t bytes);
   // Below the limit by what leaves room for some more, in whole sectors.
@@ -123,7 +136,7 @@ class DirectoryUsage {
   Files& files_;
   int root_ = -1;
   uint64_t limit_ = 0, reserve_free_ = 0, ttl_s_ = 0;
-  bool sync_ = false;
+  std::atomic<bool> is_synced_[kSubfolders] = {};  // their names are on the disk
   Digest256 fingerprint_ = {};
   std::atomic<uint64_t> next_name_{0}, evictions_{0}, num_own_{0}, disk_evictions_{0}, expired_{0};
   std::mutex evicting_;  // threads of this process evict one after the other

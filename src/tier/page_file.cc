@@ -90,14 +90,18 @@ class PageFile {
     if (error == -EWOULDBLOCK)
       return fail(KVC_ERROR_BUSY, "slab %s: a process uses it; end that first", path_);
     KVC_TRY(check(error, "lock it"));
-    return each_record([&](const RecordHeader& header, uint64_t header_at, uint64_t) -> kvc_status {
+    const auto clear = [&](const RecordHeader& header, uint64_t header_at, uint64_t) -> kvc_status {
       if (of(header) != fingerprint) return KVC_OK;
       KVC_TRY(check(write_fully(files_, file_.fd(), &kNone, sizeof kNone, header_at), "write to it"));
       ++out_.num_pages;
       out_.stored_bytes += header.payload_bytes;
       std::memcpy(out_.fingerprint, fingerprint.data(), fingerprint.size());
       return KVC_OK;
-    });
+    };
+    KVC_TRY(each_record(clear));
+    Digest256 described;
+    std::memcpy(described.bytes, fingerprint.data(), sizeof described.bytes);
+    return check(remove_slab_description(files_, file_.fd(), described), "write to it");
   }
 
  private:
@@ -124,11 +128,12 @@ class PageFile {
     return check(read_fully(files_, file_.fd(), to, size, offset), "read it");
   }
 
-  // Whether a header checks, and describes this file. The size that a slab was asked for is not in it.
+  // Whether a header checks, and describes a slab. The size that it was asked for is not in it. The file is
+  // shorter if its maker was killed before it had reserved the bytes; a tier reserves them then.
   bool is_slab(const SlabHeader& slab) const {
     const uint64_t stride = round_to_sector(slab.page_bytes);
     return slab.crc == crc32c(&slab, offsetof(SlabHeader, crc)) && slab.header_bytes == sizeof slab &&
-           slab.bytes == out_.file_bytes && slab.page_bytes != 0 && slab.page_bytes <= slab.bytes &&
+           slab.bytes <= PTRDIFF_MAX && slab.page_bytes != 0 && slab.page_bytes <= slab.bytes &&
            slab.stride == stride && slab.num_slots <= slab.bytes / stride && slab.headers_at == kSector &&
            slab.payloads_at == kSector + round_to_sector(slab.num_slots * sizeof(RecordHeader)) &&
            slab.bytes == slab.payloads_at + slab.num_slots * stride;
@@ -170,6 +175,10 @@ class PageFile {
 
   // Whether a payload has its checksum.
   kvc_status read_payload(const RecordHeader& header, uint64_t offset) {
+    if (offset > out_.file_bytes || header.payload_bytes > out_.file_bytes - offset) {
+      ++out_.bad_pages;
+      return KVC_OK;
+    }
     uint32_t crc = 0;
     for (uint64_t at = 0; at < header.payload_bytes;) {
       const uint64_t size = std::min(kAtOnce, header.payload_bytes - at);
@@ -185,8 +194,10 @@ class PageFile {
   template <typename Each>
   kvc_status each_record(Each&& each) {
     std::vector<RecordHeader> headers(512);
-    for (uint64_t slot = 0; slot < slab_.num_slots; slot += headers.size()) {
-      const uint64_t count = std::min<uint64_t>(headers.size(), slab_.num_slots - slot);
+    const uint64_t end = std::max(out_.file_bytes, slab_.headers_at);  // behind it there are no headers yet
+    const uint64_t num_slots = std::min(slab_.num_slots, (end - slab_.headers_at) / sizeof(RecordHeader));
+    for (uint64_t slot = 0; slot < num_slots; slot += headers.size()) {
+      const uint64_t count = std::min<uint64_t>(headers.size(), num_slots - slot);
       const uint64_t at = slab_.headers_at + slot * sizeof(RecordHeader);
       KVC_TRY(get(headers.data(), count * sizeof(RecordHeader), at));
       for (uint64_t i = 0; i < count; ++i) {

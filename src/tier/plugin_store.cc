@@ -8,14 +8,13 @@
 #include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "plugin/plugins.h"
 #include "tier/record.h"
 
 namespace kvc {
 namespace {
 
 constexpr size_t kBatch = 64;  // items of one call of the plug-in
-
-bool is_plugin_status(kvc_status status) { return status > KVC_OK && status <= KVC_ERROR_FILLING; }
 
 class PluginStore final : public PageStore {
  public:
@@ -43,8 +42,7 @@ class PluginStore final : public PageStore {
     // It may set a better text, and may leave anything in `opened` if it fails.
     fail(KVC_OK, "tier %.900s: plug-in \"%s\" cannot open it", config.text, config.name);
     void* opened = nullptr;
-    const kvc_status status = table_.open(&own, &opened);
-    if (status != KVC_OK) return is_plugin_status(status) ? status : KVC_ERROR_DEVICE;
+    KVC_TRY(checked_status(table_.open(&own, &opened), KVC_ERROR_DEVICE));
     store_ = opened;
     if (store_ != nullptr) return KVC_OK;
     return fail(KVC_ERROR_INTERNAL, "plug-in \"%s\" opened no store and said KVC_OK", config.name);
@@ -70,21 +68,17 @@ class PluginStore final : public PageStore {
         desk.items[i].bytes = some[i].bytes;
       }
       ask(table_.get, call, desk, count);
-      bool removes = false;
+      size_t num_broken = 0;
       for (size_t i = 0; i < count; ++i) {
         some[i].result = desk.items[i].result;
         if (some[i].result != KVC_PAGE_OK) continue;
         some[i].result =
             check(desk.headers[i], part == nullptr ? static_cast<const char*>(some[i].data) : part, &some[i]);
-        if (some[i].result == KVC_PAGE_MISS) removes = true;
+        if (some[i].result == KVC_PAGE_MISS)
+          desk.items[num_broken++] = {some[i].key, nullptr, nullptr, some[i].bytes, 0, 0};
       }
-      if (!removes || table_.remove == nullptr) return;
-      for (size_t i = 0; i < count; ++i) {
-        if (some[i].result != KVC_PAGE_MISS || desk.items[i].result != KVC_PAGE_OK) continue;
-        kvc_store_item broken = {some[i].key, nullptr, nullptr, some[i].bytes, 0, 0};
-        const kvc_store_call own = call_of(call);
-        table_.remove(store_, &own, &broken, 1);
-      }
+      const kvc_store_call own = call_of(call);
+      if (num_broken != 0 && table_.remove != nullptr) table_.remove(store_, &own, desk.items, num_broken);
     });
   }
 
@@ -100,7 +94,7 @@ class PluginStore final : public PageStore {
       ask(table_.put, call, desk, count);
       for (size_t i = 0; i < count; ++i) {
         some[i].result = desk.items[i].result;
-        some[i].generation = 1;
+        some[i].generation = some[i].result == KVC_PAGE_OK;
       }
     });
   }
@@ -168,19 +162,17 @@ class PluginStore final : public PageStore {
     const kvc_store_call own = call_of(call);
     if (call.asks != nullptr) *call.asks = true;
     function(store_, &own, desk.items, count);
-    uint64_t failures = 0, no_space = 0;
+    uint64_t failures = 0;
     for (size_t i = 0; i < count; ++i) {
       int32_t& result = desk.items[i].result;
       const bool known = result == KVC_PAGE_OK || result == KVC_PAGE_MISS || result == KVC_PAGE_NO_SPACE ||
                          result == KVC_PAGE_TIMEOUT || result == KVC_PAGE_UNAVAILABLE;
       if (!known) result = KVC_PAGE_FAILED;
       failures += result == KVC_PAGE_FAILED;
-      no_space += result == KVC_PAGE_NO_SPACE;
     }
-    if (failures + no_space == 0) return;
+    if (failures == 0) return;
     const std::lock_guard lock(mutex_);
     stats_.failures += failures;
-    stats_.no_space += no_space;
   }
 
   // A value that a get gave: its result, and what was wanted of it copied to the item.
@@ -218,7 +210,8 @@ kvc_status open_plugin_store(const Env& env, const PluginStoreConfig& config, Pa
   if (config.table == nullptr)
     return fail(KVC_ERROR_UNSUPPORTED, "tier %s: the plug-in \"%s\" has no store", config.text, config.name);
   if (config.page_bytes == 0 || config.page_bytes > PTRDIFF_MAX / 256)
-    return invalid("tier %s: page_bytes is %llu", config.text, static_cast<ull>(config.page_bytes));
+    return invalid("tier %s: page_bytes is %llu; it is 1 to 2^55 - 1", config.text,
+                   static_cast<ull>(config.page_bytes));
   auto* store = new (std::nothrow) PluginStore(env, config);
   PageStorePtr owner(store);
   if (store == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "tier %s: no memory", config.text);

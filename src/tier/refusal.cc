@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tier/refusal.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -20,6 +22,10 @@ kvc_status refused_by_system(const char* kind, const char* path, const char* wha
       status, "%s %.900s: cannot %s: %s (errno %d)%s", kind, path, what, std::strerror(number), number,
       number == ENOLCK ? ", ENOLCK: its file system has no locks; take a local disk, or mount it with locks"
                        : "");
+}
+
+bool is_safe_folder(const struct stat& status) {
+  return !is_open_to_others(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0);
 }
 
 }  // namespace kvc

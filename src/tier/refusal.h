@@ -2,6 +2,7 @@
 // What a tier says when the system refuses something while it is opened.
 #pragma once
 #include <kvcache/types.h>
+#include <sys/stat.h>
 
 namespace kvc {
 
@@ -12,5 +13,7 @@ kvc_status refused_by_system(const char* kind, const char* path, const char* wha
 
 // Whether others than this user may write to a file or folder with this mode.
 constexpr bool is_open_to_others(unsigned mode) { return (mode & 022) != 0; }
+// Whether nobody but this user and root may write to a folder.
+bool is_safe_folder(const struct stat& status);
 
 }  // namespace kvc

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/status.h"
+#include "plugin/plugins.h"
 #include "tier/slab_format.h"
 
 namespace kvc {
@@ -55,10 +56,14 @@ kvc_status SlabIo::open_engine(const SlabConfig& config) {
     fail(KVC_OK, "the engine cannot be opened");  // it may set a better text
     size_t opened = 0;
     do {
-      status = engine_->open(static_cast<uint32_t>(batch_), &queues_[opened]);
+      status =
+          checked_status(engine_->open(static_cast<uint32_t>(batch_), &queues_[opened]), KVC_ERROR_DEVICE);
     } while (status == KVC_OK && ++opened < workers_);
     if (status != KVC_OK) queues_[opened] = nullptr;
-    if (status == KVC_OK) return KVC_OK;
+    if (status == KVC_OK) {
+      files_.let_wait(payload_file());  // if that fails, system calls do what the engine does not
+      return KVC_OK;
+    }
     close_engine();
     engine_ = nullptr;
   }
@@ -85,7 +90,7 @@ int SlabIo::move(int file, const kvc_io& io, uint64_t done) {
 size_t SlabIo::transfer(uint32_t worker, kvc_io* operations, size_t count) {
   size_t refused = 0;
   for (size_t i = 0; i < count; ++i) {
-    operations[i].file = is_direct() ? direct_.fd() : file_;
+    operations[i].file = payload_file();
     operations[i].result = 0;
   }
   if (uses_engine()) engine_->transfer(queues_[worker % workers_], operations, count);

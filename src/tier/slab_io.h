@@ -34,6 +34,7 @@ class SlabIo {
   size_t transfer(uint32_t worker, kvc_io* operations, size_t count);
 
  private:
+  int payload_file() const { return is_direct() ? direct_.fd() : file_; }
   kvc_status open_engine(const SlabConfig& config);
   void close_engine();
   int move(int file, const kvc_io& io, uint64_t done);

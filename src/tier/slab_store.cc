@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <memory>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "base/crc32c.h"
 #include "base/status.h"
@@ -59,8 +61,8 @@ class SlabStore final : public SlotStore {
   kvc_status compare(const SlabConfig& config) const;
   kvc_status look(const SlabConfig& config);
   kvc_status make(const SlabConfig& config);
-  kvc_status prepare(const SlabConfig& config);
-  kvc_status recover(const SlabConfig& config);
+  kvc_status prepare(const SlabConfig& config, Fingerprints* present);
+  kvc_status recover(const SlabConfig& config, Fingerprints* present);
   kvc_status restore(const SlabConfig& config, int32_t slot, const RecordHeader& header);
   void read_slots(const StoreCall& call, SlotWork* work, size_t count) override;
   void write_slots(const StoreCall& call, SlotWork* work, size_t count) override;
@@ -70,7 +72,8 @@ class SlabStore final : public SlotStore {
   bool is_in_place(const kvc_tier_item& item) const;
   size_t write_headers(SlotWork* work, size_t count, bool blank);
   int write_run(const SlotWork* const* run, size_t count, bool blank);
-  void sync_all(SlotWork* work, size_t count);
+  kvc_status open_syncs(const SlabConfig& config);
+  void sync_all(const StoreCall& call, SlotWork* work, size_t count);
 
   uint64_t payload_at(int32_t slot) const {
     return slab_.payloads_at + static_cast<uint64_t>(slot) * slab_.stride;
@@ -85,8 +88,9 @@ class SlabStore final : public SlotStore {
   const bool sync_;
   SlabHeader slab_ = {};
   OpenFile file_;
-  uint64_t file_bytes_ = 0;                // when it was opened
-  bool is_made_ = false, is_new_ = false;  // the file; the slab in it
+  uint64_t file_bytes_ = 0;                       // when it was opened
+  bool is_made_ = false, is_new_ = false;         // the file; the slab in it
+  std::vector<std::unique_ptr<OpenFile>> syncs_;  // with `sync`: of a worker each
   SlabIo io_;
   Array<uint8_t> has_header_;  // of a slot each: whether there may be more than zeroes; of who has the slot
 };
@@ -141,9 +145,10 @@ kvc_status SlabStore::look(const SlabConfig& config) {
     error = files_.lock(file_.fd());
     if (error != -EWOULDBLOCK) break;
   }
-  is_made_ = is_made && error == 0;  // else it is that of whoever has the lock
+  is_made_ = is_made && error != -EWOULDBLOCK;  // else it is that of whoever has the lock
   if (error == -EWOULDBLOCK)
-    return fail(KVC_ERROR_BUSY, "slab %s: another process uses it; one process has a slab at a time",
+    return fail(KVC_ERROR_BUSY,
+                "slab %s: another process uses it, or another tier of this one; close that, or take dir:",
                 config.path);
   if (error != 0) return slab_failure(config, "lock it", error);
   error = files_.status(file_.fd(), &status);
@@ -208,9 +213,7 @@ kvc_status SlabStore::make(const SlabConfig& config) {
     }
   }
   if (size < slab_.bytes) {  // new, or its maker was killed here
-    do {                     // which takes long enough for a signal
-      error = files_.allocate(file_.fd(), slab_.bytes);
-    } while (error == -EINTR);
+    error = allocate_fully(files_, file_.fd(), slab_.bytes);
     if (error != 0) {
       if (is_new_) static_cast<void>(files_.truncate(file_.fd(), 0));
       return slab_failure(config, "reserve its bytes on the disk", error);
@@ -240,7 +243,8 @@ kvc_status SlabStore::restore(const SlabConfig& config, int32_t slot, const Reco
   return KVC_OK;
 }
 
-kvc_status SlabStore::recover(const SlabConfig& config) {
+// *present: whose pages there are.
+kvc_status SlabStore::recover(const SlabConfig& config, Fingerprints* present) {
   const size_t num_slots = index_.size();
   Array<RecordHeader> headers;
   Array<Found> found;
@@ -261,6 +265,7 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
         continue;
       }
       KVC_TRY(restore(config, slot, headers[i]));
+      present->insert(headers[i].fingerprint);
       found[num_found++] = {headers[i].generation, slot};
     }
   }
@@ -274,7 +279,7 @@ kvc_status SlabStore::recover(const SlabConfig& config) {
 }
 
 // All that can be refused without a change of the file comes before what changes it.
-kvc_status SlabStore::prepare(const SlabConfig& config) {
+kvc_status SlabStore::prepare(const SlabConfig& config, Fingerprints* present) {
   KVC_TRY(look(config));
   page_bytes_ = slab_.page_bytes;
   if (!index_.create(memory_, slab_.num_slots, config.policy, config.ttl_ns) ||
@@ -282,18 +287,26 @@ kvc_status SlabStore::prepare(const SlabConfig& config) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "slab %s: no memory for an index of %llu pages", config.path,
                 static_cast<ull>(slab_.num_slots));
   const bool is_whole = !is_new_ && file_bytes_ >= slab_.bytes;
-  if (is_whole) KVC_TRY(recover(config));  // before there are buffers for I/O: that takes memory, too
+  if (is_whole)
+    KVC_TRY(recover(config, present));  // before there are buffers for I/O: that takes memory, too
   KVC_TRY(io_.open(config, file_.fd(), slab_.stride, kMostBatch));
+  if (sync_) KVC_TRY(open_syncs(config));
   KVC_TRY(make(config));
-  return is_whole ? kvc_status{KVC_OK} : recover(config);
+  return is_whole ? kvc_status{KVC_OK} : recover(config, present);
 }
 
 kvc_status SlabStore::open(const SlabConfig& config) {
-  const kvc_status prepared = prepare(config);
+  Fingerprints present = {fingerprint_};
+  const kvc_status prepared = prepare(config, &present);
   if (prepared != KVC_OK) {
-    if (is_made_) static_cast<void>(files_.remove(AT_FDCWD, config.path));
+    struct stat made;
+    if (is_made_ && files_.status(file_.fd(), &made) == 0)
+      static_cast<void>(remove_file(files_, AT_FDCWD, config.path, made));
     return prepared;
   }
+  for (const PageDescription& one : read_slab_descriptions(files_, file_.fd()))
+    if (present.count(one.fingerprint) == 0)
+      static_cast<void>(remove_slab_description(files_, file_.fd(), one.fingerprint));
   batch_ = io_.batch();
   stats_.fallbacks += io_.refused();
   stats_.uses_uring = io_.uses_engine();
@@ -338,8 +351,22 @@ size_t SlabStore::write_headers(SlotWork* work, size_t count, bool blank) {
   return num;
 }
 
-void SlabStore::sync_all(SlotWork* work, size_t count) {
-  const int error = files_.sync(file_.fd());
+// The system tells each open file once that something was lost: with a common one, the sync of one worker
+// would be told what another one has lost.
+kvc_status SlabStore::open_syncs(const SlabConfig& config) {
+  struct stat own, other;
+  int error = files_.status(file_.fd(), &own);
+  for (size_t i = 0; error == 0 && i < std::max(config.workers, 1u); ++i) {
+    syncs_.push_back(std::make_unique<OpenFile>(files_));
+    error = syncs_[i]->open(AT_FDCWD, config.path, O_RDWR);
+    if (error == 0) error = files_.status(syncs_[i]->fd(), &other);
+    if (error == 0 && (own.st_ino != other.st_ino || own.st_dev != other.st_dev)) error = -ESTALE;
+  }
+  return error == 0 ? kvc_status{KVC_OK} : slab_failure(config, "open it for each thread", error);
+}
+
+void SlabStore::sync_all(const StoreCall& call, SlotWork* work, size_t count) {
+  const int error = files_.sync(syncs_[call.worker % syncs_.size()]->fd());
   if (error == 0) return;
   for (size_t i = 0; i < count; ++i) {
     if (work[i].outcome == Outcome::kDone) count_failure(error);
@@ -368,7 +395,7 @@ kvc_io SlabStore::write_of(const StoreCall& call, SlotWork* work, size_t place) 
 }
 
 void SlabStore::write_slots(const StoreCall& call, SlotWork* work, size_t count) {
-  if (write_headers(work, count, true) != 0 && sync_) sync_all(work, count);
+  if (write_headers(work, count, true) != 0 && sync_) sync_all(call, work, count);
   kvc_io operations[kMostBatch];
   SlotWork* of[kMostBatch];
   size_t num = 0;
@@ -385,10 +412,10 @@ void SlabStore::write_slots(const StoreCall& call, SlotWork* work, size_t count)
     count_failure(operations[i].result);
     of[i]->outcome = Outcome::kFailed;
   }
-  if (sync_) sync_all(work, count);
+  if (sync_) sync_all(call, work, count);
   write_headers(work, count, false);
   if (!sync_) return;
-  sync_all(work, count);
+  sync_all(call, work, count);
   for (size_t i = 0; i < count; ++i)
     if (work[i].outcome == Outcome::kFailed && has_header(work[i].slot) != 0) {
       const SlotWork* one = &work[i];

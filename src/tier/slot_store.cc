@@ -98,12 +98,12 @@ bool SlotStore::begin_get(const StoreCall& call, kvc_tier_item* item, SlotWork* 
 }
 
 void SlotStore::get(const StoreCall& call, kvc_tier_item* items, size_t num_items) {
-  if (index_.expires()) remove_expired(call);
   SlotWork work[kMostBatch];
   for (size_t next = 0; next < num_items;) {
     size_t count = 0;
     {
       const std::lock_guard lock(mutex_);
+      if (index_.expires()) index_.tell_time(call.now_ns);
       while (count < batch_ && next < num_items) count += begin_get(call, &items[next++], &work[count]);
     }
     if (count == 0) continue;
@@ -118,6 +118,7 @@ void SlotStore::get(const StoreCall& call, kvc_tier_item* items, size_t num_item
     }
     forget_wrong(work, count, lock);
   }
+  if (index_.expires()) remove_expired(call);  // behind the pages that were asked for
 }
 
 // Pages that did not check are removed, unless somebody reads them; a lease of a broken page is worth
@@ -145,7 +146,6 @@ void SlotStore::forget_wrong(SlotWork* work, size_t count, std::unique_lock<std:
 SlotStore::Begun SlotStore::begin_put(const StoreCall& call, kvc_tier_item* item, SlotWork* work,
                                       size_t count) {
   if (item->bytes > page_bytes_) {
-    ++stats_.no_space;
     item->result = KVC_PAGE_NO_SPACE;
     return Begun::kEnded;
   }
@@ -172,7 +172,6 @@ SlotStore::Begun SlotStore::begin_put(const StoreCall& call, kvc_tier_item* item
   slot = index_.begin_write(key_of(*item), call.now_ns);
   if (slot < 0) {
     if (count != 0) return Begun::kLater;
-    ++stats_.no_space;
     item->result = KVC_PAGE_NO_SPACE;
     return Begun::kEnded;
   }

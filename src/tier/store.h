@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store of pages by key, as the queue of a tier (tier/tier.h) drives it: four calls on batches, each with a
-// result an item. Calls block, come from several threads at once, and read no clock: the time of leases is
-// the caller's. A store never gives wrong bytes: what it cannot prove to be the page is a miss, which it
-// counts.
+// result an item. Calls block, come from several threads at once, and read no clock: the time of leases and
+// of times to live is the caller's. A store never gives wrong bytes: what it cannot prove to be the page is a
+// miss, which it counts.
 #pragma once
 #include <kvcache/tier.h>
 
@@ -26,7 +26,7 @@ inline void set_key(kvc_tier_item* item, const Digest256& key) {
 }
 
 struct StoreCall {
-  uint64_t now_ns;           // the caller's clock, for leases
+  uint64_t now_ns;           // the caller's clock, for leases and times to live
   uint64_t lease_ns;         // exists: for how long a hit is leased; 0 = not
   uint32_t worker;           // which of the threads calls
   uint64_t deadline_ns = 0;  // CLOCK_MONOTONIC, for stores that may wait for a server; 0 = none
@@ -46,7 +46,6 @@ struct StoreStats {
   uint64_t recovered;       // pages found when the store was opened
   uint64_t bad_headers;     // misses, because the header was not one of this page
   uint64_t bad_payloads;
-  uint64_t no_space;
   uint64_t failures;   // of the system
   int64_t last_errno;  // of the last of them
   uint64_t fallbacks;  // I/O past the page cache or by io_uring that was refused: done without

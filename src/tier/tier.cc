@@ -60,7 +60,11 @@ kvc_status check_tier_items(const TierJob& job) {
 }  // namespace
 
 Tier::Tier(const Env& env, PageStorePtr store, const TierOptions& options)
-    : options_(options), memory_(env), store_(std::move(store)), breaker_(options.probe_ns) {}
+    : options_(options),
+      memory_(env),
+      store_(std::move(store)),
+      reads_(options.probe_ns),
+      writes_(options.probe_ns) {}
 
 kvc_status Tier::create(const Env& env, PageStorePtr store, const TierOptions& options,
                         std::unique_ptr<Tier>* out) {
@@ -120,8 +124,8 @@ void Tier::remove(List& list, int32_t index) {
 
 kvc_status Tier::submit(const TierJob& job, uint64_t* id) {
   if (job.kind > TierJobKind::kRemove || job.priority > TierPriority::kStore)
-    return invalid("a job of kind %u and priority %u", static_cast<unsigned>(job.kind),
-                   static_cast<unsigned>(job.priority));
+    return invalid("a job of kind %u and priority %u; kinds are 0 to 3, priorities 0 to 2",
+                   static_cast<unsigned>(job.kind), static_cast<unsigned>(job.priority));
   if (job.num_items == 0 || job.items == nullptr) return invalid("a job without items");
   KVC_TRY(check_tier_items(job));
   uint64_t bytes = 0;
@@ -131,16 +135,21 @@ kvc_status Tier::submit(const TierJob& job, uint64_t* id) {
   std::unique_lock lock(mutex_);
   if (bytes > options_.max_store_bytes - waiting_store_bytes_ || bytes == UINT64_MAX) {
     ++stats_.refused_bytes;
-    return fail(KVC_ERROR_LIMIT, "%llu bytes wait to be stored, and %llu more exceed max_store_bytes, %llu",
-                static_cast<ull>(waiting_store_bytes_), static_cast<ull>(bytes),
-                static_cast<ull>(options_.max_store_bytes));
+    return fail(
+        KVC_ERROR_LIMIT,
+        "%llu bytes wait to be stored, and %llu more exceed max_store_bytes, %llu; submit them later, or "
+        "raise it",
+        static_cast<ull>(waiting_store_bytes_), static_cast<ull>(bytes),
+        static_cast<ull>(options_.max_store_bytes));
   }
   const uint32_t used = used_;
   if (used >= share_of(job.priority, options_.max_jobs)) {
     ++stats_.refused_jobs[static_cast<size_t>(job.priority)];
-    return fail(KVC_ERROR_LIMIT,
-                "%u jobs wait, run or were not polled; max_jobs is %u, of which this priority gets %u", used,
-                options_.max_jobs, share_of(job.priority, options_.max_jobs));
+    return fail(
+        KVC_ERROR_LIMIT,
+        "%u jobs wait, run or were not polled; max_jobs is %u, of which this priority gets %u; poll, or "
+        "raise it (jobs= of the URL)",
+        used, options_.max_jobs, share_of(job.priority, options_.max_jobs));
   }
   const int32_t index = take_unused();
   Entry& entry = at(index);
@@ -311,6 +320,13 @@ size_t Tier::share_of_items(const TierJob& job, size_t left) const {
   return std::min({left, store_->batch(), (job.num_items + threads - 1) / threads});
 }
 
+// Whether a call of a remote store may be made. A server that does not even read is not written to.
+Breaker::Turn Tier::turn_of(TierJobKind kind) {
+  const uint64_t now = options_.clock_ns();
+  Breaker& breaker = breaker_of(kind);
+  return &breaker == &writes_ && !reads_.takes(now) ? Breaker::Turn::kNot : breaker.begin(now);
+}
+
 // Takes some items of the most urgent job and does them without the lock. False: there are none.
 bool Tier::claim(uint32_t worker, std::unique_lock<std::mutex>& lock) {
   const int32_t index = next_job();
@@ -338,7 +354,7 @@ bool Tier::claim(uint32_t worker, std::unique_lock<std::mutex>& lock) {
   ++active_;
   active_stores_ += store;
   const bool remote = store_->is_remote();
-  const Breaker::Turn turn = remote ? breaker_.begin(options_.clock_ns()) : Breaker::Turn::kCall;
+  const Breaker::Turn turn = remote ? turn_of(job.kind) : Breaker::Turn::kCall;
   if (turn == Breaker::Turn::kNot) {
     for (size_t i = first; i < first + count; ++i) job.items[i].result = KVC_PAGE_UNAVAILABLE;
   } else {
@@ -350,7 +366,7 @@ bool Tier::claim(uint32_t worker, std::unique_lock<std::mutex>& lock) {
     lock.lock();
     if (remote) {
       const Breaker::Answer answer = asked ? answer_of(job.items + first, count) : Breaker::Answer::kNone;
-      breaker_.end(turn, answer, options_.clock_ns());
+      breaker_of(job.kind).end(turn, answer, options_.clock_ns());
     }
   }
   --active_;
@@ -430,8 +446,8 @@ TierStats Tier::stats() {
     out.done_jobs += entries_[i].state == State::kDone;
   }
   out.waiting_store_bytes = waiting_store_bytes_;
-  out.outages = breaker_.outages();
-  out.available = breaker_.available();
+  out.outages = reads_.outages() + writes_.outages();
+  out.available = reads_.available() && writes_.available();
   return out;
 }
 

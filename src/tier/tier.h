@@ -45,7 +45,7 @@ struct TierJob {
   TierPriority priority;
   kvc_tier_item* items;
   size_t num_items;
-  uint64_t now_ns;      // the caller's clock, for leases alone
+  uint64_t now_ns;      // the caller's clock, for leases and times to live
   uint64_t lease_ns;    // of kExists
   uint64_t timeout_ns;  // items that are not begun by then are not done; 0: never
   uint64_t tag;         // the caller's
@@ -124,6 +124,10 @@ class Tier {
   void signal();
   int32_t next_job() const;
   size_t share_of_items(const TierJob& job, size_t left) const;
+  Breaker& breaker_of(TierJobKind kind) {
+    return kind == TierJobKind::kPut || kind == TierJobKind::kRemove ? writes_ : reads_;
+  }
+  Breaker::Turn turn_of(TierJobKind kind);
   // False: a remote store had nothing to ask its server for.
   bool perform(const TierJob& job, uint64_t deadline_ns, size_t first, size_t count, uint32_t worker);
   void end_rest(int32_t index, int32_t result);  // of items that are not begun
@@ -157,7 +161,7 @@ class Tier {
   uint32_t active_ = 0;         // threads with items
   uint32_t active_stores_ = 0;  // of them, on jobs of the least priority
   bool closing_ = false;
-  Breaker breaker_;  // of a remote store
+  Breaker reads_, writes_;  // of a remote store: what only refuses writes is read
   TierStats stats_ = {};
   Array<std::thread*> threads_;
 };

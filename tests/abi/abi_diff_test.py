@@ -15,6 +15,9 @@ import unittest
 
 import abi_diff
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import kvcache_headers  # noqa: E402
+
 INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
 HEADERS = ["types", "device", "storage", "attention", "model", "manager", "request", "step"]  # in the order of their includes
 
@@ -36,7 +39,7 @@ class AbiDiff(unittest.TestCase):
         os.mkdir(folder)
         with open(os.path.join(folder, "kvcache.h"), "w", encoding="utf-8") as file:
             file.write(header)
-        functions = re.findall(r"^KVC_API ([^;]+);", header, re.M)
+        functions = [function.text for function in kvcache_headers.parse(header).functions.values()]
         source = os.path.join(folder, "library.c")
         with open(source, "w", encoding="utf-8") as file:
             file.write("#include \"kvcache.h\"\n")
@@ -53,7 +56,7 @@ class AbiDiff(unittest.TestCase):
         return abi_diff.check(library, os.path.join(os.path.dirname(library), "kvcache.h"), self.baseline)
 
     def first_prototype(self):
-        return re.search(r"^KVC_API kvc_status kvc_manager_create\([^;]*;", self.header, re.M).group()
+        return f"KVC_API {kvcache_headers.parse(self.header).functions['kvc_manager_create'].text};"
 
     def test_same_header_passes(self):
         library = self.build("same", self.header)
@@ -78,7 +81,7 @@ class AbiDiff(unittest.TestCase):
         self.assertEqual(self.check("grown", old, old.replace("} kvc_", "  uint64_t one_more;\n} kvc_")), 1)
 
     def struct(self, name):
-        return re.search(r"typedef struct %s \{.*?\n?\} %s;" % (name, name), self.header, re.S).group()
+        return kvcache_headers.parse(self.header).structs[name].text
 
     def swapped(self, name, first, second):
         """(text of a struct, the same with two of its lines of fields exchanged)."""

@@ -11,6 +11,9 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import kvcache_headers  # noqa: E402
+
 ALLOWED = re.compile(r"^(libc\.so\.6|libm\.so\.6|libstdc\+\+\.so\.6|libgcc_s\.so\.1|ld-linux[-a-z0-9_]*\.so\.[0-9]+)$")
 
 
@@ -46,27 +49,6 @@ def map_names(text):
     return names
 
 
-def header_functions(text):
-    """(functions marked KVC_API, functions declared without it) of a C header."""
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
-    text = text.replace("\\\n", " ")
-    text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.M)
-    text = re.sub(r'extern\s+"C"\s*\{', "", text)
-    while True:  # bodies of structs, enums and inline functions
-        reduced = re.sub(r"\{[^{}]*\}", " ", text)
-        if reduced == text:
-            break
-        text = reduced
-    marked, bare = set(), set()
-    for statement in text.split(";"):
-        if re.search(r"\btypedef\b|\bstatic\b", statement):
-            continue
-        found = re.search(r"\b(kvc_\w+)\s*\(", statement)
-        if found:
-            (marked if re.search(r"\bKVC_API\b", statement) else bare).add(found.group(1))
-    return marked, bare
-
-
 def check_needed(library, *names):
     needed = re.findall(r"\(NEEDED\).*\[(.+?)\]", tool("readelf", "-d", "--wide", library))
     if not needed:
@@ -81,9 +63,9 @@ def check_symbols(library, map_file, headers):
             listed = map_names(file.read())
     except FileNotFoundError:
         return [f"the version script {map_file} is missing"]
-    headers = sorted(pathlib.Path(headers).rglob("*.h")) if pathlib.Path(headers).is_dir() else [pathlib.Path(headers)]
-    declared, bare = header_functions("\n".join(header.read_text(encoding="utf-8") for header in headers))
-    problems = [f"{name} is declared without KVC_API" for name in sorted(bare)]
+    found = kvcache_headers.read(headers)
+    declared = set(found.functions)
+    problems = [f"{name} is declared without KVC_API" for name in sorted(found.unmarked)]
     if not declared:
         problems.append("no header declares a KVC_API function")
     for name in sorted(declared | listed | set(exported)):

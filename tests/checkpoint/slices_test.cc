@@ -199,6 +199,38 @@ TEST(SlicesOfHeads, HaveEachPositionOnce) {
   engine.check();
 }
 
+// The walk comes from the front, and does not come by what moves there from behind it.
+TEST(SlicesOfHeads, HaveWhatComesToTheFront) {
+  Form form;
+  form.num_blocks = 600, form.flags = KVC_MANAGER_PARTIAL_REUSE;
+  Engine engine(form);
+  constexpr size_t kPrompts = 8, kDepth = 40;
+  const auto prompt = [&](size_t i) { return numbered(i, kDepth * form.block_size, 0); };
+  for (uint64_t i = 0; i < kPrompts; ++i) engine.run(prompt(i));
+  size_t oldest = 0;
+  const auto move = [&] {  // the oldest, or in the middle of the second oldest
+    const Spoken spoken = prompt(oldest % 2);
+    const uint64_t id = engine.begin(spoken);
+    std::vector<int32_t> table(kDepth);
+    EXPECT_EQ(kvc_manager_export_tables(engine.m, &id, 1, 0, -1, table.data(), kDepth), KVC_OK);
+    uint64_t unpublished = 0;
+    EXPECT_EQ(kvc_manager_unpublish_blocks(engine.m, table.data(), 1, &unpublished), KVC_OK);
+    engine.end(id);
+    engine.run(spoken);
+    ++oldest;
+  };
+  Contents contents;
+  ASSERT_EQ(engine.m->impl->read_contents(false, &contents, move), KVC_OK);
+  EXPECT_GT(oldest, 2u);
+  std::map<std::pair<int32_t, uint32_t>, int> found;
+  for (size_t i = 0; i < contents.positions.size(); ++i)
+    ++found[{contents.tokens_of(i)[0] / kTokens, contents.positions[i].depth}];
+  EXPECT_EQ(found.size(), kPrompts * kDepth);
+  for (const auto& [position, times] : found)
+    EXPECT_EQ(times, 1) << position.first << " at " << position.second;
+  engine.check();
+}
+
 // The dead that wait for their end make no slice longer, and may end while a reader rests among them.
 TEST(SlicesOfTheDead, AreShort) {
   constexpr size_t kPrompts = 300, kDepth = 1 + 8 + 1;  // one in common; one more than a death goes up
@@ -283,6 +315,12 @@ TEST(ARequest, GoesOnDecodingWithTheSameTokens) {
   fresh.restore(folder / "c", KVC_CHECKPOINT_REQUESTS);
   ASSERT_EQ(fresh.request_pairs.size(), 1u);
   const uint64_t again = fresh.request_pairs[0].new_id;
+  EXPECT_EQ(fresh.request_pairs[0].num_tokens, 29u);
+  EXPECT_EQ(fresh.request_pairs[0].num_committed, 29u);
+  Contents contents;
+  ASSERT_EQ(fresh.m->impl->read_contents(true, &contents), KVC_OK);
+  ASSERT_EQ(contents.requests.size(), 1u);
+  EXPECT_EQ(contents.requests[0].prompt_tokens, 22u) << "the others were generated";
   uint64_t cached = 0;
   ASSERT_EQ(kvc_manager_admit_request(fresh.m, again, &cached), KVC_OK) << kvc_last_error();
   EXPECT_EQ(cached, 28u) << "all of its full blocks; one token is computed again";

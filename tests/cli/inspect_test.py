@@ -144,10 +144,16 @@ class Place(command.CommandTest):
 
     def test_purge_removes_a_fingerprint_or_what_is_old(self):
         (self.tier / "00" / "7-1.part").write_bytes(b"is being written")
+        told = {of: self.tier / (of.hex() + ".txt") for of in (self.OLD, self.NEW)}
+        for path in told.values():
+            path.write_text('model: "a"\n')
         self.assertEqual(self.inspect(self.tier, "--older-than", "11d")["purged_pages"], 0)
         self.assertEqual(self.inspect(self.tier, "--older-than", "1m", "--purge", "cdcdcdcd"), {"path": str(self.tier), "kind": "folder", "purged_pages": 2, "purged_bytes": 2 * 628})
         self.assertEqual([one["pages"] for one in self.inspect(self.tier)["fingerprints"]], [3])
+        self.assertTrue(told[self.OLD].exists())
+        self.assertFalse(told[self.NEW].exists(), "what its pages were of has gone with them")
         self.assertEqual(self.inspect(self.tier, "--purge", self.OLD.hex())["purged_pages"], 3)
+        self.assertFalse(told[self.OLD].exists())
         self.assertEqual(self.inspect(self.tier)["pages"], 0)
         self.assertTrue((self.tier / "00" / "7-1.part").exists())
         self.put(self.OLD, 1, 3 * 3600)

@@ -66,7 +66,7 @@ DEFECTS = [
     ("a payload of a slab is not checked", "src/tier/slab_store.cc",
      "if (crc != work[i].crc) {", "if (crc != work[i].crc && crc == 0) {"),
     ("old headers of a slab stay until the payload is written", "src/tier/slab_store.cc",
-     "if (write_headers(work, count, true) != 0 && sync_) sync_all(work, count);", ""),
+     "if (write_headers(work, count, true) != 0 && sync_) sync_all(call, work, count);", ""),
     ("what a ring has not done is not done", "src/tier/slab_io.cc",
      "if (done == io.bytes) continue;", "if (done == io.bytes || uses_engine()) continue;"),
     ("a page in use is evicted", "src/tier/slot_index.cc",

@@ -75,7 +75,9 @@ const std::vector<Call>& every_call() {
 
 std::vector<std::string> functions_of_the_header() {
   return {
-#include "hardening/functions.inc"
+#define KVC_PLAIN_CALL(duration, function) #function,
+#define KVC_LOGGED_CALL(number, duration, function, ...) #function,
+#include "api/calls.def"
   };
 }
 

@@ -108,6 +108,26 @@ TEST(OffloadKeys, AnImageOverSeveralBlocksIsInTheirKeys) {
   scene.check();
 }
 
+// A lookup knows 256 keys: what is before the last of them is loaded.
+TEST(OffloadKeys, OfAPromptWithManyAreLookedUpAsFarAsTheyGo) {
+  SceneConfig config;
+  config.num_blocks = 160;
+  config.max_request_blocks = 120;
+  Scene scene(config);
+  const auto tokens = tokens_of(100, 100 * kBlock + 1);
+  for (uint64_t i = 0; i < 300; ++i) {
+    kvc_extra_key key = {};
+    key.first_token = i, key.num_tokens = 1, key.digest[0] = static_cast<uint8_t>(i);
+    scene.keys.push_back(key);
+  }
+  scene.store_and_evict(tokens);
+  EXPECT_EQ(scene.serve(tokens), 255 / kBlock * kBlock);
+  EXPECT_EQ(scene.wrong_pages, 0u);
+  scene.settle();
+  EXPECT_EQ(scene.held_blocks(), 0u);
+  scene.check();
+}
+
 // No hit ends inside an image.
 TEST(OffloadKeys, AFailureInsideAnImageEndsThePrefixBeforeIt) {
   for (int32_t failing = 0; failing < 8; ++failing) {

@@ -158,6 +158,33 @@ TEST(OffloadOutage, ACallThatNeverEndsHoldsUpNoRequest) {
   }
 }
 
+// What a faster tier has is loaded.
+TEST(OffloadOutage, AQuestionThatNeverEndsCostsNothingOfOtherTiers) {
+  std::atomic<bool> hangs{false}, hung{false};
+  SceneConfig config = patient(2);
+  config.threads = 2, config.timeout_ns = 200000000;
+  Scene scene(config);
+  const auto tokens = tokens_of(100, kPages * kBlock + 1), longer = tokens_of(100, 3 * kPages * kBlock + 1);
+  scene.store_and_evict(tokens);
+  scene.weather[1].before = [&](TierJobKind kind) {
+    if (kind != TierJobKind::kExists || !hangs.exchange(false)) return;
+    hung = true;
+    while (hung) std::this_thread::yield();
+  };
+  hangs = true;
+  EXPECT_EQ(scene.serve(longer), kPages * kBlock);
+  ASSERT_TRUE(hung);
+  EXPECT_EQ(scene.last.reason, uint32_t{KVC_OFFLOAD_LOADED});
+  EXPECT_EQ(scene.stats().busy_lookups, 1u) << "the call still writes to it";
+  scene.poll();
+  EXPECT_EQ(scene.held_blocks(), 0u);
+  hung = false;
+  while (scene.stats().busy_lookups != 0) scene.poll();
+  scene.settle();
+  EXPECT_EQ(scene.wrong_pages, 0u);
+  scene.check();
+}
+
 bool is_under_way(const Scene& scene, uint64_t id) {
   const uint32_t state = scene.info(id).state;
   return state == KVC_OFFLOAD_LOOKING || state == KVC_OFFLOAD_LOADING;

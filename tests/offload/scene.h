@@ -312,7 +312,7 @@ class Scene {
   }
   // The table of an admitted request.
   std::vector<int32_t> table(uint64_t id, uint32_t group) const {
-    std::vector<int32_t> out(65, -1);
+    std::vector<int32_t> out(config_.max_request_blocks + 1, -1);
     EXPECT_EQ(kvc_manager_export_tables(manager, &id, 1, group, -1, out.data(), out.size()), KVC_OK)
         << kvc_last_error();
     return out;

@@ -411,8 +411,8 @@ std::string World::compare_lists(Side& side, int index) {
   diff.check("number of pins", num_pins, model_.pins.size());
   diff.check("number of namespaces", num_spaces, model_.epochs.size() - 1);  // not the default one
   for (auto& [tag, handle] : handles_) {
-    const auto listed = [&](const std::vector<uint64_t>& ids) {
-      return std::find(ids.begin(), ids.end(), handle.lib[size_t(index)]) != ids.end();
+    const auto listed = [&, &lib = handle.lib](const std::vector<uint64_t>& ids) {
+      return std::find(ids.begin(), ids.end(), lib[size_t(index)]) != ids.end();
     };
     const std::string name = std::to_string(tag) + " listed";
     if (model_.pins.count(handle.model)) diff.check("pin " + name, listed(pins), true);

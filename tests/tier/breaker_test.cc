@@ -61,6 +61,51 @@ TEST_F(RemoteTier, IsLeftAloneAfterThreeFailuresAndProbed) {
   EXPECT_EQ(tier_->stats().outages, 1u);
 }
 
+TEST_F(RemoteTier, ThatRefusesWritesIsRead) {
+  ASSERT_EQ(open("remote://host?threads=0&probe=50"), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(put(1), KVC_PAGE_OK);
+  set(FAULTY_READ_ONLY);
+  EXPECT_EQ(put(2), KVC_PAGE_FAILED);
+  EXPECT_EQ(get(1), KVC_PAGE_OK) << "which says nothing of writes";
+  EXPECT_EQ(remove(1), KVC_PAGE_FAILED);
+  EXPECT_EQ(put(2), KVC_PAGE_FAILED);
+  EXPECT_FALSE(tier_->stats().available);
+  EXPECT_EQ(tier_->stats().outages, 1u);
+  const uint64_t before = calls();
+  EXPECT_EQ(put(2), KVC_PAGE_UNAVAILABLE);
+  EXPECT_EQ(remove(1), KVC_PAGE_UNAVAILABLE);
+  EXPECT_EQ(calls(), before) << "nothing was sent";
+  EXPECT_EQ(get(1), KVC_PAGE_OK);
+  EXPECT_EQ(exists(1), KVC_PAGE_OK);
+  told_ns += 50 * kMs;
+  EXPECT_EQ(put(2), KVC_PAGE_FAILED) << "the probe";
+  EXPECT_EQ(put(2), KVC_PAGE_UNAVAILABLE);
+  EXPECT_EQ(get(1), KVC_PAGE_OK);
+  set(FAULTY_NONE);
+  told_ns += 50 * kMs;
+  EXPECT_EQ(put(2), KVC_PAGE_OK);
+  EXPECT_TRUE(tier_->stats().available);
+  EXPECT_EQ(tier_->stats().outages, 1u);
+}
+
+TEST_F(RemoteTier, IsNotWrittenToAsLongAsItIsNotRead) {
+  ASSERT_EQ(open("remote://host?threads=0&probe=50"), KVC_OK) << kvc_last_error();
+  set(FAULTY_FAILED);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(exists(1), KVC_PAGE_FAILED);
+  EXPECT_EQ(put(1), KVC_PAGE_UNAVAILABLE);
+  told_ns += 50 * kMs;
+  EXPECT_EQ(put(1), KVC_PAGE_FAILED) << "sent, and it is no probe of reads";
+  EXPECT_EQ(get(1), KVC_PAGE_FAILED) << "this is one";
+  EXPECT_EQ(put(1), KVC_PAGE_UNAVAILABLE);
+  set(FAULTY_NONE);
+  told_ns += 50 * kMs;
+  EXPECT_EQ(put(1), KVC_PAGE_OK) << "a server that nobody reads from is written to";
+  EXPECT_FALSE(tier_->stats().available);
+  EXPECT_EQ(get(1), KVC_PAGE_OK);
+  EXPECT_TRUE(tier_->stats().available);
+  EXPECT_EQ(tier_->stats().outages, 1u);
+}
+
 TEST_F(RemoteTier, MissesAndLiesAreAnswers) {
   ASSERT_EQ(open("remote://host?threads=0"), KVC_OK);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(get(1), KVC_PAGE_MISS);

@@ -63,6 +63,24 @@ TEST(Description, SaysWhichFieldDiffersAndBothValues) {
             "heads of group 1 is 2 there and absent here");
 }
 
+// What was cut is unknown, not absent.
+TEST(Description, ThatWasCutSaysNothingOfTheFieldsThatItLacks) {
+  const std::string here = "model: \"a\"\nlast: 1\n";
+  std::string there = "model: \"a\"\n";
+  EXPECT_EQ(describe_difference(there, here), "last is absent there and 1 here");
+  for (int i = 0; i < 100; ++i) there += "field " + std::to_string(i) + ": 0123456789\n";
+  const std::string cut = clean_description(there.data(), there.size());
+  EXPECT_LT(cut.size(), kMostDescription);
+  EXPECT_EQ(cut.substr(cut.size() - 5), "\n...\n");
+  EXPECT_EQ(clean_description(cut.data(), cut.size()), cut);
+  const std::string common = there.substr(0, cut.size() - 4) + "last: 1\n";
+  EXPECT_EQ(describe_difference(cut, common), "last is unknown (the description was cut) there and 1 here");
+  EXPECT_EQ(describe_difference(common, cut), "last is 1 there and unknown (the description was cut) here");
+  EXPECT_EQ(describe_difference(cut, "more: 2\n" + common.substr(11) + "model: \"b\"\n"),
+            "model is \"a\" there and \"b\" here")
+      << "what differs comes first";
+}
+
 TEST(Description, TakesTheNearestOfSeveral) {
   const std::string here = text_of(source_of("llama", "v2"), shape_of());
   std::vector<PageDescription> there = {{digest_of(1), text_of(source_of("qwen", "v7"), shape_of())},
@@ -148,6 +166,45 @@ TEST_P(Described, IsKeptBesideThePagesOfEachFingerprint) {
     } while (std::memcmp(info.fingerprint, digest_of(100 + i).bytes, 32) != 0);
     EXPECT_EQ(info.description, mine);
   }
+}
+
+// A process may have opened a folder just now, and stored nothing yet.
+TEST_P(Described, GoesWithItsLastPage) {
+  const auto is_there = [&](uint64_t fingerprint) {
+    return store_->difference(text("v2")).find("\"v" + std::to_string(fingerprint)) != std::string::npos;
+  };
+  const auto set_age = [&](uint64_t fingerprint, time_t age) {
+    char digits[65];
+    write_hex(digest_of(fingerprint), digits);
+    const timespec times[2] = {{0, UTIME_OMIT}, {::time(nullptr) - age, 0}};
+    return is_slab() || utimensat(AT_FDCWD, (path_ + "/" + digits + ".txt").c_str(), times, 0) == 0;
+  };
+  open(100);
+  store_->describe(text("v100"));
+  ASSERT_EQ(Pages(*store_).put(digest_of(1), 5000), KVC_PAGE_OK);
+  ASSERT_TRUE(set_age(100, 90000));
+  open(101);
+  EXPECT_TRUE(is_there(100)) << "it has a page";
+  open(100);
+  ASSERT_EQ(Pages(*store_).remove(digest_of(1)), KVC_PAGE_OK);
+  if (!is_slab()) {
+    ASSERT_TRUE(set_age(100, 80000));
+    open(101);
+    EXPECT_TRUE(is_there(100)) << "not a day old";
+    open(100);
+    store_->describe(text("v100"));
+    open(101);
+    EXPECT_TRUE(is_there(100)) << "told again just now";
+    ASSERT_TRUE(set_age(100, 90000));
+  }
+  open(101);
+  EXPECT_FALSE(is_there(100));
+  store_->describe(text("v101"));
+  ASSERT_TRUE(set_age(101, 90000));
+  open(101);
+  EXPECT_EQ(store_->difference(text("v101")), "");
+  open(102);
+  EXPECT_FALSE(is_there(101));
 }
 
 // Whoever may write to the place may have written anything.

@@ -80,9 +80,12 @@ TEST(DirectoryStore, APartOfTheSameNameIsNotThatOfADeadWriter) {
   std::filesystem::create_directory(sub);
   std::ofstream(part) << "dead";
   RenamingFiles files;
+  RenamingFiles others;
+  OpenFile alive(others);
   files.after_lock = [&] {
     std::filesystem::rename(part, sub + "/moved");
-    std::ofstream(part) << "alive";
+    ASSERT_EQ(alive.open(AT_FDCWD, part.c_str(), O_RDWR | O_CREAT, 0600), 0);
+    ASSERT_EQ(others.lock(alive.fd()), 0);
   };
   PageStorePtr store;
   ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(folder / "d", 4, 64), &store),
@@ -210,6 +213,56 @@ TEST(DirectoryStore, GivesWayToAFullDiskAsLongAsThatHelps) {
   for (uint64_t i = 40; i < 60; ++i)
     EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << "there is room again";
   EXPECT_EQ(store->stats().pages, 10u);
+}
+
+// A call of the store fails, and before it another process puts a file in the place of the store's own one.
+struct OvertakenFiles final : Files {
+  std::string path;                                     // of the folder
+  const char *at_close = nullptr, *at_write = nullptr;  // the end of the name that is replaced
+
+  bool replace(const char* end) const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+      if (end == nullptr || entry.path().extension() != end) continue;
+      const std::string name = entry.path().string(), copy = path + "/copy";
+      std::filesystem::copy_file(name, copy);
+      std::filesystem::rename(copy, name);
+      return true;
+    }
+    return false;
+  }
+  int close(int file) override {
+    struct stat status;
+    const bool is_page = fstat(file, &status) == 0 && static_cast<uint64_t>(status.st_size) > kBytes;
+    const bool fails = is_page && replace(at_close);
+    const int error = Files::close(file);
+    return fails ? -EIO : error;
+  }
+  int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
+    return size == kBytes && replace(at_write) ? -EIO : Files::write(file, data, size, offset);
+  }
+};
+
+TEST(DirectoryStore, RemovesNoFileThatAnotherProcessHasPutInThePlaceOfItsOwn) {
+  const test::Folder folder;
+  OvertakenFiles files;
+  files.path = folder / "d";
+  PageStorePtr store;
+  ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(files.path, 8, kBytes), &store),
+            KVC_OK)
+      << kvc_last_error();
+  Pages pages(*store);
+  files.at_close = ".page";
+  EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_FAILED);
+  files.at_close = nullptr;
+  EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK) << "the other one's";
+  EXPECT_EQ(pages.remove(digest_of(1)), KVC_PAGE_OK);
+  files.at_write = ".part";
+  EXPECT_EQ(pages.put(digest_of(2), kBytes), KVC_PAGE_FAILED);
+  files.at_write = nullptr;
+  size_t num_parts = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(files.path))
+    num_parts += entry.path().extension() == ".part";
+  EXPECT_EQ(num_parts, 1u) << "the other one's";
 }
 
 // Counts how often locks are tried.
@@ -407,6 +460,40 @@ TEST(DirectoryStore, RefusesAFolderOfAnotherVersion) {
     EXPECT_EQ(open(), KVC_ERROR_UNSUPPORTED) << text;
     EXPECT_NE(strstr(kvc_last_error(), "version 2, which this library reads"), nullptr) << kvc_last_error();
   }
+}
+
+// The system refuses to list a folder, or says that it is another user's.
+struct RefusingFiles final : Files {
+  int list_error = 0;
+  bool is_foreign = false;
+  int list(int folder, void* data, void (*each)(void*, const char*)) override {
+    return list_error != 0 ? list_error : Files::list(folder, data, each);
+  }
+  int status(int file, struct stat* out) override {
+    const int error = Files::status(file, out);
+    if (is_foreign && S_ISDIR(out->st_mode)) out->st_uid = geteuid() + 1;
+    return error;
+  }
+};
+
+TEST(DirectoryStore, SaysWhoRefusesIt) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  { EXPECT_EQ(Pages(*open_directory(path, 4)).put(digest_of(1), kBytes), KVC_PAGE_OK); }
+  RefusingFiles files;
+  PageStorePtr store;
+  const auto status = [&] {
+    return open_directory_store(default_env(), files, test::directory_config(path, 4, kBytes), &store);
+  };
+  files.list_error = -EPERM;
+  EXPECT_EQ(status(), KVC_ERROR_DEVICE) << "that is not the mode of a subfolder";
+  EXPECT_NE(strstr(kvc_last_error(), "Operation not permitted"), nullptr) << kvc_last_error();
+  files.list_error = 0;
+  files.is_foreign = true;
+  EXPECT_EQ(status(), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(strstr(kvc_last_error(), "the owner of it is user"), nullptr) << kvc_last_error();
+  files.is_foreign = false;
+  EXPECT_EQ(status(), KVC_OK) << kvc_last_error();
 }
 
 TEST(DirectoryStore, SaysWhatIsWrong) {

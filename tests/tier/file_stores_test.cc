@@ -17,13 +17,13 @@ constexpr size_t kBytes = test::kPageBytes;
 
 // A file system without locks; with `sync`, what has reached the disk.
 struct OtherFiles final : Files {
-  int lock_error = 0;
+  int lock_error = 0, sync_error = 0;
   std::set<std::pair<dev_t, ino_t>> synced;
   int lock(int file) override { return lock_error != 0 ? lock_error : Files::lock(file); }
   int sync(int file) override {
     struct stat status;
     if (fstat(file, &status) == 0) synced.insert({status.st_dev, status.st_ino});
-    return 0;
+    return sync_error;
   }
   bool has(const std::string& path) const {
     struct stat status;
@@ -40,6 +40,8 @@ TEST(StoresOfFiles, SayThatAFileSystemHasNoLocks) {
   EXPECT_EQ(open_slab_store(default_env(), files, test::slab_config(slab, 2, kBytes), &store),
             KVC_ERROR_DEVICE);
   EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();
+  struct stat made;
+  EXPECT_NE(stat(slab.c_str(), &made), 0) << "a slab that is refused has made nothing";
   EXPECT_EQ(open_directory_store(default_env(), files, test::directory_config(pages, 2, kBytes), &store),
             KVC_ERROR_DEVICE);
   EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();
@@ -64,6 +66,40 @@ TEST(StoresOfFiles, WithSyncHaveTheirNamesOnTheDisk) {
     ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
     EXPECT_TRUE(files.has(pages) && files.has(real));
   }
+}
+
+// A peer that does not sync has made the subfolder.
+TEST(StoresOfFiles, WithSyncHaveTheNamesOfSubfoldersOnTheDisk) {
+  const test::Folder folder;
+  const std::string path = folder / "d";
+  OtherFiles files;
+  DirectoryConfig config = test::directory_config(path, 20, kBytes);
+  config.sync = true;
+  PageStorePtr store;
+  ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+  const PageStorePtr peer = test::open_directory(path, 20);
+  ASSERT_EQ(Pages(*peer).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  std::vector<uint64_t> same;  // that share the subfolder
+  for (uint64_t i = 1; same.size() < 3; ++i)
+    if (page_path(test::kFingerprint, digest_of(i)).subfolder() ==
+        page_path(test::kFingerprint, digest_of(0)).subfolder())
+      same.push_back(i);
+  Pages pages(*store);
+  files.synced.clear();
+  files.sync_error = -EIO;
+  EXPECT_EQ(pages.put(digest_of(same[0]), kBytes), KVC_PAGE_FAILED);
+  files.sync_error = 0;
+  files.synced.clear();
+  EXPECT_EQ(pages.put(digest_of(same[1]), kBytes), KVC_PAGE_OK);
+  EXPECT_TRUE(files.has(path)) << "which has the name of the subfolder";
+  files.synced.clear();
+  EXPECT_EQ(pages.put(digest_of(same[2]), kBytes), KVC_PAGE_OK);
+  EXPECT_FALSE(files.has(path)) << "once is enough";
+  ASSERT_NE(std::filesystem::remove_all(path + "/" + page_path(test::kFingerprint, digest_of(0)).text[0] +
+                                        page_path(test::kFingerprint, digest_of(0)).text[1]),
+            0u);
+  EXPECT_EQ(pages.put(digest_of(same[2]), kBytes), KVC_PAGE_OK);
+  EXPECT_TRUE(files.has(path)) << "a new one";
 }
 
 // A disk of so many sectors, of which others take some.

@@ -134,6 +134,21 @@ TEST_F(PluginStoreTest, LiesAreMissesAndAreCounted) {
   }
 }
 
+TEST_F(PluginStoreTest, APutThatFailsHasNoGeneration) {
+  std::vector<char> page = page_of(digest_of(1), kBytes);
+  for (const int mode : {FAULTY_FAILED, FAULTY_NONE}) {
+    set(mode);
+    kvc_tier_item item = {};
+    set_key(&item, digest_of(1)), item.data = page.data(), item.bytes = kBytes;
+    TierJob job = {};
+    job.kind = TierJobKind::kPut, job.items = &item, job.num_items = 1;
+    uint64_t id = 0;
+    ASSERT_EQ(tier_->submit(job, &id), KVC_OK);
+    tier_->drain();
+    EXPECT_EQ(item.generation, item.result == KVC_PAGE_OK);
+  }
+}
+
 TEST_F(PluginStoreTest, AValueOfAnotherLengthIsAMiss) {
   ASSERT_EQ(put(1), KVC_PAGE_OK);
   std::vector<char> page(kBytes);

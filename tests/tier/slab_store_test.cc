@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <functional>
+#include <map>
 
 #include "stores.h"
 #include "tier/slab_format.h"
@@ -68,7 +69,6 @@ TEST(SlabStore, EachFlippedBitOfAHeaderOrPayloadIsAMiss) {
   }
 }
 
-// Whatever refuses it: a new one leaves no file, one that was to be replaced keeps its pages.
 // Between the making of a file and its lock somebody else opens it.
 struct OvertakenFiles final : Files {
   std::function<void()> before_lock;
@@ -94,6 +94,7 @@ TEST(SlabStore, WhoIsOvertakenLeavesTheFileToTheOther) {
   EXPECT_EQ(Pages(*open_slab(path, 4)).exists(digest_of(1)), KVC_PAGE_OK);
 }
 
+// Whatever refuses it: a new one leaves no file, one that was to be replaced keeps its pages.
 TEST(SlabStore, ARefusalMakesAndChangesNothing) {
   const test::Folder folder;
   const std::string path = folder / "s";
@@ -124,18 +125,72 @@ TEST(SlabStore, ARefusalMakesAndChangesNothing) {
   }
 }
 
+// A signal comes before the end of each call that reserves more than this, and the disk takes its work back.
 TEST(SlabStore, IsReservedThroughSignals) {
   struct Interrupted final : Files {
-    int left = 3;
-    int allocate(int file, uint64_t size) override {
-      return left-- > 0 ? -EINTR : Files::allocate(file, size);
+    const uint64_t most = 100 << 10;
+    int tries = 0;
+    int allocate(int file, uint64_t offset, uint64_t size) override {
+      if (++tries > 1000) return -EIO;
+      return size > most ? -EINTR : Files::allocate(file, offset, size);
     }
   } files;
   const test::Folder folder;
   const std::string path = folder / "s";
+  const SlabConfig config = test::slab_config(path, 200, kBytes);
+  ASSERT_GT(config.bytes, 10 * files.most);
   PageStorePtr store;
-  EXPECT_EQ(open_slab_store(default_env(), files, test::slab_config(path, 4, kBytes), &store), KVC_OK)
-      << kvc_last_error();
+  ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+  struct stat status;
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  const uint64_t bytes = make_slab(config.bytes, kBytes).bytes;
+  EXPECT_EQ(static_cast<uint64_t>(status.st_size), bytes);
+  EXPECT_GE(static_cast<uint64_t>(status.st_blocks) * 512, bytes);
+}
+
+// A disk that loses what one thread writes, and tells each open file once. Another thread syncs in between.
+struct LosingFiles final : Files {
+  uint64_t lost = 0;             // times
+  std::map<int, uint64_t> told;  // of them, by open file
+  bool loses = false;
+  std::function<void()> before_sync;
+  int open(int folder, const char* path, int flags, unsigned mode) override {
+    const int file = Files::open(folder, path, flags, mode);
+    told[file] = lost;
+    return file;
+  }
+  int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
+    if (size >= kBytes && std::exchange(loses, false)) ++lost;
+    return Files::write(file, data, size, offset);
+  }
+  int sync(int file) override {
+    if (before_sync) std::exchange(before_sync, nullptr)();
+    return std::exchange(told[file], lost) == lost ? 0 : -EIO;
+  }
+};
+
+TEST(SlabStore, TellsEachThreadWhatTheDiskHasLost) {
+  const test::Folder folder;
+  const std::string path = folder / "s";
+  LosingFiles files;
+  SlabConfig config = test::slab_config(path, 4, kBytes);
+  config.sync = true;
+  config.workers = 2;
+  PageStorePtr store;
+  ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
+  const auto put = [&](uint32_t worker, uint64_t number) {
+    std::vector<char> page = test::page_of(digest_of(number), kBytes);
+    kvc_tier_item item = {};
+    set_key(&item, digest_of(number)), item.data = page.data(), item.bytes = kBytes;
+    store->put({0, 0, worker}, &item, 1);
+    return item.result;
+  };
+  EXPECT_EQ(put(0, 1), KVC_PAGE_OK);
+  files.loses = true;
+  files.before_sync = [&] { put(0, 2); };
+  EXPECT_EQ(put(1, 3), KVC_PAGE_FAILED) << "what it wrote is lost";
+  EXPECT_EQ(Pages(*store).exists(digest_of(3)), KVC_PAGE_MISS);
+  EXPECT_EQ(put(1, 3), KVC_PAGE_OK);
 }
 
 TEST(SlabStore, RefusesWhatIsNotItsOwn) {

@@ -99,6 +99,7 @@ struct FaultyFiles final : Files {
   int open(int folder, const char* path, int flags, unsigned mode) override {
     return fails() ? error() : Files::open(folder, path, flags, mode);
   }
+  int let_wait(int file) override { return fails() ? error() : Files::let_wait(file); }
   int close(int file) override {
     const int bad = fails() ? error() : 0;
     const int result = Files::close(file);  // it is closed all the same
@@ -127,7 +128,9 @@ struct FaultyFiles final : Files {
     return fault == Fault::kShort ? Files::receive(file, data, (size + 1) / 2) : error();
   }
   int truncate(int file, uint64_t size) override { return fails() ? error() : Files::truncate(file, size); }
-  int allocate(int file, uint64_t size) override { return fails() ? error() : Files::allocate(file, size); }
+  int allocate(int file, uint64_t offset, uint64_t size) override {
+    return fails() ? error() : Files::allocate(file, offset, size);
+  }
   // No test loses power, so nothing waits for the disk.
   int sync(int) override { return fails() ? error() : 0; }
   int free_bytes(int file, uint64_t* out) override {
@@ -161,6 +164,7 @@ struct FaultyFiles final : Files {
 inline Files* engine_files = nullptr;
 inline kvc_status engine_status = KVC_OK;  // of open()
 inline uint64_t engine_transfers = 0;
+inline int engine_flags = 0;  // of the files of all operations
 
 inline const kvc_io_engine* test_engine(Files& files) {
   static const kvc_io_engine engine = {
@@ -174,6 +178,7 @@ inline const kvc_io_engine* test_engine(Files& files) {
         ++engine_transfers;
         for (size_t i = num_operations; i-- > 0;) {
           kvc_io& io = operations[i];
+          engine_flags |= ::fcntl(io.file, F_GETFL);
           io.result = io.write != 0 ? engine_files->write(io.file, io.data, io.bytes, io.offset)
                                     : engine_files->read(io.file, io.data, io.bytes, io.offset);
         }

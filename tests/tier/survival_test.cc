@@ -31,7 +31,9 @@ struct NoWrites final : Files {
   int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
     return error != 0 ? error : Files::write(file, data, size, offset);
   }
-  int allocate(int file, uint64_t size) override { return error != 0 ? error : Files::allocate(file, size); }
+  int allocate(int file, uint64_t offset, uint64_t size) override {
+    return error != 0 ? error : Files::allocate(file, offset, size);
+  }
   int truncate(int file, uint64_t size) override {
     return error == -EROFS ? error : Files::truncate(file, size);
   }

@@ -204,17 +204,22 @@ TEST(SlabEngine, ThatDoesNotOpenIsAWarningOrAnError) {
   PageStorePtr store;
   for (const kvc_status status : {KVC_ERROR_OUT_OF_MEMORY, KVC_ERROR_UNSUPPORTED, KVC_OK}) {
     test::engine_status = status;
+    test::engine_flags = 0;
     ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
     EXPECT_EQ(store->stats().uses_uring, status == KVC_OK);
     EXPECT_EQ(store->stats().fallbacks, status == KVC_OK ? 0u : 1u);
     Pages pages(*store);
     EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_OK);
     EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(test::engine_flags & O_NONBLOCK, 0) << "io_uring would not wait";
     store.reset();
   }
-  test::engine_status = KVC_ERROR_OUT_OF_MEMORY;
   config.io = SlabConfig::Io::kEngine;
-  EXPECT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_ERROR_OUT_OF_MEMORY);
+  for (const int status : {int{KVC_ERROR_OUT_OF_MEMORY}, 4711, -1}) {
+    test::engine_status = static_cast<kvc_status>(status);
+    EXPECT_EQ(open_slab_store(default_env(), system_files(), config, &store),
+              status == KVC_ERROR_OUT_OF_MEMORY ? KVC_ERROR_OUT_OF_MEMORY : KVC_ERROR_DEVICE);
+  }
   test::engine_status = KVC_OK;
 }
 

@@ -55,6 +55,7 @@ KVC_MANAGER_HINTS: int
 KVC_MANAGER_FILLS: int
 KVC_MANAGER_RESERVE: int
 KVC_MANAGER_PARTIAL_REUSE: int
+KVC_MAX_BLOCKS: int
 KVC_BLOCK_FREE: int
 KVC_BLOCK_CACHED: int
 KVC_BLOCK_PINNED: int
@@ -319,6 +320,192 @@ class kvc_group_config:
     chunk_tokens: int
     max_checkpoints: int
 
+class kvc_attention:
+    num_requests: int
+    table_stride: int
+    layer: int
+    num_q_heads: int
+    dtype: int
+    flags: int
+    scale: float
+    soft_cap: float
+    window: int
+    sinks: int
+    block_mask_stride: int
+    shared_tokens: int
+    q_token_stride: int
+    q_head_stride: int
+    out_token_stride: int
+    out_head_stride: int
+
+class kvc_attention_info:
+    kernels: str
+    keys: str
+    values: str
+    num_workers: int
+    sparse: int
+    num_pieces: int
+    num_splits: int
+    scratch_bytes: int
+    shared_tokens: int
+    plan_bytes: int
+    workspace_bytes: int
+    selection_bytes: int
+
+class kvc_attention_launch:
+    flags: int
+    total_queries: int
+    max_queries: int
+    max_kv_len: int
+
+class kvc_backend_info:
+    path: str
+    architectures: str
+    remark: str
+    num_devices: int
+
+class kvc_block_choice:
+    top_k: int
+    sink_blocks: int
+    recent_blocks: int
+    block_mask_stride: int
+    ratio: float
+    threshold: float
+
+class kvc_block_info:
+    token_offset: int
+    state: int
+    pool: int
+    requests: int
+    external_holds: int
+    pins: int
+    published: int
+    num_copies: int
+    group: int
+
+class kvc_checkpoint_info:
+    id: int
+    num_files: int
+    file_bytes: int
+    written_bytes: int
+    page_bytes: int
+    stored_bytes: int
+    num_pages: int
+    new_pages: int
+    num_blocks: int
+    num_positions: int
+    num_namespaces: int
+    num_requests: int
+    lost_blocks: int
+    left_out: int
+    not_removed: int
+    version: int
+    block_size: int
+    num_groups: int
+    ids_kept: int
+    content: bytes
+    codec: str
+    model: str
+    weights: str
+    resumed_pages: int
+    longest_hold: int
+    longest_admission: int
+
+class kvc_checkpoint_needs:
+    num_pages: int
+    new_pages: int
+    new_bytes: int
+    full_bytes: int
+    free_bytes: int
+
+class kvc_curve_config:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+
+class kvc_curve_info:
+    sample_rate: float
+    max_samples: int
+    max_blocks: int
+    half_life: int
+    queries: float
+    sampled: float
+    num_samples: int
+    bytes: int
+
+class kvc_device_info:
+    memory_bytes: int
+    memory_kinds: int
+    num_processors: int
+    free_bytes: int
+    name: str
+    architecture: str
+    dlpack_device: int
+    flags: int
+    swap_out_kernel_bytes: int
+    swap_in_kernel_bytes: int
+
+class kvc_draft_config:
+    max_rows: int
+    min_ngram: int
+    max_ngram: int
+    row_capacity: int
+
+class kvc_index_applied:
+    applied: int
+    ignored: int
+    next_sequence: int
+    is_stale: int
+    restarts: int
+
+class kvc_index_config:
+    max_blocks: int
+    ttl_ns: int
+    max_workers: int
+    num_media: int
+    max_namespaces: int
+    group: int
+    flags: int
+
+class kvc_index_stats:
+    num_workers: int
+    num_blocks: int
+    num_holdings: int
+    num_sets: int
+    bytes_allocated: int
+    bytes_used: int
+    applied_events: int
+    ignored_events: int
+    gaps: int
+    dropped_events: int
+    evicted_blocks: int
+    restarts: int
+    expired_workers: int
+
+class kvc_latency:
+    count: int
+    sum_ns: int
+    max_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+    p999_ns: int
+
+class kvc_log_info:
+    capacity: int
+    bytes: int
+    calls: int
+    lost_calls: int
+
+class kvc_lost_reuse:
+    admissions: int
+    block_tokens: int
+    window_tokens: int
+    state_tokens: int
+    agreement_tokens: int
+    node_tokens: int
+
 class kvc_manager_config:
     num_blocks: int
     max_nodes: int
@@ -342,6 +529,190 @@ class kvc_manager_config:
     record_bytes: int
     def set_memory(self, model: kvc_model, query: kvc_memory_query) -> None: ...
 
+class kvc_memory_estimate:
+    bytes_per_token: int
+    full_block_bytes: int
+    window_block_bytes: int
+    full_blocks: int
+    window_blocks: int
+    sequence_bytes: int
+    total_bytes: int
+    max_tokens: int
+    max_sequences: int
+    num_full_layers: int
+    num_window_layers: int
+    residual_bytes: int
+    budget_bytes: int
+    pool_blocks: int
+    window_pool_blocks: int
+    state_block_bytes: int
+    cross_block_bytes: int
+    state_blocks: int
+    cross_blocks: int
+    state_pool_blocks: int
+    cross_pool_blocks: int
+    num_state_layers: int
+    num_cross_layers: int
+    num_pools: int
+    window_pool: int
+    state_pool: int
+    cross_pool: int
+
+class kvc_memory_profile:
+    metadata_bytes: int
+    metadata_peak_bytes: int
+    slab_bytes: int
+    slab_peak_bytes: int
+    workspace_bytes: int
+    workspace_peak_bytes: int
+    tier_bytes: int
+    tier_peak_bytes: int
+    offload_bytes: int
+    offload_peak_bytes: int
+    scheduler_bytes: int
+    scheduler_peak_bytes: int
+
+class kvc_memory_query:
+    tokens: int
+    num_sequences: int
+    budget_bytes: int
+    chunk_tokens: int
+    dtype: int
+    block_size: int
+    scale_group: int
+    asymmetric: int
+    tensor_scales: int
+    channel_keys: int
+    channel_tokens: int
+    memory_fraction: float
+    device: str
+    checkpoint_tokens: int
+    conv_dtype: int
+    recurrent_dtype: int
+    retention_tokens: int
+
+class kvc_model:
+    name: str
+    num_layers: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    latent_dim: int
+    rope_dim: int
+    vocab_size: int
+    max_context: int
+    window_tokens: int
+    rope_theta: float
+    rope_local_theta: float
+    rope_factor: float
+    rope_original_context: int
+    rope_scaling: int
+    rope_flags: int
+    rope_low_rotations: float
+    rope_high_rotations: float
+    rope_attention_factor: float
+    window_kind: int
+    num_cross_layers: int
+    conv_elements: int
+    recurrent_elements: int
+    cross_tokens: int
+    cross_kv_heads: int
+    cross_head_dim: int
+    def has_window(self, layer: int) -> int: ...
+    def set_window(self, layer: int) -> None: ...
+    def has_state(self, layer: int) -> int: ...
+    def set_state(self, layer: int) -> None: ...
+
+class kvc_offload_info:
+    state: int
+    reason: int
+    num_cached: int
+    num_found: int
+    num_loaded: int
+
+class kvc_offload_stats:
+    waiting_blocks: int
+    busy_pages: int
+    busy_lookups: int
+    published_blocks: int
+    dropped_events: int
+    dropped_blocks: int
+    gone_blocks: int
+    lookups: int
+    slower_loads: int
+    refused_loads: int
+    loads: int
+    short_loads: int
+    loaded_tokens: int
+    failed_publications: int
+
+class kvc_offload_tier_stats:
+    hits: int
+    misses: int
+    loaded_pages: int
+    loaded_bytes: int
+    failed_loads: int
+    stored_pages: int
+    stored_bytes: int
+    refused_stores: int
+    failed_stores: int
+    waits: int
+    load_ns_per_byte: float
+    outages: int
+    available: int
+    difference: str
+
+class kvc_page_file_info:
+    kind: int
+    version: int
+    fingerprint: bytes
+    key: bytes
+    file_bytes: int
+    page_bytes: int
+    num_slots: int
+    num_pages: int
+    stored_bytes: int
+    bad_headers: int
+    bad_pages: int
+    description: str
+
+class kvc_plan:
+    plan_id: int
+    step_id: int
+    num_items: int
+    num_tokens: int
+    num_groups: int
+    num_rows: int
+    row_stride: int
+    slot_stride: int
+    num_copies: int
+    num_changes: int
+    whole_tables: int
+    num_preempted: int
+    num_encoder_runs: int
+    num_ended: int
+
+class kvc_pool_info:
+    first_block: int
+    num_blocks: int
+    free: int
+    cached: int
+    live: int
+    reserved: int
+    filling: int
+    fenced: int
+    pinned: int
+    max_blocks: int
+
+class kvc_probe_info:
+    num_cached: int
+    blocks_needed: int
+    blocks_available: int
+    lost_reuse_tokens: int
+    fits: int
+    filling_request: int
+
 class kvc_properties:
     num_blocks: int
     max_nodes: int
@@ -361,6 +732,59 @@ class kvc_properties:
     num_cross_groups: int
     max_blocks: int
     record_bytes: int
+
+class kvc_publisher_stats:
+    next_sequence: int
+    stored_blocks: int
+    removed_blocks: int
+    cancelled_events: int
+    bytes: int
+    resyncs: int
+    lost_events: int
+    unresolved_blocks: int
+    slow_batches: int
+    failed_batches: int
+    replay_requests: int
+    replayed_batches: int
+    replay_misses: int
+    bad_requests: int
+    kept_batches: int
+    kept_bytes: int
+
+class kvc_quant_format:
+    dtype: int
+    flags: int
+    group: int
+    scale: float
+
+class kvc_quant_metrics:
+    elements: int
+    bytes: int
+    fp16_bytes: int
+    ratio: float
+    mse: float
+    snr_db: float
+    max_error: float
+
+class kvc_quota_info:
+    min_blocks: int
+    max_blocks: int
+    held: int
+    cached: int
+    fenced: int
+    available: int
+    refusals: int
+    block_queries: int
+    block_hits: int
+
+class kvc_replay_info:
+    calls: int
+    mismatches: int
+    first_mismatch: int
+    digest: int
+    lost_calls: int
+    library_version: int
+    text: str
 
 class kvc_request_config:
     user_data: int
@@ -393,55 +817,119 @@ class kvc_request_info:
     lost_group: int
     lost_reason: int
 
-class kvc_probe_info:
-    num_cached: int
-    blocks_needed: int
-    blocks_available: int
-    lost_reuse_tokens: int
-    fits: int
-    filling_request: int
+class kvc_rope_rows:
+    num_heads: int
+    head_dim: int
+    rope_dim: int
+    first_element: int
+    dtype: int
+    flags: int
+    token_stride: int
+    head_stride: int
 
-class kvc_block_info:
-    token_offset: int
+class kvc_rows:
+    first_layer: int
+    num_layers: int
+    dtype: int
+    flags: int
+    k_layer_stride: int
+    k_token_stride: int
+    k_head_stride: int
+    v_layer_stride: int
+    v_token_stride: int
+    v_head_stride: int
+    first_token: int
+    rope_dim: int
+    rope_first_element: int
+
+class kvc_scheduled_info:
     state: int
-    pool: int
-    requests: int
-    external_holds: int
-    pins: int
-    published: int
-    num_copies: int
-    group: int
+    row: int
+    num_tokens: int
+    num_prompt: int
+    num_planned: int
+    num_cached: int
+    num_preemptions: int
+    arrival_ns: int
+    priority: int
+    tenant: int
+    wait_reason: int
 
-class kvc_pool_info:
-    first_block: int
-    num_blocks: int
-    free: int
-    cached: int
-    live: int
-    reserved: int
-    filling: int
-    fenced: int
-    pinned: int
-    max_blocks: int
+class kvc_scheduler_config:
+    policy: int
+    admission: int
+    flags: int
+    max_running: int
+    max_tokens: int
+    max_chunk: int
+    max_drafts: int
+    max_plans: int
+    max_adapters: int
+    max_tenants: int
+    max_encoder_tokens: int
+    max_request_tokens: int
+    max_wait_ns: int
+    high_watermark: float
+    low_watermark: float
+    adaptive_plans: int
 
-class kvc_lost_reuse:
+class kvc_scheduler_stats:
+    waiting: int
+    running: int
+    plans_in_flight: int
+    added: int
+    aborted: int
+    ended: int
+    plans: int
+    prompt_tokens: int
+    decode_tokens: int
+    draft_tokens: int
+    accepted_drafts: int
     admissions: int
-    block_tokens: int
-    window_tokens: int
-    state_tokens: int
-    agreement_tokens: int
-    node_tokens: int
+    cached_tokens: int
+    preemptions: int
+    recomputed_tokens: int
+    refused_space: int
+    refused_peak: int
+    refused_adapter: int
+    refused_encoder: int
+    refused_quota: int
+    refused_filling: int
+    aged: int
+    policy_changes: int
+    pressure_changes: int
+    policy: int
+    pressure: int
 
-class kvc_quota_info:
+class kvc_sizer_config:
     min_blocks: int
     max_blocks: int
-    held: int
-    cached: int
-    fenced: int
-    available: int
-    refusals: int
-    block_queries: int
-    block_hits: int
+    num_blocks: int
+    lead_time_ns: int
+    cooldown_ns: int
+    half_life_ns: int
+    headroom: float
+    hysteresis: float
+    burst_threshold: float
+    mode: int
+    window: int
+    log_capacity: int
+
+class kvc_sizing_decision:
+    number: int
+    now_ns: int
+    from_blocks: int
+    to_blocks: int
+    action: int
+    reason: int
+    basis: int
+    mode: int
+    needed: float
+    level: float
+    trend: float
+    forecast: float
+    variation: float
+    wanted: float
 
 class kvc_stats:
     epoch: int
@@ -477,21 +965,6 @@ class kvc_stats:
     filling_waits: int
     partial_hits: int
     partial_tokens: int
-
-class kvc_log_info:
-    capacity: int
-    bytes: int
-    calls: int
-    lost_calls: int
-
-class kvc_replay_info:
-    calls: int
-    mismatches: int
-    first_mismatch: int
-    digest: int
-    lost_calls: int
-    library_version: int
-    text: str
 
 class kvc_step_limits:
     max_frees: int
@@ -546,255 +1019,6 @@ class kvc_storage_info:
     channel_tokens: int
     residual_blocks: int
 
-class kvc_rows:
-    first_layer: int
-    num_layers: int
-    dtype: int
-    flags: int
-    k_layer_stride: int
-    k_token_stride: int
-    k_head_stride: int
-    v_layer_stride: int
-    v_token_stride: int
-    v_head_stride: int
-    first_token: int
-    rope_dim: int
-    rope_first_element: int
-
-class kvc_quant_metrics:
-    elements: int
-    bytes: int
-    fp16_bytes: int
-    ratio: float
-    mse: float
-    snr_db: float
-    max_error: float
-
-class kvc_attention:
-    num_requests: int
-    table_stride: int
-    layer: int
-    num_q_heads: int
-    dtype: int
-    flags: int
-    scale: float
-    soft_cap: float
-    window: int
-    sinks: int
-    block_mask_stride: int
-    shared_tokens: int
-    q_token_stride: int
-    q_head_stride: int
-    out_token_stride: int
-    out_head_stride: int
-
-class kvc_attention_launch:
-    flags: int
-    total_queries: int
-    max_queries: int
-    max_kv_len: int
-
-class kvc_attention_info:
-    kernels: str
-    keys: str
-    values: str
-    num_workers: int
-    sparse: int
-    num_pieces: int
-    num_splits: int
-    scratch_bytes: int
-    shared_tokens: int
-    plan_bytes: int
-    workspace_bytes: int
-    selection_bytes: int
-
-class kvc_block_choice:
-    top_k: int
-    sink_blocks: int
-    recent_blocks: int
-    block_mask_stride: int
-    ratio: float
-    threshold: float
-
-class kvc_device_info:
-    memory_bytes: int
-    memory_kinds: int
-    num_processors: int
-    free_bytes: int
-    name: str
-    architecture: str
-    dlpack_device: int
-    flags: int
-    swap_out_kernel_bytes: int
-    swap_in_kernel_bytes: int
-
-class kvc_backend_info:
-    path: str
-    architectures: str
-    remark: str
-    num_devices: int
-
-class kvc_model:
-    name: str
-    num_layers: int
-    num_q_heads: int
-    num_kv_heads: int
-    head_dim: int
-    v_head_dim: int
-    latent_dim: int
-    rope_dim: int
-    vocab_size: int
-    max_context: int
-    window_tokens: int
-    rope_theta: float
-    rope_local_theta: float
-    rope_factor: float
-    rope_original_context: int
-    rope_scaling: int
-    rope_flags: int
-    rope_low_rotations: float
-    rope_high_rotations: float
-    rope_attention_factor: float
-    window_kind: int
-    num_cross_layers: int
-    conv_elements: int
-    recurrent_elements: int
-    cross_tokens: int
-    cross_kv_heads: int
-    cross_head_dim: int
-    def has_window(self, layer: int) -> int: ...
-    def set_window(self, layer: int) -> None: ...
-    def has_state(self, layer: int) -> int: ...
-    def set_state(self, layer: int) -> None: ...
-
-class kvc_rope_rows:
-    num_heads: int
-    head_dim: int
-    rope_dim: int
-    first_element: int
-    dtype: int
-    flags: int
-    token_stride: int
-    head_stride: int
-
-class kvc_quant_format:
-    dtype: int
-    flags: int
-    group: int
-    scale: float
-
-class kvc_memory_query:
-    tokens: int
-    num_sequences: int
-    budget_bytes: int
-    chunk_tokens: int
-    dtype: int
-    block_size: int
-    scale_group: int
-    asymmetric: int
-    tensor_scales: int
-    channel_keys: int
-    channel_tokens: int
-    memory_fraction: float
-    device: str
-    checkpoint_tokens: int
-    conv_dtype: int
-    recurrent_dtype: int
-    retention_tokens: int
-
-class kvc_memory_estimate:
-    bytes_per_token: int
-    full_block_bytes: int
-    window_block_bytes: int
-    full_blocks: int
-    window_blocks: int
-    sequence_bytes: int
-    total_bytes: int
-    max_tokens: int
-    max_sequences: int
-    num_full_layers: int
-    num_window_layers: int
-    residual_bytes: int
-    budget_bytes: int
-    pool_blocks: int
-    window_pool_blocks: int
-    state_block_bytes: int
-    cross_block_bytes: int
-    state_blocks: int
-    cross_blocks: int
-    state_pool_blocks: int
-    cross_pool_blocks: int
-    num_state_layers: int
-    num_cross_layers: int
-    num_pools: int
-    window_pool: int
-    state_pool: int
-    cross_pool: int
-
-class kvc_curve_config:
-    sample_rate: float
-    max_samples: int
-    max_blocks: int
-    half_life: int
-
-class kvc_curve_info:
-    sample_rate: float
-    max_samples: int
-    max_blocks: int
-    half_life: int
-    queries: float
-    sampled: float
-    num_samples: int
-    bytes: int
-
-class kvc_workload_config:
-    half_life_ns: int
-    window: int
-
-class kvc_workload_info:
-    num_observations: int
-    last_ns: int
-    last: float
-    average: float
-    level: float
-    trend: float
-    mean: float
-    variance: float
-    peak: float
-    rate: float
-    burstiness: float
-    dispersion: float
-
-class kvc_sizer_config:
-    min_blocks: int
-    max_blocks: int
-    num_blocks: int
-    lead_time_ns: int
-    cooldown_ns: int
-    half_life_ns: int
-    headroom: float
-    hysteresis: float
-    burst_threshold: float
-    mode: int
-    window: int
-    log_capacity: int
-
-class kvc_sizing_decision:
-    number: int
-    now_ns: int
-    from_blocks: int
-    to_blocks: int
-    action: int
-    reason: int
-    basis: int
-    mode: int
-    needed: float
-    level: float
-    trend: float
-    forecast: float
-    variation: float
-    wanted: float
-
 class kvc_tier_counts:
     jobs: int
     items: int
@@ -838,246 +1062,23 @@ class kvc_tier_stats:
     removed: int
     mismatches: int
 
-class kvc_draft_config:
-    max_rows: int
-    min_ngram: int
-    max_ngram: int
-    row_capacity: int
+class kvc_workload_config:
+    half_life_ns: int
+    window: int
 
-class kvc_scheduler_config:
-    policy: int
-    admission: int
-    flags: int
-    max_running: int
-    max_tokens: int
-    max_chunk: int
-    max_drafts: int
-    max_plans: int
-    max_adapters: int
-    max_tenants: int
-    max_encoder_tokens: int
-    max_request_tokens: int
-    max_wait_ns: int
-    high_watermark: float
-    low_watermark: float
-    adaptive_plans: int
-
-class kvc_plan:
-    plan_id: int
-    step_id: int
-    num_items: int
-    num_tokens: int
-    num_groups: int
-    num_rows: int
-    row_stride: int
-    slot_stride: int
-    num_copies: int
-    num_changes: int
-    whole_tables: int
-    num_preempted: int
-    num_encoder_runs: int
-    num_ended: int
-
-class kvc_scheduled_info:
-    state: int
-    row: int
-    num_tokens: int
-    num_prompt: int
-    num_planned: int
-    num_cached: int
-    num_preemptions: int
-    arrival_ns: int
-    priority: int
-    tenant: int
-    wait_reason: int
-
-class kvc_scheduler_stats:
-    waiting: int
-    running: int
-    plans_in_flight: int
-    added: int
-    aborted: int
-    ended: int
-    plans: int
-    prompt_tokens: int
-    decode_tokens: int
-    draft_tokens: int
-    accepted_drafts: int
-    admissions: int
-    cached_tokens: int
-    preemptions: int
-    recomputed_tokens: int
-    refused_space: int
-    refused_peak: int
-    refused_adapter: int
-    refused_encoder: int
-    refused_quota: int
-    refused_filling: int
-    aged: int
-    policy_changes: int
-    pressure_changes: int
-    policy: int
-    pressure: int
-
-class kvc_checkpoint_info:
-    id: int
-    num_files: int
-    file_bytes: int
-    written_bytes: int
-    page_bytes: int
-    stored_bytes: int
-    num_pages: int
-    new_pages: int
-    num_blocks: int
-    num_positions: int
-    num_namespaces: int
-    num_requests: int
-    lost_blocks: int
-    left_out: int
-    not_removed: int
-    version: int
-    block_size: int
-    num_groups: int
-    ids_kept: int
-    content: bytes
-    codec: str
-    model: str
-    weights: str
-    resumed_pages: int
-    longest_hold: int
-    longest_admission: int
-
-class kvc_checkpoint_needs:
-    num_pages: int
-    new_pages: int
-    new_bytes: int
-    full_bytes: int
-    free_bytes: int
-
-class kvc_page_file_info:
-    kind: int
-    version: int
-    fingerprint: bytes
-    key: bytes
-    file_bytes: int
-    page_bytes: int
-    num_slots: int
-    num_pages: int
-    stored_bytes: int
-    bad_headers: int
-    bad_pages: int
-    description: str
-
-class kvc_offload_info:
-    state: int
-    reason: int
-    num_cached: int
-    num_found: int
-    num_loaded: int
-
-class kvc_offload_stats:
-    waiting_blocks: int
-    busy_pages: int
-    busy_lookups: int
-    published_blocks: int
-    dropped_events: int
-    dropped_blocks: int
-    gone_blocks: int
-    lookups: int
-    slower_loads: int
-    refused_loads: int
-    loads: int
-    short_loads: int
-    loaded_tokens: int
-    failed_publications: int
-
-class kvc_offload_tier_stats:
-    hits: int
-    misses: int
-    loaded_pages: int
-    loaded_bytes: int
-    failed_loads: int
-    stored_pages: int
-    stored_bytes: int
-    refused_stores: int
-    failed_stores: int
-    waits: int
-    load_ns_per_byte: float
-    outages: int
-    available: int
-    difference: str
-
-class kvc_latency:
-    count: int
-    sum_ns: int
-    max_ns: int
-    p50_ns: int
-    p90_ns: int
-    p99_ns: int
-    p999_ns: int
-
-class kvc_memory_profile:
-    metadata_bytes: int
-    metadata_peak_bytes: int
-    slab_bytes: int
-    slab_peak_bytes: int
-    workspace_bytes: int
-    workspace_peak_bytes: int
-    tier_bytes: int
-    tier_peak_bytes: int
-    offload_bytes: int
-    offload_peak_bytes: int
-    scheduler_bytes: int
-    scheduler_peak_bytes: int
-
-class kvc_publisher_stats:
-    next_sequence: int
-    stored_blocks: int
-    removed_blocks: int
-    cancelled_events: int
-    bytes: int
-    resyncs: int
-    lost_events: int
-    unresolved_blocks: int
-    slow_batches: int
-    failed_batches: int
-    replay_requests: int
-    replayed_batches: int
-    replay_misses: int
-    bad_requests: int
-    kept_batches: int
-    kept_bytes: int
-
-class kvc_index_config:
-    max_blocks: int
-    ttl_ns: int
-    max_workers: int
-    num_media: int
-    max_namespaces: int
-    group: int
-    flags: int
-
-class kvc_index_applied:
-    applied: int
-    ignored: int
-    next_sequence: int
-    is_stale: int
-    restarts: int
-
-class kvc_index_stats:
-    num_workers: int
-    num_blocks: int
-    num_holdings: int
-    num_sets: int
-    bytes_allocated: int
-    bytes_used: int
-    applied_events: int
-    ignored_events: int
-    gaps: int
-    dropped_events: int
-    evicted_blocks: int
-    restarts: int
-    expired_workers: int
+class kvc_workload_info:
+    num_observations: int
+    last_ns: int
+    last: float
+    average: float
+    level: float
+    trend: float
+    mean: float
+    variance: float
+    peak: float
+    rate: float
+    burstiness: float
+    dispersion: float
 
 class kvc_selection:
     first_layer: int
@@ -1133,6 +1134,8 @@ def kvc_stream_event_record(event: kvc_stream_event, stream: Optional[kvc_stream
 def kvc_stream_event_query(event: kvc_stream_event) -> int: ...
 def kvc_stream_event_synchronize(event: kvc_stream_event) -> None: ...
 def kvc_manager_acquire_blocks(m: kvc_manager, group: int, blocks: _Array) -> None: ...
+def kvc_manager_acquire_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> int: ...
+def kvc_manager_publish_blocks(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> None: ...
 def kvc_manager_release_blocks(m: kvc_manager, blocks: _Array) -> None: ...
 def kvc_manager_unpublish_blocks(m: kvc_manager, blocks: _Array) -> int: ...
 def kvc_manager_fail_step(m: kvc_manager, step_id: int, requests: _Array) -> int: ...
@@ -1143,13 +1146,17 @@ def kvc_index_touch_worker(index: kvc_index, worker: int, now_ns: int) -> None: 
 def kvc_index_expire(index: kvc_index, now_ns: int) -> int: ...
 def kvc_index_begin_resync(index: kvc_index, worker: int, medium: int) -> None: ...
 def kvc_index_end_resync(index: kvc_index, worker: int, medium: int, next_sequence: int) -> None: ...
+def kvc_index_root(model: _Array, adapter: _Array, tenant: _Array, root: _Array) -> None: ...
 def kvc_index_list_workers(index: kvc_index, workers: _Array) -> int: ...
 def kvc_index_read_stats(index: kvc_index, stats: kvc_index_stats) -> None: ...
+def kvc_index_dump(index: kvc_index, data: _Array) -> int: ...
+def kvc_index_load(index: kvc_index, data: _Array) -> None: ...
 def kvc_page_file_read_info(path: Optional[str], validate: int, info: kvc_page_file_info) -> None: ...
 def kvc_page_file_read_part(path: Optional[str], number: int, validate: int, info: kvc_page_file_info) -> None: ...
 def kvc_page_file_purge(path: Optional[str], fingerprint: _Array, info: kvc_page_file_info) -> None: ...
 def kvc_manager_create(config: kvc_manager_config) -> kvc_manager: ...
 def kvc_manager_properties(m: kvc_manager, properties: kvc_properties) -> None: ...
+def kvc_manager_open_namespace(m: kvc_manager, model: _Array, adapter: _Array, tenant: _Array) -> int: ...
 def kvc_manager_close_namespace(m: kvc_manager, namespace_id: int) -> None: ...
 def kvc_manager_list_namespaces(m: kvc_manager, namespaces: _Array) -> int: ...
 def kvc_manager_reset(m: kvc_manager, namespace_id: int) -> None: ...
@@ -1174,13 +1181,17 @@ def kvc_offload_query(o: kvc_offload, request: int, info: kvc_offload_info) -> N
 def kvc_offload_cancel(o: kvc_offload, request: int) -> None: ...
 def kvc_offload_read_stats(o: kvc_offload, stats: kvc_offload_stats) -> None: ...
 def kvc_offload_read_tier_stats(o: kvc_offload, tier: int, stats: kvc_offload_tier_stats) -> None: ...
+def kvc_storage_page_runs(s: kvc_storage, model: _Array, weights: _Array, numerics: _Array, num_layers: int, num_heads: int, first_layer: int, first_head: int, runs: _Array) -> int: ...
 def kvc_storage_pack_pages(s: kvc_storage, blocks: _Array, pages: _Array, stride: int) -> None: ...
 def kvc_storage_unpack_pages(s: kvc_storage, blocks: _Array, pages: _Array, stride: int) -> None: ...
 def kvc_plugin_open(name: str, path: Optional[str]) -> None: ...
+def kvc_manager_probe(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, info: kvc_probe_info) -> None: ...
 def kvc_manager_probe_request(m: kvc_manager, request: int, info: kvc_probe_info) -> None: ...
 def kvc_manager_lost_reuse(m: kvc_manager, group: int, info: kvc_lost_reuse) -> None: ...
+def kvc_manager_pin_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> tuple[int, int]: ...
 def kvc_manager_unpin_prefix(m: kvc_manager, pin: int) -> None: ...
 def kvc_manager_list_pins(m: kvc_manager, pins: _Array) -> int: ...
+def kvc_manager_drop_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
 def kvc_manager_evict_blocks(m: kvc_manager, pool: int, max_blocks: int) -> int: ...
 def kvc_publisher_poll(publisher: kvc_publisher) -> int: ...
 def kvc_publisher_resync(publisher: kvc_publisher) -> None: ...
@@ -1188,8 +1199,12 @@ def kvc_publisher_read_stats(publisher: kvc_publisher, stats: kvc_publisher_stat
 def kvc_manager_set_quota(m: kvc_manager, namespace_id: int, pool: int, min_blocks: int, max_blocks: int) -> None: ...
 def kvc_manager_quota_info(m: kvc_manager, namespace_id: int, pool: int, info: kvc_quota_info) -> None: ...
 def kvc_storage_copy_tokens(source: kvc_storage, destination: kvc_storage, copies: _Array) -> None: ...
+def kvc_manager_take_log(m: kvc_manager, log: _Array) -> int: ...
 def kvc_manager_log_info(m: kvc_manager, info: kvc_log_info) -> None: ...
+def kvc_log_replay(log: _Array, info: kvc_replay_info) -> None: ...
+def kvc_manager_create_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> int: ...
 def kvc_manager_admit_request(m: kvc_manager, request: int) -> int: ...
+def kvc_manager_allocate_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
 def kvc_manager_reserve_tokens(m: kvc_manager, request: int, capacity: int) -> None: ...
 def kvc_manager_append_tokens(m: kvc_manager, request: int, tokens: _Array) -> None: ...
 def kvc_manager_commit_tokens(m: kvc_manager, request: int, num_committed: int) -> None: ...
@@ -1206,8 +1221,10 @@ def kvc_storage_discard_blocks(s: kvc_storage, first_block: int, num_blocks: int
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...
 def kvc_manager_end_session(m: kvc_manager, request: int, shared_tokens: int) -> None: ...
+def kvc_manager_register_prompt(m: kvc_manager, name: str, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
 def kvc_manager_acquire_prompt(m: kvc_manager, name: str, tokens: _Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
 def kvc_manager_unregister_prompt(m: kvc_manager, name: str) -> None: ...
+def kvc_manager_list_prompts(m: kvc_manager, names: _Array) -> int: ...
 def kvc_scheduler_abort(s: kvc_scheduler, request: int) -> None: ...
 def kvc_scheduler_set_ready(s: kvc_scheduler, request: int) -> None: ...
 def kvc_scheduler_set_priority(s: kvc_scheduler, request: int, priority: int) -> None: ...
@@ -1228,6 +1245,8 @@ def kvc_workload_predict(workload: kvc_workload, horizon_ns: int, value: _Array)
 def kvc_sizer_create(config: kvc_sizer_config) -> kvc_sizer: ...
 def kvc_sizer_decide(sizer: kvc_sizer, now_ns: int, needed_blocks: float, decision: kvc_sizing_decision) -> None: ...
 def kvc_sizer_read_log(sizer: kvc_sizer, number: int, decision: kvc_sizing_decision) -> None: ...
+def kvc_drafts_check(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array) -> None: ...
+def kvc_verify_greedy(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, target_tokens: _Array, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_storage_move_tokens(s: kvc_storage, moves: _Array) -> None: ...
 def kvc_draft_lookup(tokens: _Array, min_ngram: int, max_ngram: int, draft: _Array) -> int: ...
 def kvc_draft_create(config: kvc_draft_config) -> kvc_draft: ...
@@ -1261,28 +1280,13 @@ def kvc_dtype_bits(dtype: int) -> int: ...
 def kvc_version() -> int: ...
 def kvc_build_info() -> str: ...
 def kvc_supports(feature: int) -> None: ...
-def kvc_manager_open_namespace(m: kvc_manager, model: _Array, adapter: _Array, tenant: _Array) -> int: ...
-def kvc_manager_create_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> int: ...
-def kvc_manager_allocate_request(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, config: Optional[kvc_request_config]) -> tuple[int, int]: ...
-def kvc_manager_probe(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, info: kvc_probe_info) -> None: ...
-def kvc_manager_pin_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> tuple[int, int]: ...
-def kvc_manager_drop_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
 def kvc_manager_set_prefix_priority(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, first_token: int, priority: int, until_ns: int) -> int: ...
 def kvc_manager_demote_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, first_token: int) -> int: ...
-def kvc_manager_register_prompt(m: kvc_manager, name: str, namespace_id: int, tokens: _Array, keys: _Array) -> int: ...
-def kvc_manager_list_prompts(m: kvc_manager, names: _Array) -> int: ...
-def kvc_manager_take_log(m: kvc_manager, log: _Array) -> int: ...
-def kvc_log_replay(log: _Array, info: kvc_replay_info) -> None: ...
-def kvc_manager_acquire_prefix(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> int: ...
-def kvc_manager_publish_blocks(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, group: int, blocks: _Array) -> None: ...
 def kvc_index_apply(index: kvc_index, worker: int, medium: int, events: _Array, now_ns: int, applied: kvc_index_applied) -> None: ...
-def kvc_index_root(model: _Array, adapter: _Array, tenant: _Array, root: _Array) -> None: ...
 def kvc_index_match(index: kvc_index, digests: _Array, workers: _Array, matched: _Array) -> int: ...
 def kvc_index_match_tokens(index: kvc_index, root: _Array, tokens: _Array, block_size: int, workers: _Array, matched: _Array) -> int: ...
 def kvc_index_digests(root: _Array, tokens: _Array, block_size: int, digests: _Array) -> int: ...
 def kvc_index_worker_info(index: kvc_index, worker: int, names: _Array, worker_numbers: _Array) -> None: ...
-def kvc_index_dump(index: kvc_index, log: _Array) -> int: ...
-def kvc_index_load(index: kvc_index, log: _Array) -> None: ...
 def kvc_manager_export_tables(m: kvc_manager, requests: _Array, group: int, fill_id: int, tables: _Array) -> None: ...
 def kvc_manager_export_slots(m: kvc_manager, request: int, group: int, first_token: int, slots: _Array) -> None: ...
 def kvc_manager_take_pending(m: kvc_manager, copies: _Array, zero_blocks: _Array) -> tuple[int, int]: ...
@@ -1303,13 +1307,10 @@ def kvc_estimate_memory(model: kvc_model, query: kvc_memory_query, estimate: kvc
 def kvc_rope_apply(rows: kvc_rope_rows, x: _Array, count: int, rope_table: _Array, rope_rows: _Array) -> None: ...
 def kvc_storage_adopt(config: kvc_storage_config, memory: _Array) -> kvc_storage: ...
 def kvc_storage_page_info(s: kvc_storage, model: _Array, weights: _Array, numerics: _Array, num_layers: int, num_heads: int, first_layer: int, first_head: int, fingerprint: _Array) -> tuple[int, int]: ...
-def kvc_storage_page_runs(s: kvc_storage, model: _Array, weights: _Array, numerics: _Array, num_layers: int, num_heads: int, first_layer: int, first_head: int, runs: _Array) -> int: ...
 def kvc_manager_position_digests(m: kvc_manager, namespace_id: int, tokens: _Array, keys: _Array, digests: _Array) -> int: ...
 def kvc_page_key(digests: _Array, group: int, fingerprint: _Array, page_keys: _Array) -> None: ...
 def kvc_tier_create(url: str, fingerprint: _Array, page_bytes: int, max_store_bytes: int) -> kvc_tier: ...
 def kvc_tier_submit(t: kvc_tier, items: _Array, kind: int, priority: int, now_ns: int, lease_ns: int, timeout_ns: int, user_data: int) -> int: ...
-def kvc_drafts_check(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array) -> None: ...
-def kvc_verify_greedy(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, target_tokens: _Array, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_verify_sampling(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, flags: int, vocab: int, p: _Array, p_ids: _Array, p_width: int, q: _Array, q_ids: _Array, q_width: int, num_q_rows: int, q_rows: _Array, uniforms: _Array, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_verify_typical(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, flags: int, vocab: int, p: _Array, p_ids: _Array, p_width: int, uniforms: _Array, epsilon: float, delta: float, path: _Array, num_accepted: _Array, next_tokens: _Array) -> None: ...
 def kvc_verdict_moves(draft_offsets: _Array, draft_tokens: _Array, draft_parents: _Array, accepted_path: _Array, accepted_counts: _Array, group: int, block_size: int, starts: _Array, block_tables: _Array, table_stride: int, copies: _Array) -> int: ...

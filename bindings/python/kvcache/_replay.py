@@ -19,7 +19,7 @@ from .request import Request
 from .step import Step
 from .trace import VOCAB_SIZE, TraceRequest, longest, output_tokens, prompt_tokens, read_trace
 
-MAX_BLOCKS = (1 << 31) - 66  # of a manager
+MAX_BLOCKS = _native.KVC_MAX_BLOCKS
 MAX_CONCURRENCY = (1 << 18) - 2  # a manager's most requests, less one that waits
 
 

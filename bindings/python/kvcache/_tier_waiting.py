@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -14,19 +15,25 @@ if TYPE_CHECKING:
 
 
 class Signal:
-    """A descriptor that is readable while it is set. The caller has the lock."""
+    """A descriptor that is readable while it is set. The caller has the lock. An interrupt may come anywhere: then it is set anew, or emptied, by the
+    next call."""
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
-        self._is_set = False
+        os.set_blocking(self.reader, False)
+        os.set_blocking(self._writer, False)
+        self._is_set: Optional[bool] = False  # None: not known
 
     def set(self, wanted: bool) -> None:
-        if wanted != self._is_set:
-            self._is_set = wanted
+        if wanted == self._is_set:
+            return
+        self._is_set = None
+        with contextlib.suppress(BlockingIOError):
             if wanted:
                 os.write(self._writer, b"!")
             else:
-                os.read(self.reader, 1)
+                os.read(self.reader, 4096)
+        self._is_set = wanted
 
     def close(self) -> None:
         os.close(self.reader)
@@ -65,7 +72,7 @@ class FutureWaiter(Waiter):
 
     def __init__(self, watch: Watch, future: asyncio.Future[Completion]):
         super().__init__()
-        self._watch, self._future = watch, future
+        self._watch, self._future, self._waits = watch, future, True
 
     def deliver(self, completion: Completion) -> None:
         self._watch.call(self._end, completion, None)
@@ -74,7 +81,10 @@ class FutureWaiter(Waiter):
         self._watch.call(self._end, None, ValueError("the tier was closed"))
 
     def _end(self, completion: Optional[Completion], error: Optional[Exception]) -> None:
-        """In the thread of the loop. A cancelled future is done."""
+        """In the thread of the loop, once or more. A cancelled future is done."""
+        if not self._waits:
+            return
+        self._waits = False
         self._watch.leave()
         if self._future.done():
             return

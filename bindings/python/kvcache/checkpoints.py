@@ -37,11 +37,13 @@ class Restored(NamedTuple):
 
     namespaces: the namespaces of the manager, by their old ids.
     requests: with requests=True the waiting requests, by their old ids.
+    committed: how many tokens of each had been committed, by their old ids; 0 = it waited.
     info: what was restored.
     """
 
     namespaces: dict[int, Namespace]
     requests: dict[int, Request]
+    committed: dict[int, int]
     info: CheckpointInfo
 
 
@@ -146,7 +148,7 @@ def restore_stream(manager: Manager, storages: _Storages, file: Any, *, model: b
     flags = _restore_flags(requests, bytes_elsewhere, cache_only)
     memory = [storage._memory for storage in kept if storage is not None]
     # There is no second try with a pipe: as many as there can be.
-    pairs, request_pairs = np.empty((1 << 16, 2), np.uint64), np.empty((1 << 16 if requests else 0, 2), np.uint64)
+    pairs, request_pairs = np.empty((1 << 16, 2), np.uint64), np.empty((1 << 16 if requests else 0, 4), np.uint64)
     _native.kvc_checkpoint_restore_stream(m, _native_storages(kept), model, weights, numerics, num_layers, num_heads, first_layer, first_head, fd,
                                           where, flags, pairs, request_pairs, info)
     del memory
@@ -169,8 +171,10 @@ def _restore_flags(requests: bool, bytes_elsewhere: bool, cache_only: bool) -> i
 
 def _restored(manager: Manager, info: Any, pairs: Any, request_pairs: Any) -> Restored:
     count = min(info.num_requests, len(request_pairs))
+    found = request_pairs[:count].tolist()
     return Restored({old: Namespace(manager, new) for old, new in pairs[: info.num_namespaces].tolist()},
-                    {old: Request(manager, new) for old, new in request_pairs[:count].tolist()}, CheckpointInfo.read(info))
+                    {old: Request(manager, new) for old, new, _, _ in found}, {old: committed for old, _, _, committed in found},
+                    CheckpointInfo.read(info))
 
 
 def restore_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, model: bytes, weights: bytes, numerics: bytes = b"",
@@ -192,7 +196,7 @@ def restore_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, 
     memory = [storage._memory for storage in kept if storage is not None]
     rooms = 16, 16
     while True:
-        pairs, request_pairs = np.empty((rooms[0], 2), np.uint64), np.empty((rooms[1] if requests else 0, 2), np.uint64)
+        pairs, request_pairs = np.empty((rooms[0], 2), np.uint64), np.empty((rooms[1] if requests else 0, 4), np.uint64)
         try:
             _native.kvc_checkpoint_restore(m, _native_storages(kept), model, weights, numerics, num_layers, num_heads, first_layer, first_head, where,
                                            id, flags, pairs, request_pairs, info)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The enumerations of the C headers, with the values of C."""
+"""The enumerations of the C headers, with the values of C. scripts/generate writes the members of the classes that have values of C."""
 
 from enum import IntEnum, IntFlag
 

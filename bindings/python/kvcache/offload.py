@@ -15,7 +15,7 @@ from ._arrays import whole
 from ._tier_jobs import shown_url
 from .checkpoints import take_manager, take_storages
 from .constants import OffloadPolicy, OffloadReason, OffloadState
-from .errors import KvCacheError, LimitError, OutOfMemoryError
+from .errors import InvalidArgumentError, KvCacheError, LimitError, OutOfMemoryError
 from .manager import Manager
 from .records import OffloadInfo, OffloadStats, OffloadTierStats
 from .request import Request
@@ -87,17 +87,25 @@ class Offload:
         self._users, self._closing = 0, False  # schedulers; whether it ends with the last of them
         given: list[Any] = []
         native: tuple[Any, ...] = ()
+        def create(tiers: tuple[Any, ...]) -> Any:
+            return _native.kvc_offload_create(
+                m, native, sizes, tiers, model, weights, numerics, 0, 0, 0, 0, policy, 0 if promote else _native.KVC_OFFLOAD_NO_PROMOTE,
+                num_pages, max_lookups, max_lookup_blocks, clean_blocks, timeout_ns, hold_ns, compute_ns_per_token, min_load_tokens, retry_ns)
+
         try:
+            native = tuple(storage._s for storage in taken if storage is not None)
+            try:
+                create(())  # all but the tiers is checked before one is opened: a slab reserves its bytes
+            except InvalidArgumentError as error:
+                if "num_tiers is 0" not in str(error):
+                    raise
             for place in chain:
                 tier = place if isinstance(place, Tier) else self._open_tier(place, taken, sizes, model, weights, numerics)
                 given.append(tier._lend())
                 self._tiers += (tier,)
-            native = tuple(storage._s for storage in taken if storage is not None)
             # What the offload uses: alive until after it.
             self._kept: Any = (m, native, [storage._memory for storage in taken if storage is not None], tuple(given))
-            self._o: Any = _native.kvc_offload_create(
-                m, native, sizes, tuple(given), model, weights, numerics, 0, 0, 0, 0, policy, 0 if promote else _native.KVC_OFFLOAD_NO_PROMOTE,
-                num_pages, max_lookups, max_lookup_blocks, clean_blocks, timeout_ns, hold_ns, compute_ns_per_token, min_load_tokens, retry_ns)
+            self._o: Any = create(tuple(given))
             self._fd = _native.kvc_offload_event_fd(self._o)
         except BaseException:
             self._end()

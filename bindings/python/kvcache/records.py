@@ -679,8 +679,8 @@ class TierStats(NamedTuple):
     failures: Of the system or server.
     last_errno: Of the last failure; 0 = none, or not known.
     fallbacks: I/O past the page cache or by io_uring that the system refused: done without.
-    outages: Times that a server was given up.
-    available: False = the server is left alone until the next probe.
+    outages: Times that reads or writes of a server were given up, after failures in a row.
+    available: False = they were given up, and none has succeeded since.
     uses_uring: True = io_uring does the I/O.
     disk_evictions: Pages that gave way because the disk was full, or for reserve_free.
     expired: Pages removed because nobody used them for ttl.

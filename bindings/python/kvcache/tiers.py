@@ -424,26 +424,38 @@ class Tier:
         """Takes what the library has ended, and gives it to those who wait. Returns the jobs, to be dropped without the lock: freeing a buffer may
         run code."""
         taken: list[Job] = []
-        room = np.empty((self._BATCH, 3), np.uint64)
-        while True:
-            count = _native.kvc_tier_poll(self._t, room)
-            for _, number, num_ok in room[:count].tolist():
-                job = self._jobs.pop(number)
-                taken.append(job)
-                completion = job.completion(num_ok)
-                if job.waiter is None:
-                    self._ended[number] = completion
-                else:
-                    job.waiter.deliver(completion)
-            if count < self._BATCH:
-                break
-        if taken:
-            self._idle.notify_all()
-            if self._leader is not None and self._leader.completion is not None and self._wake is not None:
-                self._wake.set(True)
-            if self._ready is not None:
-                self._ready.taken.set(bool(self._ended))
+        room = np.zeros((self._BATCH, 3), np.uint64)
+        try:
+            while True:
+                count = _native.kvc_tier_poll(self._t, room)
+                self._hand_out(room[:count], taken)
+                if count < self._BATCH:
+                    break
+        except BaseException:  # an interrupt, perhaps right after the call: what the library has given is handed out all the same
+            self._hand_out(room, taken)
+            raise
+        finally:
+            if taken:
+                self._idle.notify_all()
+                if self._leader is not None and self._leader.completion is not None and self._wake is not None:
+                    self._wake.set(True)
+                if self._ready is not None:
+                    self._ready.taken.set(bool(self._ended))
         return taken
+
+    def _hand_out(self, rows: Any, taken: list[Job]) -> None:
+        """May be done again, with rows of before, which have no job any more."""
+        for _, number, num_ok in rows.tolist():
+            job = self._jobs.get(number)
+            if job is None:
+                continue
+            taken.append(job)
+            completion = job.completion(num_ok)
+            if job.waiter is None:
+                self._ended[number] = completion
+            else:
+                job.waiter.deliver(completion)
+            del self._jobs[number]
 
     def _pick(self, number: int) -> Completion:
         completion = self._ended.pop(number)

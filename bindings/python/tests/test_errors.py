@@ -3,6 +3,7 @@
 
 import pathlib
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import kvcache
 from kvcache import Manager, Status, Step, Storage, _arrays, errors
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+import kvcache_headers  # noqa: E402
 
 
 @pytest.fixture
@@ -184,8 +187,7 @@ def test_other_numbers_name_the_side_that_they_are_past(m, call, text):
 # ---- texts of the library
 
 def test_texts_of_the_library_name_no_fields_that_python_does_not_have():
-    header = re.sub(r"/\*.*?\*/", "", "".join(path.read_text(encoding="utf-8") for path in (ROOT / "include").rglob("*.h")), flags=re.S)
-    fields = {name for body in re.findall(r"typedef struct kvc_\w+ \{(.*?)\n\}", header, re.S) for name in re.findall(r"\b([a-z]\w*_\w+)\b(?=[,;\[])", body)}
+    fields = {field.name for struct in kvcache_headers.read(ROOT / "include").structs.values() for field in struct.fields if field.kind and "_" in field.name}
     package = "".join(path.read_text(encoding="utf-8") for path in pathlib.Path(kvcache.__file__).parent.glob("*.py"))
     parameters = set(re.findall(r"\b(\w+): ", package)) | {dim.strip("?*") for rule in _arrays.TABLE.values() for dim in rule.dims} - {"num_q_heads"}
     of_c = fields - parameters

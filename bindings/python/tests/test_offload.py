@@ -35,6 +35,20 @@ def compute(s, request, rows=None):
     return rows
 
 
+def test_what_is_refused_opens_no_tier(tmp_path):
+    place = tmp_path / "kv"
+    url, storage = f"slab:{place}?bytes=4MiB", storage_of()
+    with pytest.raises(kvcache.UnsupportedError):
+        kvcache.Offload(kvcache.Manager(BLOCKS, BLOCK), storage, url, *NAMES)
+    with pytest.raises(kvcache.InvalidArgumentError, match="num_pages is 1"):
+        kvcache.Offload(kvcache.Manager(BLOCKS, BLOCK, event_capacity=256), storage, url, *NAMES, num_pages=1)
+    with pytest.raises(kvcache.UnsupportedError):
+        kvcache.Manager(BLOCKS, BLOCK, zero="always", offload=url, storages=storage, model=NAMES[0], weights=NAMES[1])
+    assert not place.exists()
+    with kvcache.Offload(kvcache.Manager(BLOCKS, BLOCK, event_capacity=256), storage, url, *NAMES):
+        assert place.exists()
+
+
 class Life:
     """A manager, its storage, and an offload to a tier."""
 

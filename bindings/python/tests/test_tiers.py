@@ -21,6 +21,7 @@ import pytest
 import kvcache
 from kvcache import PageResult, TierKind, TierPriority, _native
 from kvcache._tier_jobs import item_type
+from kvcache._tier_waiting import Signal
 
 PAGE, MANY = 4096, 24
 FINGERPRINT = b"the pages of a test".ljust(32, b"\0")
@@ -583,6 +584,50 @@ def test_a_fork_may_not_use_the_tier_and_ends():
         child.join(60)
         assert child.exitcode == 0
         assert tier.exists(bytes(32)).num_ok == 0
+
+
+def test_an_interrupt_after_a_poll_loses_nothing(monkeypatch):
+    real = _native.kvc_tier_poll
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(_native, "kvc_tier_poll", real)
+        real(*arguments)
+        raise KeyboardInterrupt
+
+    with memory() as tier:
+        job = tier.submit_put(keys_of(1), pages_of(1))
+        tier.drain()
+        monkeypatch.setattr(_native, "kvc_tier_poll", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tier.poll()
+        assert [done.job for done in tier.poll()] == [job]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("call", ["write", "read"])
+def test_an_interrupt_in_a_signal_leaves_it_usable(monkeypatch, call, when):
+    signal, real = Signal(), getattr(os, call)
+    assert not os.get_blocking(signal.reader), "it would wait with the tier's lock"
+
+    def interrupted(*arguments):
+        if when == "after":
+            real(*arguments)
+        raise KeyboardInterrupt
+
+    def is_set():
+        return bool(select.select([signal.reader], [], [], 0)[0])
+
+    for wanted in (False, True):
+        signal.set(call == "read")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                signal.set(call == "write")
+        signal.set(wanted)
+        assert is_set() == wanted
+        signal.set(not wanted)
+        assert is_set() != wanted
+    signal.close()
 
 
 def in_another_process(url, keys, results):

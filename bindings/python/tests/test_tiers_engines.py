@@ -181,6 +181,90 @@ def test_an_exception_loses_no_result():
     calls._close(calls.pages.close)
 
 
+def test_a_result_may_close_the_tier():
+    """What was polled with it is returned, too."""
+    calls = Calls(pages_of(range(4)))
+
+    def close(*failed):
+        calls._close(calls.pages.close)
+        return failed
+
+    calls._fail = close
+    names = [os.urandom(36) for _ in range(4)]
+    for i, name in enumerate(names):
+        calls.submit_load(types.SimpleNamespace(job_id=i, keys=[name], chunk_ids=[i]))
+    calls.pages.drain()
+    assert sorted(calls.get_finished_jobs()) == [(i, [name], [], 1) for i, name in enumerate(names)] and calls._jobs == 0
+    assert calls.get_finished_jobs() == []
+
+
+def test_a_close_that_is_interrupted_keeps_the_memory():
+    """The tier may still work on it."""
+    memory = bytearray(PAGE)
+    calls = Calls(np.frombuffer(memory, np.uint8).reshape(1, PAGE))
+    pages = calls.pages
+    calls.submit_store(types.SimpleNamespace(job_id=1, keys=[os.urandom(36)], chunk_ids=[0]))
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            calls._close(interrupted)
+    del calls
+    with pytest.raises(BufferError):
+        memory.append(1)
+    pages.close()
+
+
+def test_a_fork_uses_no_tier_of_its_parent():
+    calls = Calls(pages_of([1]))
+    calls.submit_store(types.SimpleNamespace(job_id=1, keys=[os.urandom(36)], chunk_ids=[0]))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for call in (calls.get_finished_jobs, lambda: calls.submit_store(types.SimpleNamespace(job_id=2, keys=[b"a" * 36], chunk_ids=[0]))):
+                with pytest.raises(ValueError, match="of which this is a fork"):
+                    call()
+            del call, calls
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    calls.pages.drain()
+    assert [result.job_id for result in calls.get_finished_jobs()] == [1]
+    calls._close(calls.pages.close)
+
+
+def test_an_interrupt_after_a_poll_loses_nothing(monkeypatch):
+    pages = Pages("memory:?bytes=4MiB", PAGE, b"1" * 32)
+    keys, rows = keys_of(bytes(32), [b"a", b"b"]), pages_of(range(2))
+    first, second = (pages.put(keys[i: i + 1], addresses_of(rows)[i: i + 1], PAGE) for i in range(2))
+    pages.drain()
+    real = _native.kvc_tier_poll
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(_native, "kvc_tier_poll", real)
+        real(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_native, "kvc_tier_poll", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pages.wait(first, 1)
+    assert [ended[0] for ended in pages.poll()] == [second] and not pages._jobs
+    pages.close()
+
+
+def test_a_lease_without_end_is_one():
+    pages = Pages("memory:?bytes=4KiB", PAGE, b"1" * 32)  # of one page
+    keys, rows = keys_of(bytes(32), [b"a", b"b"]), pages_of(range(2))
+    assert pages.wait(pages.put(keys[:1], addresses_of(rows)[:1], PAGE), 1).tolist() == [OK]
+    assert pages.wait(pages.exists(keys[:1], float("inf")), 1).tolist() == [OK]
+    assert pages.wait(pages.put(keys[1:], addresses_of(rows)[1:], PAGE), 1).tolist() == [int(kvcache.PageResult.NO_SPACE)]
+    pages.close()
+
+
 def test_calls_without_a_tier_are_errors(tmp_path):
     calls, job = _native.TierCalls(), types.SimpleNamespace(job_id=1, keys=[b"a"], chunk_ids=[0], req_id="1")
     for call in (lambda: calls.lookup(b"a", job), lambda: calls.submit_load(job)):

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 
+import numpy as np
 import pytest
 
 import kvcache
@@ -87,6 +88,59 @@ def test_what_cannot_be_taken_is_refused_whole():
             PlanOutputs(scheduler, 8)
         with pytest.raises(ValueError, match="make it with null_block=True"):
             PlanOutputs(scheduler, 4)
+
+
+class Changed:
+    """A plan with other changes and tables."""
+
+    def __init__(self, plan, **arrays):
+        self.plan, self.arrays = plan, arrays
+
+    def __getattr__(self, name):
+        return self.arrays[name] if name in self.arrays else getattr(self.plan, name)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_block_in_the_place_of_another_is_refused_whole(whole):
+    run = Run(False)
+    for name in "ab":
+        run.add(name, [ord(name)] * 6, 9)
+    run.plan(), run.finish()
+    plan = run.scheduler.plan()
+    tables, row = plan.block_tables.copy(), int(plan.rows[1])
+    old = int(tables[0, row, 1])
+    tables[0, row, 1] = 13
+    changes = np.array([[0, row, 1, 13]][: not whole], np.int32).reshape(-1, 4)
+    for other in (Changed(plan, block_tables=tables, changes=changes, whole_tables=int(whole)), Changed(plan, block_tables=tables)):  # told once
+        with pytest.raises(ValueError, match=f"block 13 at entry 1 of group 0 of request 'b', whose workers have block {old}.*abort the request"):
+            run.built.take(other)
+    out = run.built.take(plan)  # nothing was taken
+    assert out["scheduled_cached_reqs"]["req_ids"] == ["a", "b"] and out["scheduled_cached_reqs"]["num_computed_tokens"] == [6, 6]
+    run.plans.append(plan)
+    run.finish()
+    run.drain()
+    run.close()
+
+
+def test_what_a_window_leaves_stays_known():
+    """As with vLLM's own scheduler: workers do not read it."""
+    manager = kvcache.Manager(64, 4, groups=[kvcache.Group(), kvcache.Group(window_tokens=8)], null_block=True)
+    with manager, kvcache.Scheduler(manager, max_running=2, max_tokens=32) as scheduler:
+        built, prompt, left, known = PlanOutputs(scheduler, 4), list(range(10)), 0, [[], []]
+        id = scheduler.add(prompt, 30)
+        built.add(id, "a", prompt)
+        while (plan := scheduler.plan()).num_items:
+            left += sum(block < 0 for *_, block in plan.changes.tolist())
+            out = built.take(plan)
+            for new in out["scheduled_new_reqs"]:
+                known = [list(blocks) for blocks in new["block_ids"]]
+            for new in out["scheduled_cached_reqs"]["new_block_ids"]:
+                known = [a + b for a, b in zip(known, new or ([], []))]
+            row, end = int(plan.rows[0]), len(known[0])
+            for group, table in enumerate(plan.block_tables[:, row, :end].tolist()):
+                assert all(block in (-1, worker) for block, worker in zip(table, known[group]))
+            built.finish(plan, [7])
+        assert left > 0 and len(known[1]) == 10
 
 
 def everything(v2):

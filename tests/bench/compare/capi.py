@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """libkvcache for the comparisons with PyTorch: structs and calls of the C headers by ctypes, and storages as tensors."""
 import ctypes
-import functools
 import pathlib
-import re
+import sys
 
 import torch
 
-INCLUDE = pathlib.Path(__file__).resolve().parents[3] / "include"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
+import kvcache_headers  # noqa: E402
+
+HEADERS = kvcache_headers.read()
 DTYPES = {torch.float32: "KVC_FLOAT32", torch.float16: "KVC_FLOAT16", torch.bfloat16: "KVC_BFLOAT16"}
 
 
@@ -15,33 +17,24 @@ class Failure(RuntimeError):
     """A failed call, with the text of the library."""
 
 
-@functools.cache
 def constant(name):
-    headers = "".join(path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))
-    return int(re.search(rf"\b{name} = (\d+)", headers).group(1))
+    return HEADERS.value(HEADERS.constants[name])
 
 
-def struct(name, fields):
+def struct(name):
     """A struct of the C headers."""
-    types = {"p": ctypes.c_void_p, "s": ctypes.c_char_p, "z": ctypes.c_size_t, "u": ctypes.c_uint32, "i": ctypes.c_int32,
-             "U": ctypes.c_uint64, "I": ctypes.c_int64, "f": ctypes.c_float}
-    pairs = [field.split(":") for field in fields.split()]
-    return type(name, (ctypes.Structure,), {"_fields_": [("struct_size", ctypes.c_size_t)] + [(n, types[t]) for n, t in pairs]})
+    types = {"char": ctypes.c_char, "size_t": ctypes.c_size_t, "uint32_t": ctypes.c_uint32, "int32_t": ctypes.c_int32, "uint64_t": ctypes.c_uint64,
+             "int64_t": ctypes.c_int64, "float": ctypes.c_float}
+
+    def kind(field):
+        if field.stars:
+            return ctypes.c_char_p if field.kind == "char" else ctypes.c_void_p
+        return types[field.kind] * HEADERS.value(field.length) if field.length else types[field.kind]
+
+    return type(name, (ctypes.Structure,), {"_fields_": [(field.name, kind(field)) for field in HEADERS.structs[name].fields]})
 
 
-Config = struct("Config", "num_blocks:U num_layers:u num_heads:u head_dim:u v_head_dim:u block_size:u dtype:i layout:u flags:u "
-                "scale_group:u alignment:u num_threads:u memory_kind:u memory:p memory_size:z allocator:p device:s parallel_for:p "
-                "parallel_context:p k_scale:f v_scale:f channel_tokens:u residual_blocks:u memory_fraction:f reserved:u")
-Rows = struct("Rows", "k:p v:p num_tokens:z first_layer:u num_layers:u dtype:i flags:u k_layer:I k_token:I k_head:I v_layer:I "
-              "v_token:I v_head:I slots:p block_table:p block_table_size:z first_token:U rope_table:p rope_rows:p rope_table_rows:z rope_dim:u "
-              "rope_first_element:u")
-Attention = struct("Attention", "q:p out:p lse:p num_requests:z q_offsets:p q_starts:p kv_lens:p block_tables:p table_stride:z "
-                   "layer:u num_q_heads:u dtype:i flags:u scale:f soft_cap:f window:U sinks:U alibi_slopes:p mask:p mask_offsets:p "
-                   "mask_starts:p block_mask:p block_mask_stride:z shared_tokens:U sink_logits:p q_token_stride:I q_head_stride:I "
-                   "out_token_stride:I out_head_stride:I launch:p")
-Launch = struct("Launch", "flags:u reserved:u total_queries:U max_queries:U max_kv_len:U plan:p plan_bytes:U workspace:p workspace_bytes:U")
-Info = struct("Info", "kernels:U kernels_end:U keys:U keys_end:U values:U values_end:U num_workers:u sparse:u num_pieces:U num_splits:U "
-              "scratch_bytes:U shared_tokens:U plan_bytes:U workspace_bytes:U selection_bytes:U")
+Config, Rows, Attention, Launch, Info = map(struct, ("kvc_storage_config", "kvc_rows", "kvc_attention", "kvc_attention_launch", "kvc_attention_info"))
 
 
 class Library:
@@ -71,8 +64,8 @@ class Storage:
         for r in range(self.requests):
             rows = Rows(ctypes.sizeof(Rows), k=k[:, r].data_ptr(), v=v[:, r].data_ptr(), num_tokens=context, num_layers=layers,
                         dtype=self.dtype, block_table=table[r].data_ptr(), block_table_size=blocks)
-            rows.k_layer, _, rows.k_head, rows.k_token, _ = k.stride()
-            rows.v_layer, _, rows.v_head, rows.v_token, _ = v.stride()
+            rows.k_layer_stride, _, rows.k_head_stride, rows.k_token_stride, _ = k.stride()
+            rows.v_layer_stride, _, rows.v_head_stride, rows.v_token_stride, _ = v.stride()
             library.call("kvc_storage_store", self.storage, ctypes.byref(rows), None)
         if stream is not None:
             library.call("kvc_stream_adopt", device.encode(), ctypes.c_void_p(stream), 0, ctypes.byref(self.stream))

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 # What is asked: URL, pages, bytes of a page, least put and get ratio of the raw side.
 TIERS = (("memory:?bytes=1GiB", 128, "2MiB", 0.90, 0.90), ("memory:?bytes=1GiB", 4096, "64KiB", 0.80, 0.80),
          ("slab:{}/a?bytes=600MiB&direct=1", 256, "2MiB", 0.80, 0.90), ("slab:{}/b?bytes=600MiB&direct=1", 8192, "64KiB", 0.65, 0.85),
@@ -28,8 +30,8 @@ class Figures:
     def __init__(self, command):
         self.command, self.failed = command, 0
 
-    def run(self, *arguments):
-        done = subprocess.run([self.command, *map(str, arguments)], capture_output=True, text=True, check=False)
+    def run(self, *arguments, **environment):
+        done = subprocess.run([self.command, *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **environment})
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(map(str, arguments))}: {done.stderr or done.stdout}")
         return json.loads(done.stdout)
@@ -51,13 +53,23 @@ class Figures:
         url, keys, size = EXISTS
         self.say("exists in a batch, million keys/s", self.run("bench", "tier", url, "--page-bytes", size, "--pages", keys, "--seconds", 5, "--json")["exists_per_s"] / 1e6, 5)
 
-    def manager(self, pairs=9):
-        """Seconds of the manager's calls of a replay, without and with a tier in turns."""
-        ratios = []
-        for _ in range(pairs):
-            without = self.run(*REPLAY)["manager_seconds"]
-            ratios.append(self.run(*REPLAY, "--tiers", "memory:?bytes=4GiB")["manager_seconds"] / without)
-        self.say("manager's time with write-through, of that without", statistics.median(ratios), 1.10, least=False)
+    def manager(self, rounds=15):
+        """Seconds of the manager's calls of a replay with a tier, of those without, in turns. Beside it what bounds that (no_offload.c): the same
+        manager with its events, whose caller does nothing between two calls, or reads a MiB of other memory."""
+        tiers = *REPLAY, "--tiers", "memory:?bytes=4GiB"
+        names = "manager's time with write-through, of that without", "  with events, and no work of an offload", "  with events, and other work between the calls"
+        ratios = [[], [], []]
+        with tempfile.TemporaryDirectory() as folder:
+            stub = os.path.join(folder, "no_offload.so")
+            subprocess.run(["cc", "-O1", "-shared", "-fPIC", f"-I{ROOT}/include", os.path.join(HERE, "no_offload.c"), "-o", stub], check=True)
+            environments = {}, {"LD_PRELOAD": stub}, {"LD_PRELOAD": stub, "OTHER_BYTES": str(1 << 20)}
+            for _ in range(rounds):
+                without = self.run(*REPLAY)["manager_seconds"]
+                for found, environment in zip(ratios, environments):
+                    found.append(self.run(*tiers, **environment)["manager_seconds"] / without)
+        self.say(names[0], statistics.median(ratios[0]), 1.10, least=False)
+        for name, found in zip(names[1:], ratios[1:]):
+            print(f"{name:66} {statistics.median(found):12.3f}", flush=True)
 
     def opening(self, folder, package):
         """Of a slab of 10 GiB whose slots are all used."""

@@ -74,6 +74,7 @@ static const value* find_other(store* s, const uint8_t* key, uint64_t bytes) {
 static int begin(const kvc_store_call* call, kvc_store_item* items, size_t n, uint64_t* counter) {
   static const int32_t unknown[] = {77, -1, KVC_PAGE_WAITING, KVC_PAGE_CANCELLED};
   uint64_t ns;
+  int fails;
   pthread_mutex_lock(&lock);
   ++counts.calls, ++*counter;
   counts.items += n;
@@ -93,12 +94,14 @@ static int begin(const kvc_store_call* call, kvc_store_item* items, size_t n, ui
     sleep_ns(ns);
     pthread_mutex_lock(&lock);
   }
+  fails = mode == FAULTY_FAILED ||
+          (mode == FAULTY_READ_ONLY && (counter == &counts.puts || counter == &counts.removes));
   for (size_t i = 0; i < n; ++i) {
-    if (mode == FAULTY_FAILED) items[i].result = KVC_PAGE_FAILED;
+    if (fails) items[i].result = KVC_PAGE_FAILED;
     if (mode == FAULTY_TIMEOUT) items[i].result = KVC_PAGE_TIMEOUT;
     if (mode == FAULTY_UNKNOWN) items[i].result = unknown[i % 4];
   }
-  return mode != FAULTY_FAILED && mode != FAULTY_TIMEOUT && mode != FAULTY_UNKNOWN && mode != FAULTY_SILENT;
+  return !fails && mode != FAULTY_TIMEOUT && mode != FAULTY_UNKNOWN && mode != FAULTY_SILENT;
 }
 static void end(kvc_store_item* items, size_t n) {
   if (mode == FAULTY_HALF)

@@ -7,11 +7,12 @@
 enum faulty_mode {
   FAULTY_NONE,
   /* What it says. */
-  FAULTY_FAILED,  /* KVC_PAGE_FAILED, and asks nobody */
-  FAULTY_TIMEOUT, /* waits until the deadline, then KVC_PAGE_TIMEOUT */
-  FAULTY_UNKNOWN, /* results that are none: 77, -1, KVC_PAGE_WAITING, KVC_PAGE_CANCELLED, in turn */
-  FAULTY_SILENT,  /* leaves the results as they came */
-  FAULTY_HALF,    /* the second half of the items fails */
+  FAULTY_FAILED,    /* KVC_PAGE_FAILED, and asks nobody */
+  FAULTY_TIMEOUT,   /* waits until the deadline, then KVC_PAGE_TIMEOUT */
+  FAULTY_UNKNOWN,   /* results that are none: 77, -1, KVC_PAGE_WAITING, KVC_PAGE_CANCELLED, in turn */
+  FAULTY_SILENT,    /* leaves the results as they came */
+  FAULTY_HALF,      /* the second half of the items fails */
+  FAULTY_READ_ONLY, /* puts and removes fail, as on a replica */
   /* What a get gives, saying KVC_PAGE_OK. */
   FAULTY_FLIP_DATA,    /* a bit of the data is wrong */
   FAULTY_FLIP_HEADER,  /* a bit of the header is wrong */

@@ -357,30 +357,14 @@ static void kvc_offload_wait(kvc_offload *o, int32_t milliseconds) {
 }
 
 
-/* A part that is NULL is absent. A part of no bytes is present and empty. */
-static kvc_status open_namespace(kvc_manager *m, const char *model, size_t model_size, const char *adapter, size_t adapter_size,
-                                 const char *tenant, size_t tenant_size, uint64_t *namespace_id) {
-  kvc_namespace_config config = {sizeof config, model, adapter, tenant, model_size, adapter_size, tenant_size};
-  return kvc_manager_open_namespace(m, &config, namespace_id);
-}
+/* The fields of a kvc_namespace_config. A part that is NULL is absent. A part of no bytes is present and empty. */
+#define KVC_IDENTITY const char *model, size_t model_size, const char *adapter, size_t adapter_size, const char *tenant, size_t tenant_size
+#define KVC_THE_IDENTITY &(kvc_namespace_config){sizeof(kvc_namespace_config), model, adapter, tenant, model_size, adapter_size, tenant_size}
 
 /* The fields of a kvc_prompt. */
 #define KVC_PROMPT uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys, size_t num_keys
 #define KVC_THE_PROMPT &(kvc_prompt){sizeof(kvc_prompt), namespace_id, tokens, num_tokens, keys, num_keys}
 
-static kvc_status create_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request) {
-  return kvc_manager_create_request(m, KVC_THE_PROMPT, config, request);
-}
-static kvc_status allocate_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request, uint64_t *num_cached) {
-  return kvc_manager_allocate_request(m, KVC_THE_PROMPT, config, request, num_cached);
-}
-static kvc_status probe(kvc_manager *m, KVC_PROMPT, kvc_probe_info *info) { return kvc_manager_probe(m, KVC_THE_PROMPT, info); }
-static kvc_status pin_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *pin, uint64_t *num_pinned) {
-  return kvc_manager_pin_prefix(m, KVC_THE_PROMPT, pin, num_pinned);
-}
-static kvc_status drop_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *num_dropped) {
-  return kvc_manager_drop_prefix(m, KVC_THE_PROMPT, num_dropped);
-}
 static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
                                       uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
@@ -388,30 +372,10 @@ static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first
 static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
   return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
 }
-static kvc_status register_prompt(kvc_manager *m, const char *name, KVC_PROMPT, uint64_t *num_pinned) {
-  return kvc_manager_register_prompt(m, name, KVC_THE_PROMPT, num_pinned);
-}
-/* `count` is in bytes. */
-static kvc_status list_prompts(kvc_manager *m, char *names, size_t capacity, size_t *count) {
-  return kvc_manager_list_prompts(m, names, capacity, count);
-}
-static kvc_status take_log(kvc_manager *m, char *log, size_t capacity, size_t *count) { return kvc_manager_take_log(m, log, capacity, count); }
-static kvc_status log_replay(const char *log, size_t size, kvc_replay_info *info) { return kvc_log_replay(log, size, info); }
-static kvc_status acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int32_t *blocks, size_t capacity, size_t *count) {
-  return kvc_manager_acquire_prefix(m, KVC_THE_PROMPT, group, blocks, capacity, count);
-}
-static kvc_status publish_blocks(kvc_manager *m, KVC_PROMPT, uint32_t group, const int32_t *blocks, size_t num_blocks) {
-  return kvc_manager_publish_blocks(m, KVC_THE_PROMPT, group, blocks, num_blocks);
-}
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
                               kvc_index_applied *applied) {
   return kvc_index_apply(index, worker, medium, events, sizeof *events, num_events, now_ns, applied);
-}
-static kvc_status index_root(const char *model, size_t model_size, const char *adapter, size_t adapter_size, const char *tenant, size_t tenant_size,
-                             uint8_t *root) {
-  const kvc_namespace_config config = {sizeof config, model, adapter, tenant, model_size, adapter_size, tenant_size};
-  return kvc_index_root(&config, root);
 }
 /* Of digests 32 bytes each; `matched` has capacity * (1 + num_media) entries. */
 static kvc_status index_match(kvc_index *index, const char *digests, size_t digests_size, uint64_t *workers, size_t capacity, uint32_t *matched,
@@ -438,8 +402,6 @@ static kvc_status index_worker_info(kvc_index *index, uint64_t worker, char *nam
   for (int i = 0; i < KVC_INDEX_MAX_MEDIA; ++i) *worker_numbers++ = info.is_stale[i];
   return KVC_OK;
 }
-static kvc_status index_dump(kvc_index *index, char *log, size_t capacity, size_t *count) { return kvc_index_dump(index, log, capacity, count); }
-static kvc_status index_load(kvc_index *index, const char *log, size_t size) { return kvc_index_load(index, log, size); }
 
 /* num_entries is num_requests * row_stride. */
 static kvc_status export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
@@ -632,9 +594,6 @@ static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uin
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
   return KVC_OK;
 }
-static kvc_status page_runs(kvc_storage *s, KVC_PAGES, kvc_run *runs, size_t capacity, size_t *count) {
-  return kvc_storage_page_runs(s, KVC_THE_PAGES, runs, capacity, count);
-}
 
 /* Digests and keys are of 32 bytes each, one behind the other. */
 static kvc_status position_digests(kvc_manager *m, KVC_PROMPT, char *digests, size_t digests_size, size_t *count) {
@@ -671,10 +630,6 @@ static kvc_status tier_submit(kvc_tier *t, kvc_tier_item *items, size_t num_item
 #define KVC_THE_VERDICT &(kvc_verdict){sizeof(kvc_verdict), path, num_accepted, next_tokens}
 #define KVC_DISTRIBUTION uint32_t flags, uint32_t vocab, const float *p, const int32_t *p_ids, size_t p_width
 
-static kvc_status drafts_check(KVC_DRAFTS) { return kvc_drafts_check(KVC_THE_DRAFTS); }
-static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VERDICT) {
-  return kvc_verify_greedy(KVC_THE_DRAFTS, target_tokens, KVC_THE_VERDICT);
-}
 static kvc_status verify_sampling(KVC_DRAFTS, KVC_DISTRIBUTION, const float *q, const int32_t *q_ids, size_t q_width, size_t num_q_rows,
                                   const int64_t *q_rows, const double *uniforms, KVC_VERDICT) {
   const kvc_probabilities from = {sizeof from, flags, vocab, p, p_ids, p_width, q, q_ids, q_width, num_q_rows, q_rows, uniforms};
@@ -907,11 +862,52 @@ static kvc_status metrics_read_memory(kvc_manager *const *managers, size_t num_m
   return status;
 }
 
+
+static kvc_status manager_acquire_prefix(kvc_manager *m, KVC_PROMPT, uint32_t group, int32_t *blocks, size_t capacity, size_t *count) {
+  return kvc_manager_acquire_prefix(m, KVC_THE_PROMPT, group, blocks, capacity, count);
+}
+static kvc_status manager_publish_blocks(kvc_manager *m, KVC_PROMPT, uint32_t group, const int32_t *blocks, size_t num_blocks) {
+  return kvc_manager_publish_blocks(m, KVC_THE_PROMPT, group, blocks, num_blocks);
+}
+static kvc_status index_root(KVC_IDENTITY, uint8_t *root) {
+  return kvc_index_root(KVC_THE_IDENTITY, root);
+}
+static kvc_status manager_open_namespace(kvc_manager *m, KVC_IDENTITY, uint64_t *namespace_id) {
+  return kvc_manager_open_namespace(m, KVC_THE_IDENTITY, namespace_id);
+}
+static kvc_status storage_page_runs(kvc_storage *s, KVC_PAGES, kvc_run *runs, size_t capacity, size_t *count) {
+  return kvc_storage_page_runs(s, KVC_THE_PAGES, runs, capacity, count);
+}
+static kvc_status manager_probe(kvc_manager *m, KVC_PROMPT, kvc_probe_info *info) {
+  return kvc_manager_probe(m, KVC_THE_PROMPT, info);
+}
+static kvc_status manager_pin_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *pin, uint64_t *num_pinned) {
+  return kvc_manager_pin_prefix(m, KVC_THE_PROMPT, pin, num_pinned);
+}
+static kvc_status manager_drop_prefix(kvc_manager *m, KVC_PROMPT, uint64_t *num_dropped) {
+  return kvc_manager_drop_prefix(m, KVC_THE_PROMPT, num_dropped);
+}
+static kvc_status manager_create_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request) {
+  return kvc_manager_create_request(m, KVC_THE_PROMPT, config, request);
+}
+static kvc_status manager_allocate_request(kvc_manager *m, KVC_PROMPT, const kvc_request_config *config, uint64_t *request, uint64_t *num_cached) {
+  return kvc_manager_allocate_request(m, KVC_THE_PROMPT, config, request, num_cached);
+}
+static kvc_status manager_register_prompt(kvc_manager *m, const char *name, KVC_PROMPT, uint64_t *num_pinned) {
+  return kvc_manager_register_prompt(m, name, KVC_THE_PROMPT, num_pinned);
+}
+static kvc_status drafts_check(KVC_DRAFTS) {
+  return kvc_drafts_check(KVC_THE_DRAFTS);
+}
+static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VERDICT) {
+  return kvc_verify_greedy(KVC_THE_DRAFTS, target_tokens, KVC_THE_VERDICT);
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_7ba03b3bfc0e6a81(void *_swig_go_0) {
+void _wrap_Swig_free_native_a3e7208897f328db(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -921,7 +917,7 @@ void _wrap_Swig_free_native_7ba03b3bfc0e6a81(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_7ba03b3bfc0e6a81(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_a3e7208897f328db(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -934,7 +930,7 @@ void *_wrap_Swig_malloc_native_7ba03b3bfc0e6a81(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_7ba03b3bfc0e6a81() {
+long long _wrap_kvc_clock_native_a3e7208897f328db() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -945,7 +941,7 @@ long long _wrap_kvc_clock_native_7ba03b3bfc0e6a81() {
 }
 
 
-char *_wrap_kvc_waits_make_native_7ba03b3bfc0e6a81(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_a3e7208897f328db(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -958,7 +954,7 @@ char *_wrap_kvc_waits_make_native_7ba03b3bfc0e6a81(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_7ba03b3bfc0e6a81(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_a3e7208897f328db(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -968,7 +964,7 @@ void _wrap_kvc_waits_free_native_7ba03b3bfc0e6a81(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_a3e7208897f328db(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1033,7 +1029,7 @@ char *_wrap_kvc_tier_do_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1058,7 +1054,7 @@ char *_wrap_kvc_plugin_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1070,193 +1066,7 @@ void _wrap_kvc_offload_wait_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  
-  arg4 = (char *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  
-  arg6 = (char *)_swig_go_3.array;
-  arg7 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  arg8 = (uint64_t *)_swig_go_4;
-  
-  result = (kvc_status)open_namespace(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_create_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  kvc_request_config *arg7 = (kvc_request_config *) 0 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (kvc_request_config *)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)create_request(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,(struct kvc_request_config const *)arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_allocate_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  kvc_request_config *arg7 = (kvc_request_config *) 0 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  uint64_t *arg9 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (kvc_request_config *)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  arg9 = (uint64_t *)_swig_go_6;
-  
-  result = (kvc_status)allocate_request(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,(struct kvc_request_config const *)arg7,arg8,arg9);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_probe_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  kvc_probe_info *arg7 = (kvc_probe_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (kvc_probe_info *)_swig_go_4;
-  
-  result = (kvc_status)probe(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_pin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint64_t *arg7 = (uint64_t *) 0 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint64_t *)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)pin_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_drop_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint64_t *arg7 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint64_t *)_swig_go_4;
-  
-  result = (kvc_status)drop_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_set_prefix_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1291,7 +1101,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_7ba03b3bfc0e6a81(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1322,176 +1132,7 @@ char *_wrap_kvc_manager_demote_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  char *arg2 = (char *) 0 ;
-  uint64_t arg3 ;
-  int32_t *arg4 = (int32_t *) 0 ;
-  size_t arg5 ;
-  kvc_extra_key *arg6 = (kvc_extra_key *) 0 ;
-  size_t arg7 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (char *)malloc(_swig_go_1.n + 1);
-  memcpy(arg2, _swig_go_1.p, _swig_go_1.n);
-  arg2[_swig_go_1.n] = '\0';
-  
-  arg3 = (uint64_t)_swig_go_2;
-  
-  arg4 = (int32_t *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / 1;
-  
-  
-  arg6 = (kvc_extra_key *)_swig_go_4.array;
-  arg7 = (size_t)_swig_go_4.len / sizeof(kvc_extra_key);
-  
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)register_prompt(arg1,(char const *)arg2,arg3,(int const *)arg4,arg5,(struct kvc_extra_key const *)arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg2); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_prompts_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)list_prompts(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_take_log_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)take_log(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_log_replay_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, char *_swig_go_1) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  arg3 = (kvc_replay_info *)_swig_go_1;
-  
-  result = (kvc_status)log_replay((char const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_acquire_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint32_t arg7 ;
-  int32_t *arg8 = (int32_t *) 0 ;
-  size_t arg9 ;
-  size_t *arg10 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint32_t)_swig_go_4;
-  
-  arg8 = (int32_t *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / 1;
-  
-  arg10 = (size_t *)_swig_go_6;
-  
-  result = (kvc_status)acquire_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9,arg10);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_publish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint32_t arg7 ;
-  int32_t *arg8 = (int32_t *) 0 ;
-  size_t arg9 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint32_t)_swig_go_4;
-  
-  arg8 = (int32_t *)_swig_go_5.array;
-  arg9 = (size_t)_swig_go_5.len / 1;
-  
-  
-  result = (kvc_status)publish_blocks(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,(int const *)arg8,arg9);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_apply_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1518,38 +1159,7 @@ char *_wrap_kvc_index_apply_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_root_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  char *arg3 = (char *) 0 ;
-  size_t arg4 ;
-  char *arg5 = (char *) 0 ;
-  size_t arg6 ;
-  uint8_t *arg7 = (uint8_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  
-  arg3 = (char *)_swig_go_1.array;
-  arg4 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  
-  arg5 = (char *)_swig_go_2.array;
-  arg6 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  arg7 = (uint8_t *)_swig_go_3.array;
-  
-  result = (kvc_status)index_root((char const *)arg1,arg2,(char const *)arg3,arg4,(char const *)arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_match_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1578,7 +1188,7 @@ char *_wrap_kvc_index_match_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1611,7 +1221,7 @@ char *_wrap_kvc_index_match_tokens_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1640,7 +1250,7 @@ char *_wrap_kvc_index_digests_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1663,47 +1273,7 @@ char *_wrap_kvc_index_worker_info_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_index_dump_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)index_dump(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_load_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  
-  result = (kvc_status)index_load(arg1,(char const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_export_tables_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1732,7 +1302,7 @@ char *_wrap_kvc_manager_export_tables_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1757,7 +1327,7 @@ char *_wrap_kvc_manager_export_slots_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1786,7 +1356,7 @@ char *_wrap_kvc_manager_take_pending_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1819,7 +1389,7 @@ char *_wrap_kvc_manager_rebuild_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1850,7 +1420,7 @@ char *_wrap_kvc_manager_poll_events_native_7ba03b3bfc0e6a81(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1883,7 +1453,7 @@ char *_wrap_kvc_manager_list_prefixes_native_7ba03b3bfc0e6a81(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1918,7 +1488,7 @@ char *_wrap_kvc_manager_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1935,7 +1505,7 @@ char *_wrap_kvc_step_use_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_a3e7208897f328db(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1948,7 +1518,7 @@ long long _wrap_kvc_step_num_failed_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1987,7 +1557,7 @@ char *_wrap_kvc_storage_store_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -2018,7 +1588,7 @@ char *_wrap_kvc_storage_gather_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -2051,7 +1621,7 @@ char *_wrap_kvc_storage_measure_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2108,7 +1678,7 @@ char *_wrap_kvc_storage_attend_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2165,7 +1735,7 @@ char *_wrap_kvc_storage_explain_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -2228,7 +1798,7 @@ char *_wrap_kvc_storage_select_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -2255,7 +1825,7 @@ char *_wrap_kvc_attention_merge_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_7ba03b3bfc0e6a81(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_a3e7208897f328db(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -2272,7 +1842,7 @@ char *_wrap_kvc_estimate_memory_native_7ba03b3bfc0e6a81(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -2297,7 +1867,7 @@ char *_wrap_kvc_rope_apply_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2318,7 +1888,7 @@ char *_wrap_kvc_storage_adopt_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_info_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -2363,54 +1933,7 @@ char *_wrap_kvc_storage_page_info_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  char *arg2 = (char *) 0 ;
-  size_t arg3 ;
-  char *arg4 = (char *) 0 ;
-  size_t arg5 ;
-  char *arg6 = (char *) 0 ;
-  size_t arg7 ;
-  uint32_t arg8 ;
-  uint32_t arg9 ;
-  uint32_t arg10 ;
-  uint32_t arg11 ;
-  kvc_run *arg12 = (kvc_run *) 0 ;
-  size_t arg13 ;
-  size_t *arg14 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (char *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(char);
-  
-  
-  arg4 = (char *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(char);
-  
-  
-  arg6 = (char *)_swig_go_3.array;
-  arg7 = (size_t)_swig_go_3.len / sizeof(char);
-  
-  arg8 = (uint32_t)_swig_go_4;
-  arg9 = (uint32_t)_swig_go_5;
-  arg10 = (uint32_t)_swig_go_6;
-  arg11 = (uint32_t)_swig_go_7;
-  
-  arg12 = (kvc_run *)_swig_go_8.array;
-  arg13 = (size_t)_swig_go_8.len / sizeof(kvc_run);
-  
-  arg14 = (size_t *)_swig_go_9;
-  
-  result = (kvc_status)page_runs(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_position_digests_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2445,7 +1968,7 @@ char *_wrap_kvc_manager_position_digests_native_7ba03b3bfc0e6a81(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_page_key_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -2472,7 +1995,7 @@ char *_wrap_kvc_page_key_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_tier_create_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -2498,57 +2021,7 @@ char *_wrap_kvc_tier_create_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_drafts_check_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
-  uint64_t *arg1 = (uint64_t *) 0 ;
-  size_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  int32_t *arg4 = (int32_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (uint64_t *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / 1;
-  
-  arg3 = (int32_t *)_swig_go_1.array;
-  arg4 = (int32_t *)_swig_go_2.array;
-  
-  result = (kvc_status)drafts_check((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_verify_greedy_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
-  uint64_t *arg1 = (uint64_t *) 0 ;
-  size_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  int32_t *arg4 = (int32_t *) 0 ;
-  int32_t *arg5 = (int32_t *) 0 ;
-  int32_t *arg6 = (int32_t *) 0 ;
-  uint64_t *arg7 = (uint64_t *) 0 ;
-  int32_t *arg8 = (int32_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (uint64_t *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / 1;
-  
-  arg3 = (int32_t *)_swig_go_1.array;
-  arg4 = (int32_t *)_swig_go_2.array;
-  arg5 = (int32_t *)_swig_go_3.array;
-  arg6 = (int32_t *)_swig_go_4.array;
-  arg7 = (uint64_t *)_swig_go_5.array;
-  arg8 = (int32_t *)_swig_go_6.array;
-  
-  result = (kvc_status)verify_greedy((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4,(int const *)arg5,arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_verify_sampling_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2597,7 +2070,7 @@ char *_wrap_kvc_verify_sampling_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2640,7 +2113,7 @@ char *_wrap_kvc_verify_typical_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2683,7 +2156,7 @@ char *_wrap_kvc_verdict_moves_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2724,7 +2197,7 @@ char *_wrap_kvc_verdict_states_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2747,7 +2220,7 @@ char *_wrap_kvc_draft_append_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2778,7 +2251,7 @@ char *_wrap_kvc_draft_propose_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2805,7 +2278,7 @@ char *_wrap_kvc_acceptance_add_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_a3e7208897f328db(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2818,7 +2291,7 @@ char *_wrap_kvc_acceptance_halve_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2841,7 +2314,7 @@ char *_wrap_kvc_acceptance_length_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2860,7 +2333,7 @@ char *_wrap_kvc_scheduler_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2911,7 +2384,7 @@ char *_wrap_kvc_scheduler_add_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2932,7 +2405,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_7ba03b3bfc0e6a81(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2965,7 +2438,7 @@ char *_wrap_kvc_scheduler_finish_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3038,7 +2511,7 @@ char *_wrap_kvc_checkpoint_save_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3108,7 +2581,7 @@ char *_wrap_kvc_checkpoint_restore_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_measure_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+char *_wrap_kvc_checkpoint_measure_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3171,7 +2644,7 @@ char *_wrap_kvc_checkpoint_measure_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+char *_wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3231,7 +2704,7 @@ char *_wrap_kvc_checkpoint_save_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_checkpoint_restore_stream_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3301,7 +2774,7 @@ char *_wrap_kvc_checkpoint_restore_stream_native_7ba03b3bfc0e6a81(kvc_manager *_
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_compact_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3336,7 +2809,7 @@ char *_wrap_kvc_checkpoint_compact_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -3351,7 +2824,7 @@ char *_wrap_kvc_manager_content_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_offload_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -3432,7 +2905,7 @@ char *_wrap_kvc_offload_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3449,7 +2922,7 @@ char *_wrap_kvc_offload_store_request_native_7ba03b3bfc0e6a81(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -3510,7 +2983,7 @@ char *_wrap_kvc_publisher_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3535,7 +3008,7 @@ char *_wrap_kvc_publisher_read_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3571,7 +3044,7 @@ char *_wrap_kvc_publisher_name_namespace_native_7ba03b3bfc0e6a81(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3634,7 +3107,7 @@ char *_wrap_kvc_metrics_render_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3675,7 +3148,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_7ba03b3bfc0e6a81(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3720,7 +3193,7 @@ char *_wrap_kvc_metrics_read_latency_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3763,7 +3236,429 @@ char *_wrap_kvc_metrics_read_memory_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_7ba03b3bfc0e6a81() {
+char *_wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint32_t arg7 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  size_t arg9 ;
+  size_t *arg10 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint32_t)_swig_go_4;
+  
+  arg8 = (int32_t *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / 1;
+  
+  arg10 = (size_t *)_swig_go_6;
+  
+  result = (kvc_status)manager_acquire_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9,arg10);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint32_t arg7 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  size_t arg9 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint32_t)_swig_go_4;
+  
+  arg8 = (int32_t *)_swig_go_5.array;
+  arg9 = (size_t)_swig_go_5.len / 1;
+  
+  
+  result = (kvc_status)manager_publish_blocks(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,(int const *)arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_root_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  char *arg3 = (char *) 0 ;
+  size_t arg4 ;
+  char *arg5 = (char *) 0 ;
+  size_t arg6 ;
+  uint8_t *arg7 = (uint8_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  
+  arg3 = (char *)_swig_go_1.array;
+  arg4 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg5 = (char *)_swig_go_2.array;
+  arg6 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  arg7 = (uint8_t *)_swig_go_3.array;
+  
+  result = (kvc_status)index_root((char const *)arg1,arg2,(char const *)arg3,arg4,(char const *)arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_open_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  arg8 = (uint64_t *)_swig_go_4;
+  
+  result = (kvc_status)manager_open_namespace(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_page_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  char *arg4 = (char *) 0 ;
+  size_t arg5 ;
+  char *arg6 = (char *) 0 ;
+  size_t arg7 ;
+  uint32_t arg8 ;
+  uint32_t arg9 ;
+  uint32_t arg10 ;
+  uint32_t arg11 ;
+  kvc_run *arg12 = (kvc_run *) 0 ;
+  size_t arg13 ;
+  size_t *arg14 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  
+  arg4 = (char *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(char);
+  
+  
+  arg6 = (char *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / sizeof(char);
+  
+  arg8 = (uint32_t)_swig_go_4;
+  arg9 = (uint32_t)_swig_go_5;
+  arg10 = (uint32_t)_swig_go_6;
+  arg11 = (uint32_t)_swig_go_7;
+  
+  arg12 = (kvc_run *)_swig_go_8.array;
+  arg13 = (size_t)_swig_go_8.len / sizeof(kvc_run);
+  
+  arg14 = (size_t *)_swig_go_9;
+  
+  result = (kvc_status)storage_page_runs(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_probe_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  kvc_probe_info *arg7 = (kvc_probe_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (kvc_probe_info *)_swig_go_4;
+  
+  result = (kvc_status)manager_probe(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint64_t *)_swig_go_4;
+  arg8 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)manager_pin_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (uint64_t *)_swig_go_4;
+  
+  result = (kvc_status)manager_drop_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_create_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  kvc_request_config *arg7 = (kvc_request_config *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (kvc_request_config *)_swig_go_4;
+  arg8 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)manager_create_request(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,(struct kvc_request_config const *)arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_allocate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
+  size_t arg6 ;
+  kvc_request_config *arg7 = (kvc_request_config *) 0 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  uint64_t *arg9 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg5 = (kvc_extra_key *)_swig_go_3.array;
+  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
+  
+  arg7 = (kvc_request_config *)_swig_go_4;
+  arg8 = (uint64_t *)_swig_go_5;
+  arg9 = (uint64_t *)_swig_go_6;
+  
+  result = (kvc_status)manager_allocate_request(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,(struct kvc_request_config const *)arg7,arg8,arg9);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_register_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  uint64_t arg3 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  size_t arg5 ;
+  kvc_extra_key *arg6 = (kvc_extra_key *) 0 ;
+  size_t arg7 ;
+  uint64_t *arg8 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)malloc(_swig_go_1.n + 1);
+  memcpy(arg2, _swig_go_1.p, _swig_go_1.n);
+  arg2[_swig_go_1.n] = '\0';
+  
+  arg3 = (uint64_t)_swig_go_2;
+  
+  arg4 = (int32_t *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / 1;
+  
+  
+  arg6 = (kvc_extra_key *)_swig_go_4.array;
+  arg7 = (size_t)_swig_go_4.len / sizeof(kvc_extra_key);
+  
+  arg8 = (uint64_t *)_swig_go_5;
+  
+  result = (kvc_status)manager_register_prompt(arg1,(char const *)arg2,arg3,(int const *)arg4,arg5,(struct kvc_extra_key const *)arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg2); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_drafts_check_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  
+  result = (kvc_status)drafts_check((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_verify_greedy_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+  uint64_t *arg1 = (uint64_t *) 0 ;
+  size_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  int32_t *arg4 = (int32_t *) 0 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  int32_t *arg6 = (int32_t *) 0 ;
+  uint64_t *arg7 = (uint64_t *) 0 ;
+  int32_t *arg8 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (uint64_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (int32_t *)_swig_go_1.array;
+  arg4 = (int32_t *)_swig_go_2.array;
+  arg5 = (int32_t *)_swig_go_3.array;
+  arg6 = (int32_t *)_swig_go_4.array;
+  arg7 = (uint64_t *)_swig_go_5.array;
+  arg8 = (int32_t *)_swig_go_6.array;
+  
+  result = (kvc_status)verify_greedy((unsigned long const *)arg1,arg2,(int const *)arg3,(int const *)arg4,(int const *)arg5,arg6,arg7,arg8);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+_gostring_ _wrap_kvc_last_error_native_a3e7208897f328db() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3774,7 +3669,7 @@ _gostring_ _wrap_kvc_last_error_native_7ba03b3bfc0e6a81() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_7ba03b3bfc0e6a81(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_a3e7208897f328db(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3789,7 +3684,55 @@ char *_wrap_kvc_dtype_bits_native_7ba03b3bfc0e6a81(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_key_bounds_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint32_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  uint16_t *arg5 = (uint16_t *) 0 ;
+  kvc_stream *arg6 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (uint16_t *)_swig_go_3.array;
+  arg6 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_key_bounds(arg1,arg2,(int const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tree_mask_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+  int32_t *arg1 = (int32_t *) 0 ;
+  size_t arg2 ;
+  uint8_t *arg3 = (uint8_t *) 0 ;
+  uint64_t arg4 ;
+  int32_t *arg5 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (int32_t *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / 1;
+  
+  arg3 = (uint8_t *)_swig_go_1.array;
+  arg4 = (uint64_t)_swig_go_2;
+  arg5 = (int32_t *)_swig_go_3.array;
+  
+  result = (kvc_status)kvc_tree_mask((int const *)arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_checkpoint_list_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3815,7 +3758,7 @@ char *_wrap_kvc_checkpoint_list_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3837,7 +3780,7 @@ char *_wrap_kvc_checkpoint_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3859,7 +3802,7 @@ char *_wrap_kvc_checkpoint_validate_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3879,7 +3822,7 @@ char *_wrap_kvc_checkpoint_remove_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_collect_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_collect_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3901,7 +3844,7 @@ char *_wrap_kvc_checkpoint_collect_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_backend_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3926,7 +3869,7 @@ char *_wrap_kvc_backend_open_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3946,7 +3889,7 @@ char *_wrap_kvc_backend_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3966,330 +3909,517 @@ char *_wrap_kvc_device_properties_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_storage **_swig_go_1) {
-  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
-  kvc_storage **arg2 = (kvc_storage **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage_config *)_swig_go_0;
-  arg2 = (kvc_storage **)_swig_go_1;
-  
-  result = (kvc_status)kvc_storage_create((struct kvc_storage_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_properties_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, char *_swig_go_1) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_storage_info *)_swig_go_1;
-  
-  result = (kvc_status)kvc_storage_properties(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_size_native_7ba03b3bfc0e6a81(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
-  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage_config *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_size((struct kvc_storage_config const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_trim_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_trim(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_view_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t arg2 ;
-  uint32_t arg3 ;
-  kvc_view *arg4 = (kvc_view *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (kvc_view *)_swig_go_3;
-  
-  result = (kvc_status)kvc_storage_view(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_runs_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t arg2 ;
-  kvc_selection *arg3 = (kvc_selection *) 0 ;
-  kvc_run *arg4 = (kvc_run *) 0 ;
-  size_t arg5 ;
-  size_t *arg6 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_selection *)_swig_go_2;
-  
-  arg4 = (kvc_run *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_run);
-  
-  arg6 = (size_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_storage_runs(arg1,arg2,(struct kvc_selection const *)arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_copy_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
-  size_t arg3 ;
-  kvc_stream *arg4 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  arg4 = (kvc_stream *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_copy_blocks(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_zero_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_stream *arg4 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (kvc_stream *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_zero_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_swap_out_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
-  size_t arg3 ;
-  void *arg4 = (void *) 0 ;
-  size_t arg5 ;
-  uint64_t arg6 ;
-  kvc_stream *arg7 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  
-  arg4 = (void *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(void);
-  
-  arg6 = (uint64_t)_swig_go_3;
-  arg7 = (kvc_stream *)_swig_go_4;
-  
-  result = (kvc_status)kvc_storage_swap_out(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4,arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_swap_in_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
-  size_t arg3 ;
-  void *arg4 = (void *) 0 ;
-  size_t arg5 ;
-  uint64_t arg6 ;
-  kvc_stream *arg7 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (kvc_block_copy *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
-  
-  
-  arg4 = (void *)_swig_go_2.array;
-  arg5 = (size_t)_swig_go_2.len / sizeof(void);
-  
-  arg6 = (uint64_t)_swig_go_3;
-  arg7 = (kvc_stream *)_swig_go_4;
-  
-  result = (kvc_status)kvc_storage_swap_in(arg1,(struct kvc_block_copy const *)arg2,arg3,(void const *)arg4,arg5,arg6,arg7);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_quantize_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_stream *arg4 = (kvc_stream *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (kvc_stream *)_swig_go_2;
-  
-  result = (kvc_status)kvc_storage_quantize_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_quantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
-  float *arg2 = (float *) 0 ;
-  size_t arg3 ;
-  size_t arg4 ;
-  void *arg5 = (void *) 0 ;
-  float *arg6 = (float *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_quant_format *)_swig_go_0;
-  arg2 = (float *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t)_swig_go_3;
-  arg5 = (void *)_swig_go_4.array;
-  arg6 = (float *)_swig_go_5.array;
-  
-  result = (kvc_status)kvc_quantize((struct kvc_quant_format const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_dequantize_native_7ba03b3bfc0e6a81(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
-  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
-  void *arg2 = (void *) 0 ;
-  float *arg3 = (float *) 0 ;
-  size_t arg4 ;
-  size_t arg5 ;
-  float *arg6 = (float *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_quant_format *)_swig_go_0;
-  arg2 = (void *)_swig_go_1.array;
-  arg3 = (float *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_3;
-  arg5 = (size_t)_swig_go_4;
-  arg6 = (float *)_swig_go_5.array;
-  
-  result = (kvc_status)kvc_dequantize((struct kvc_quant_format const *)arg1,(void const *)arg2,(float const *)arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_key_bounds_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
+char *_wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
   size_t arg4 ;
-  uint16_t *arg5 = (uint16_t *) 0 ;
-  kvc_stream *arg6 = (kvc_stream *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
-  arg1 = (kvc_storage *)_swig_go_0;
+  arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint32_t)_swig_go_1;
   
   arg3 = (int32_t *)_swig_go_2.array;
   arg4 = (size_t)_swig_go_2.len / 1;
   
-  arg5 = (uint16_t *)_swig_go_3.array;
-  arg6 = (kvc_stream *)_swig_go_4;
   
-  result = (kvc_status)kvc_storage_key_bounds(arg1,arg2,(int const *)arg3,arg4,arg5,arg6);
+  result = (kvc_status)kvc_manager_acquire_blocks(arg1,arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_tree_mask_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
-  int32_t *arg1 = (int32_t *) 0 ;
-  size_t arg2 ;
-  uint8_t *arg3 = (uint8_t *) 0 ;
+char *_wrap_kvc_manager_release_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  result = (kvc_status)kvc_manager_release_blocks(arg1,(int const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_unpublish_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_fail_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  size_t arg4 ;
+  size_t *arg5 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (uint64_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (size_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_fail_step(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_create_native_a3e7208897f328db(char *_swig_go_0, kvc_index **_swig_go_1) {
+  kvc_index_config *arg1 = (kvc_index_config *) 0 ;
+  kvc_index **arg2 = (kvc_index **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index_config *)_swig_go_0;
+  arg2 = (kvc_index **)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_create((struct kvc_index_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_add_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  char *arg3 = (char *) 0 ;
   uint64_t arg4 ;
-  int32_t *arg5 = (int32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (char *)malloc(_swig_go_2.n + 1);
+  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
+  arg3[_swig_go_2.n] = '\0';
+  
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_index_add_worker(arg1,arg2,(char const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg3); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_remove_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_remove_worker(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_touch_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_touch_worker(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_expire_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_expire(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_begin_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_begin_resync(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_end_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  uint64_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_index_end_resync(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_list_workers_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_list_workers(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_read_stats_native_a3e7208897f328db(kvc_index *_swig_go_0, char *_swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  arg2 = (kvc_index_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_index_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_dump_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  void *arg2 = (void *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(void);
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_index_dump(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_index_load_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+  kvc_index *arg1 = (kvc_index *) 0 ;
+  void *arg2 = (void *) 0 ;
+  size_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_index *)_swig_go_0;
+  
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(void);
+  
+  
+  result = (kvc_status)kvc_index_load(arg1,(void const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  int32_t arg2 ;
+  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   
-  arg1 = (int32_t *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / 1;
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
   
-  arg3 = (uint8_t *)_swig_go_1.array;
-  arg4 = (uint64_t)_swig_go_2;
-  arg5 = (int32_t *)_swig_go_3.array;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_page_file_info *)_swig_go_2;
   
-  result = (kvc_status)kvc_tree_mask((int const *)arg1,arg2,arg3,arg4,arg5);
+  result = (kvc_status)kvc_page_file_read_info((char const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_read_part_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+  char *arg1 = (char *) 0 ;
+  uint32_t arg2 ;
+  int32_t arg3 ;
+  kvc_page_file_info *arg4 = (kvc_page_file_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (int32_t)_swig_go_2;
+  arg4 = (kvc_page_file_info *)_swig_go_3;
+  
+  result = (kvc_status)kvc_page_file_read_part((char const *)arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_page_file_purge_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+  char *arg1 = (char *) 0 ;
+  uint8_t *arg2 = (uint8_t *) 0 ;
+  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)malloc(_swig_go_0.n + 1);
+  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
+  arg1[_swig_go_0.n] = '\0';
+  
+  arg2 = (uint8_t *)_swig_go_1.array;
+  arg3 = (kvc_page_file_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_page_file_purge((char const *)arg1,(unsigned char const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  free(arg1); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager **_swig_go_1) {
+  kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
+  kvc_manager **arg2 = (kvc_manager **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager_config *)_swig_go_0;
+  arg2 = (kvc_manager **)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_create((struct kvc_manager_config const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-long long _wrap_kvc_model_count_native_7ba03b3bfc0e6a81() {
+char *_wrap_kvc_manager_properties_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_properties *arg2 = (kvc_properties *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_properties *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_properties(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_close_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_close_namespace(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_namespaces(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_reset(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_stats_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_stats *arg2 = (kvc_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_pool_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_pool_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_pool_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_block_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t arg2 ;
+  kvc_block_info *arg3 = (kvc_block_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_block_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_block_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_check_native_a3e7208897f328db(kvc_manager *_swig_go_0) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  result = (kvc_status)kvc_manager_check(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_digest(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+long long _wrap_kvc_model_count_native_a3e7208897f328db() {
   size_t result;
   long long _swig_go_result;
   
@@ -4300,7 +4430,7 @@ long long _wrap_kvc_model_count_native_7ba03b3bfc0e6a81() {
 }
 
 
-char *_wrap_kvc_model_get_native_7ba03b3bfc0e6a81(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_a3e7208897f328db(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4315,7 +4445,7 @@ char *_wrap_kvc_model_get_native_7ba03b3bfc0e6a81(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4335,7 +4465,7 @@ char *_wrap_kvc_model_find_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_7ba03b3bfc0e6a81(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_a3e7208897f328db(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4348,7 +4478,7 @@ char *_wrap_kvc_model_register_native_7ba03b3bfc0e6a81(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4367,7 +4497,7 @@ char *_wrap_kvc_model_from_config_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_7ba03b3bfc0e6a81(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_a3e7208897f328db(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4394,7 +4524,7 @@ char *_wrap_kvc_model_rope_native_7ba03b3bfc0e6a81(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_a3e7208897f328db(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4421,1099 +4551,7 @@ char *_wrap_kvc_rope_table_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_curve_config *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_open_curve(arg1,arg2,(struct kvc_curve_config const *)arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_close_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_close_curve(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_read_curve_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  size_t arg4 ;
-  double *arg5 = (double *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (uint64_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  arg5 = (double *)_swig_go_3.array;
-  
-  result = (kvc_status)kvc_manager_read_curve(arg1,arg2,(unsigned long const *)arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_curve_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_curve_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_curve_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_workload **_swig_go_1) {
-  kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
-  kvc_workload **arg2 = (kvc_workload **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload_config *)_swig_go_0;
-  arg2 = (kvc_workload **)_swig_go_1;
-  
-  result = (kvc_status)kvc_workload_create((struct kvc_workload_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_record_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
-  kvc_workload *arg1 = (kvc_workload *) 0 ;
-  uint64_t arg2 ;
-  double arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (double)_swig_go_2; 
-  
-  result = (kvc_status)kvc_workload_record(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_read_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, char *_swig_go_1) {
-  kvc_workload *arg1 = (kvc_workload *) 0 ;
-  kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload *)_swig_go_0;
-  arg2 = (kvc_workload_info *)_swig_go_1;
-  
-  result = (kvc_status)kvc_workload_read(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_workload_predict_native_7ba03b3bfc0e6a81(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_workload *arg1 = (kvc_workload *) 0 ;
-  uint64_t arg2 ;
-  double *arg3 = (double *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_workload *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (double *)_swig_go_2.array;
-  
-  result = (kvc_status)kvc_workload_predict(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_sizer_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_sizer **_swig_go_1) {
-  kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
-  kvc_sizer **arg2 = (kvc_sizer **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_sizer_config *)_swig_go_0;
-  arg2 = (kvc_sizer **)_swig_go_1;
-  
-  result = (kvc_status)kvc_sizer_create((struct kvc_sizer_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_sizer_decide_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
-  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
-  uint64_t arg2 ;
-  double arg3 ;
-  kvc_sizing_decision *arg4 = (kvc_sizing_decision *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_sizer *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (double)_swig_go_2; 
-  arg4 = (kvc_sizing_decision *)_swig_go_3;
-  
-  result = (kvc_status)kvc_sizer_decide(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_sizer_read_log_native_7ba03b3bfc0e6a81(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
-  uint64_t arg2 ;
-  kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_sizer *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_sizing_decision *)_swig_go_2;
-  
-  result = (kvc_status)kvc_sizer_read_log(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_set_quota_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  uint64_t arg4 ;
-  uint64_t arg5 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (uint64_t)_swig_go_3;
-  arg5 = (uint64_t)_swig_go_4;
-  
-  result = (kvc_status)kvc_manager_set_quota(arg1,arg2,arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_quota_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  kvc_quota_info *arg4 = (kvc_quota_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (kvc_quota_info *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_quota_info(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-int _wrap_kvc_version_native_7ba03b3bfc0e6a81() {
-  uint32_t result;
-  int _swig_go_result;
-  
-  
-  result = (uint32_t)kvc_version();
-  _swig_go_result = result;
-  return _swig_go_result;
-}
-
-
-_gostring_ _wrap_kvc_build_info_native_7ba03b3bfc0e6a81() {
-  char *result = 0 ;
-  _gostring_ _swig_go_result;
-  
-  
-  result = (char *)kvc_build_info();
-  _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_supports_native_7ba03b3bfc0e6a81(int _swig_go_0) {
-  uint32_t arg1 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (uint32_t)_swig_go_0;
-  
-  result = (kvc_status)kvc_supports(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_manager **_swig_go_1) {
-  kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
-  kvc_manager **arg2 = (kvc_manager **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager_config *)_swig_go_0;
-  arg2 = (kvc_manager **)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_create((struct kvc_manager_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_properties_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_properties *arg2 = (kvc_properties *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_properties *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_properties(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_close_namespace_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_close_namespace(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_namespaces_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_list_namespaces(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_reset_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_reset(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_stats_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_stats *arg2 = (kvc_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_pool_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (kvc_pool_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_pool_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_block_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t arg2 ;
-  kvc_block_info *arg3 = (kvc_block_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_block_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_block_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_check_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  result = (kvc_status)kvc_manager_check(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_digest_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_digest(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_config_from_shortfin_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  uint32_t arg3 ;
-  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
-  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
-  uint32_t *arg6 = (uint32_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  arg3 = (uint32_t)_swig_go_1;
-  arg4 = (kvc_manager_config *)_swig_go_2;
-  arg5 = (kvc_storage_config *)_swig_go_3;
-  arg6 = (uint32_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_admit_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_admit_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_reserve_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_reserve_tokens(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_append_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_append_tokens(arg1,arg2,(int const *)arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_commit_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_commit_tokens(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_truncate_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_truncate_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_fork_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_fork_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_preempt_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_preempt_request(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_free_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_free_request(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_request_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_request_info *arg3 = (kvc_request_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_request_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_request_info(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_requests_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_list_requests(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_compact_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
-  size_t arg4 ;
-  size_t *arg5 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  
-  arg3 = (kvc_block_copy *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_block_copy);
-  
-  arg5 = (size_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_compact(arg1,arg2,arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_step_create_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
-  kvc_step **arg3 = (kvc_step **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_step_limits *)_swig_go_1;
-  arg3 = (kvc_step **)_swig_go_2;
-  
-  result = (kvc_status)kvc_step_create(arg1,(struct kvc_step_limits const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_step_view_native_7ba03b3bfc0e6a81(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_step *arg1 = (kvc_step *) 0 ;
-  int32_t arg2 ;
-  kvc_view *arg3 = (kvc_view *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_step *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_view *)_swig_go_2;
-  
-  result = (kvc_status)kvc_step_view((struct kvc_step const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_retire_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_retire_step(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_probe_request_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (kvc_probe_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_probe_request(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_lost_reuse_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (kvc_lost_reuse *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_lost_reuse(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_unpin_prefix_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_unpin_prefix(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_list_pins_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_list_pins(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_evict_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t arg2 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_acquire_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_acquire_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_release_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  
-  result = (kvc_status)kvc_manager_release_blocks(arg1,(int const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_unpublish_blocks_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  int32_t *arg2 = (int32_t *) 0 ;
-  size_t arg3 ;
-  uint64_t *arg4 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  
-  arg2 = (int32_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_manager_unpublish_blocks(arg1,(int const *)arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_fail_step_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  size_t arg4 ;
-  size_t *arg5 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (uint64_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  arg5 = (size_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_fail_step(arg1,arg2,arg3,arg4,arg5);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_index **_swig_go_1) {
-  kvc_index_config *arg1 = (kvc_index_config *) 0 ;
-  kvc_index **arg2 = (kvc_index **) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index_config *)_swig_go_0;
-  arg2 = (kvc_index **)_swig_go_1;
-  
-  result = (kvc_status)kvc_index_create((struct kvc_index_config const *)arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_add_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  char *arg3 = (char *) 0 ;
-  uint64_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (char *)malloc(_swig_go_2.n + 1);
-  memcpy(arg3, _swig_go_2.p, _swig_go_2.n);
-  arg3[_swig_go_2.n] = '\0';
-  
-  arg4 = (uint64_t)_swig_go_3;
-  
-  result = (kvc_status)kvc_index_add_worker(arg1,arg2,(char const *)arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg3); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_remove_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  result = (kvc_status)kvc_index_remove_worker(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_touch_worker_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_touch_worker(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_expire_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint64_t *arg3 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_expire(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_begin_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_begin_resync(arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_end_resync_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t arg2 ;
-  uint32_t arg3 ;
-  uint64_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint32_t)_swig_go_2;
-  arg4 = (uint64_t)_swig_go_3;
-  
-  result = (kvc_status)kvc_index_end_resync(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_list_workers_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  
-  arg2 = (uint64_t *)_swig_go_1.array;
-  arg3 = (size_t)_swig_go_1.len / 1;
-  
-  arg4 = (size_t *)_swig_go_2;
-  
-  result = (kvc_status)kvc_index_list_workers(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_read_stats_native_7ba03b3bfc0e6a81(kvc_index *_swig_go_0, char *_swig_go_1) {
-  kvc_index *arg1 = (kvc_index *) 0 ;
-  kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_index *)_swig_go_0;
-  arg2 = (kvc_index_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_index_read_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_page_file_read_info_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  char *arg1 = (char *) 0 ;
-  int32_t arg2 ;
-  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)malloc(_swig_go_0.n + 1);
-  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
-  arg1[_swig_go_0.n] = '\0';
-  
-  arg2 = (int32_t)_swig_go_1;
-  arg3 = (kvc_page_file_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_page_file_read_info((char const *)arg1,arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg1); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_page_file_read_part_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
-  char *arg1 = (char *) 0 ;
-  uint32_t arg2 ;
-  int32_t arg3 ;
-  kvc_page_file_info *arg4 = (kvc_page_file_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)malloc(_swig_go_0.n + 1);
-  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
-  arg1[_swig_go_0.n] = '\0';
-  
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (int32_t)_swig_go_2;
-  arg4 = (kvc_page_file_info *)_swig_go_3;
-  
-  result = (kvc_status)kvc_page_file_read_part((char const *)arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg1); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_page_file_purge_native_7ba03b3bfc0e6a81(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
-  char *arg1 = (char *) 0 ;
-  uint8_t *arg2 = (uint8_t *) 0 ;
-  kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)malloc(_swig_go_0.n + 1);
-  memcpy(arg1, _swig_go_0.p, _swig_go_0.n);
-  arg1[_swig_go_0.n] = '\0';
-  
-  arg2 = (uint8_t *)_swig_go_1.array;
-  arg3 = (kvc_page_file_info *)_swig_go_2;
-  
-  result = (kvc_status)kvc_page_file_purge((char const *)arg1,(unsigned char const *)arg2,arg3);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  free(arg1); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_offload_poll_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -5530,7 +4568,7 @@ char *_wrap_kvc_offload_poll_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5551,7 +4589,7 @@ char *_wrap_kvc_offload_flush_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5568,7 +4606,7 @@ char *_wrap_kvc_offload_lookup_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_load_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_offload_load_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5587,7 +4625,7 @@ char *_wrap_kvc_offload_load_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -5604,7 +4642,7 @@ char *_wrap_kvc_offload_query_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5619,7 +4657,7 @@ char *_wrap_kvc_offload_cancel_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -5634,7 +4672,7 @@ char *_wrap_kvc_offload_read_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_7ba03b3bfc0e6a81(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -5651,149 +4689,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_7ba03b3bfc0e6a81(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_publisher_poll_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
-  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
-  uint64_t *arg2 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_publisher *)_swig_go_0;
-  arg2 = (uint64_t *)_swig_go_1;
-  
-  result = (kvc_status)kvc_publisher_poll(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_publisher_resync_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0) {
-  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_publisher *)_swig_go_0;
-  
-  result = (kvc_status)kvc_publisher_resync(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_publisher_read_stats_native_7ba03b3bfc0e6a81(kvc_publisher *_swig_go_0, char *_swig_go_1) {
-  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
-  kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_publisher *)_swig_go_0;
-  arg2 = (kvc_publisher_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_publisher_read_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_copy_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  kvc_storage *arg2 = (kvc_storage *) 0 ;
-  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
-  size_t arg4 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (kvc_storage *)_swig_go_1;
-  
-  arg3 = (kvc_token_copy *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
-  
-  
-  result = (kvc_status)kvc_storage_copy_tokens(arg1,arg2,(struct kvc_token_copy const *)arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_log_info_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, char *_swig_go_1) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  kvc_log_info *arg2 = (kvc_log_info *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (kvc_log_info *)_swig_go_1;
-  
-  result = (kvc_status)kvc_manager_log_info(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_resize_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  uint64_t arg3 ;
-  kvc_block_copy *arg4 = (kvc_block_copy *) 0 ;
-  size_t arg5 ;
-  size_t *arg6 = (size_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  
-  arg4 = (kvc_block_copy *)_swig_go_3.array;
-  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_block_copy);
-  
-  arg6 = (size_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_manager_resize(arg1,arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_expected_tokens_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint32_t arg2 ;
-  uint64_t arg3 ;
-  uint64_t *arg4 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint32_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  arg4 = (uint64_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_manager_expected_tokens(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_discard_blocks_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
-  kvc_storage *arg1 = (kvc_storage *) 0 ;
-  uint64_t arg2 ;
-  uint64_t arg3 ;
-  uint64_t *arg4 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_storage *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  arg3 = (uint64_t)_swig_go_2;
-  arg4 = (uint64_t *)_swig_go_3;
-  
-  result = (kvc_status)kvc_storage_discard_blocks(arg1,arg2,arg3,arg4);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5820,7 +4716,7 @@ char *_wrap_kvc_storage_pack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5847,52 +4743,515 @@ char *_wrap_kvc_storage_unpack_pages_native_7ba03b3bfc0e6a81(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_tier_drain_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0) {
-  kvc_tier *arg1 = (kvc_tier *) 0 ;
+char *_wrap_kvc_manager_probe_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
-  arg1 = (kvc_tier *)_swig_go_0;
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_probe_info *)_swig_go_2;
   
-  result = (kvc_status)kvc_tier_drain(arg1);
+  result = (kvc_status)kvc_manager_probe_request(arg1,arg2,arg3);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, char *_swig_go_1) {
-  kvc_tier *arg1 = (kvc_tier *) 0 ;
-  kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_tier *)_swig_go_0;
-  arg2 = (kvc_tier_stats *)_swig_go_1;
-  
-  result = (kvc_status)kvc_tier_read_stats(arg1,arg2);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_tier_read_counts_native_7ba03b3bfc0e6a81(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
-  kvc_tier *arg1 = (kvc_tier *) 0 ;
+char *_wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
-  kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
+  kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
-  arg1 = (kvc_tier *)_swig_go_0;
+  arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint32_t)_swig_go_1;
-  arg3 = (kvc_tier_counts *)_swig_go_2;
+  arg3 = (kvc_lost_reuse *)_swig_go_2;
   
-  result = (kvc_status)kvc_tier_read_counts(arg1,arg2,arg3);
+  result = (kvc_status)kvc_manager_lost_reuse(arg1,arg2,arg3);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_unpin_prefix(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_pins_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_pins(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  int32_t arg2 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (size_t)_swig_go_2;
+  arg4 = (size_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_poll_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  
+  result = (kvc_status)kvc_publisher_poll(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_resync_native_a3e7208897f328db(kvc_publisher *_swig_go_0) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  
+  result = (kvc_status)kvc_publisher_resync(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_publisher_read_stats_native_a3e7208897f328db(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+  kvc_publisher *arg1 = (kvc_publisher *) 0 ;
+  kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_publisher *)_swig_go_0;
+  arg2 = (kvc_publisher_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_publisher_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_quota_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  uint64_t arg4 ;
+  uint64_t arg5 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  arg5 = (uint64_t)_swig_go_4;
+  
+  result = (kvc_status)kvc_manager_set_quota(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_quota_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint32_t arg3 ;
+  kvc_quota_info *arg4 = (kvc_quota_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (kvc_quota_info *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_quota_info(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_storage *arg2 = (kvc_storage *) 0 ;
+  kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_storage *)_swig_go_1;
+  
+  arg3 = (kvc_token_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_token_copy);
+  
+  
+  result = (kvc_status)kvc_storage_copy_tokens(arg1,arg2,(struct kvc_token_copy const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_take_log_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  void *arg2 = (void *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(void);
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_take_log(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_log_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_log_info *arg2 = (kvc_log_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_log_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_log_info(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_log_replay_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
+  void *arg1 = (void *) 0 ;
+  size_t arg2 ;
+  kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (void *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(void);
+  
+  arg3 = (kvc_replay_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_log_replay((void const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_admit_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_admit_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_reserve_tokens(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_append_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  int32_t *arg3 = (int32_t *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (int32_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  
+  result = (kvc_status)kvc_manager_append_tokens(arg1,arg2,(int const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_commit_tokens(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_truncate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_truncate_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_fork_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_fork_request(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_preempt_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_preempt_request(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_free_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_free_request(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_request_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_request_info *arg3 = (kvc_request_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_request_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_request_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_list_requests_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_requests(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_compact_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
+  size_t arg4 ;
+  size_t *arg5 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  arg3 = (kvc_block_copy *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_block_copy);
+  
+  arg5 = (size_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_compact(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_resize_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  kvc_block_copy *arg4 = (kvc_block_copy *) 0 ;
+  size_t arg5 ;
+  size_t *arg6 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  
+  arg4 = (kvc_block_copy *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_block_copy);
+  
+  arg6 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_manager_resize(arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_expected_tokens(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_storage_discard_blocks(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_set_time_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5907,7 +5266,7 @@ char *_wrap_kvc_manager_set_time_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5930,7 +5289,7 @@ char *_wrap_kvc_manager_set_priority_native_7ba03b3bfc0e6a81(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5947,7 +5306,7 @@ char *_wrap_kvc_manager_end_session_native_7ba03b3bfc0e6a81(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5979,7 +5338,7 @@ char *_wrap_kvc_manager_acquire_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5999,7 +5358,28 @@ char *_wrap_kvc_manager_unregister_prompt_native_7ba03b3bfc0e6a81(kvc_manager *_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_list_prompts_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  char *arg2 = (char *) 0 ;
+  size_t arg3 ;
+  size_t *arg4 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (char *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(char);
+  
+  arg4 = (size_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_list_prompts(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_scheduler_abort_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -6014,7 +5394,7 @@ char *_wrap_kvc_scheduler_abort_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -6029,7 +5409,7 @@ char *_wrap_kvc_scheduler_set_ready_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -6046,7 +5426,7 @@ char *_wrap_kvc_scheduler_set_priority_native_7ba03b3bfc0e6a81(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -6063,7 +5443,7 @@ char *_wrap_kvc_scheduler_set_weight_native_7ba03b3bfc0e6a81(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -6080,7 +5460,7 @@ char *_wrap_kvc_scheduler_plan_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -6097,7 +5477,7 @@ char *_wrap_kvc_scheduler_request_info_native_7ba03b3bfc0e6a81(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -6112,7 +5492,7 @@ char *_wrap_kvc_scheduler_read_stats_native_7ba03b3bfc0e6a81(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_a3e7208897f328db(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -6125,7 +5505,219 @@ char *_wrap_kvc_scheduler_check_native_7ba03b3bfc0e6a81(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_config_from_shortfin_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  uint32_t arg3 ;
+  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
+  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
+  uint32_t *arg6 = (uint32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (uint32_t)_swig_go_1;
+  arg4 = (kvc_manager_config *)_swig_go_2;
+  arg5 = (kvc_storage_config *)_swig_go_3;
+  arg6 = (uint32_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_open_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_curve_config *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_open_curve(arg1,arg2,(struct kvc_curve_config const *)arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_close_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_close_curve(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_read_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  size_t arg4 ;
+  double *arg5 = (double *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (uint64_t *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / 1;
+  
+  arg5 = (double *)_swig_go_3.array;
+  
+  result = (kvc_status)kvc_manager_read_curve(arg1,arg2,(unsigned long const *)arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_curve_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_curve_info *)_swig_go_2;
+  
+  result = (kvc_status)kvc_manager_curve_info(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_create_native_a3e7208897f328db(char *_swig_go_0, kvc_workload **_swig_go_1) {
+  kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
+  kvc_workload **arg2 = (kvc_workload **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload_config *)_swig_go_0;
+  arg2 = (kvc_workload **)_swig_go_1;
+  
+  result = (kvc_status)kvc_workload_create((struct kvc_workload_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_record_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+  kvc_workload *arg1 = (kvc_workload *) 0 ;
+  uint64_t arg2 ;
+  double arg3 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (double)_swig_go_2; 
+  
+  result = (kvc_status)kvc_workload_record(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_read_native_a3e7208897f328db(kvc_workload *_swig_go_0, char *_swig_go_1) {
+  kvc_workload *arg1 = (kvc_workload *) 0 ;
+  kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload *)_swig_go_0;
+  arg2 = (kvc_workload_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_workload_read(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_workload_predict_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_workload *arg1 = (kvc_workload *) 0 ;
+  uint64_t arg2 ;
+  double *arg3 = (double *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_workload *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (double *)_swig_go_2.array;
+  
+  result = (kvc_status)kvc_workload_predict(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_sizer_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+  kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
+  kvc_sizer **arg2 = (kvc_sizer **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_sizer_config *)_swig_go_0;
+  arg2 = (kvc_sizer **)_swig_go_1;
+  
+  result = (kvc_status)kvc_sizer_create((struct kvc_sizer_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_sizer_decide_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
+  uint64_t arg2 ;
+  double arg3 ;
+  kvc_sizing_decision *arg4 = (kvc_sizing_decision *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_sizer *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (double)_swig_go_2; 
+  arg4 = (kvc_sizing_decision *)_swig_go_3;
+  
+  result = (kvc_status)kvc_sizer_decide(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_sizer_read_log_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+  kvc_sizer *arg1 = (kvc_sizer *) 0 ;
+  uint64_t arg2 ;
+  kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_sizer *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (kvc_sizing_decision *)_swig_go_2;
+  
+  result = (kvc_status)kvc_sizer_read_log(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_move_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -6144,7 +5736,7 @@ char *_wrap_kvc_storage_move_tokens_native_7ba03b3bfc0e6a81(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -6173,7 +5765,7 @@ char *_wrap_kvc_draft_lookup_native_7ba03b3bfc0e6a81(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_a3e7208897f328db(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -6188,7 +5780,7 @@ char *_wrap_kvc_draft_create_native_7ba03b3bfc0e6a81(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_a3e7208897f328db(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;
@@ -6200,6 +5792,410 @@ char *_wrap_kvc_draft_truncate_native_7ba03b3bfc0e6a81(kvc_draft *_swig_go_0, in
   arg3 = (uint64_t)_swig_go_2;
   
   result = (kvc_status)kvc_draft_truncate(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
+  kvc_step **arg3 = (kvc_step **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (kvc_step_limits *)_swig_go_1;
+  arg3 = (kvc_step **)_swig_go_2;
+  
+  result = (kvc_status)kvc_step_create(arg1,(struct kvc_step_limits const *)arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_step_view_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_step *arg1 = (kvc_step *) 0 ;
+  int32_t arg2 ;
+  kvc_view *arg3 = (kvc_view *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_step *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_view *)_swig_go_2;
+  
+  result = (kvc_status)kvc_step_view((struct kvc_step const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_retire_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_retire_step(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_create_native_a3e7208897f328db(char *_swig_go_0, kvc_storage **_swig_go_1) {
+  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
+  kvc_storage **arg2 = (kvc_storage **) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage_config *)_swig_go_0;
+  arg2 = (kvc_storage **)_swig_go_1;
+  
+  result = (kvc_status)kvc_storage_create((struct kvc_storage_config const *)arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_properties_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (kvc_storage_info *)_swig_go_1;
+  
+  result = (kvc_status)kvc_storage_properties(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_size_native_a3e7208897f328db(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+  kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage_config *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_size((struct kvc_storage_config const *)arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_trim_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  uint64_t *arg3 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (uint64_t *)_swig_go_1;
+  arg3 = (uint64_t *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_trim(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_view_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t arg2 ;
+  uint32_t arg3 ;
+  kvc_view *arg4 = (kvc_view *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (uint32_t)_swig_go_2;
+  arg4 = (kvc_view *)_swig_go_3;
+  
+  result = (kvc_status)kvc_storage_view(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t arg2 ;
+  kvc_selection *arg3 = (kvc_selection *) 0 ;
+  kvc_run *arg4 = (kvc_run *) 0 ;
+  size_t arg5 ;
+  size_t *arg6 = (size_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  arg2 = (int32_t)_swig_go_1;
+  arg3 = (kvc_selection *)_swig_go_2;
+  
+  arg4 = (kvc_run *)_swig_go_3.array;
+  arg5 = (size_t)_swig_go_3.len / sizeof(kvc_run);
+  
+  arg6 = (size_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_runs(arg1,arg2,(struct kvc_selection const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_copy_blocks(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_zero_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_swap_out_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_swap_out(arg1,(struct kvc_block_copy const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_swap_in_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
+  size_t arg3 ;
+  void *arg4 = (void *) 0 ;
+  size_t arg5 ;
+  uint64_t arg6 ;
+  kvc_stream *arg7 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (kvc_block_copy *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / sizeof(kvc_block_copy);
+  
+  
+  arg4 = (void *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / sizeof(void);
+  
+  arg6 = (uint64_t)_swig_go_3;
+  arg7 = (kvc_stream *)_swig_go_4;
+  
+  result = (kvc_status)kvc_storage_swap_in(arg1,(struct kvc_block_copy const *)arg2,arg3,(void const *)arg4,arg5,arg6,arg7);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+  kvc_storage *arg1 = (kvc_storage *) 0 ;
+  int32_t *arg2 = (int32_t *) 0 ;
+  size_t arg3 ;
+  kvc_stream *arg4 = (kvc_stream *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_storage *)_swig_go_0;
+  
+  arg2 = (int32_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (kvc_stream *)_swig_go_2;
+  
+  result = (kvc_status)kvc_storage_quantize_blocks(arg1,(int const *)arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_quantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  float *arg2 = (float *) 0 ;
+  size_t arg3 ;
+  size_t arg4 ;
+  void *arg5 = (void *) 0 ;
+  float *arg6 = (float *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  arg2 = (float *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_2;
+  arg4 = (size_t)_swig_go_3;
+  arg5 = (void *)_swig_go_4.array;
+  arg6 = (float *)_swig_go_5.array;
+  
+  result = (kvc_status)kvc_quantize((struct kvc_quant_format const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_dequantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+  kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
+  void *arg2 = (void *) 0 ;
+  float *arg3 = (float *) 0 ;
+  size_t arg4 ;
+  size_t arg5 ;
+  float *arg6 = (float *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_quant_format *)_swig_go_0;
+  arg2 = (void *)_swig_go_1.array;
+  arg3 = (float *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_3;
+  arg5 = (size_t)_swig_go_4;
+  arg6 = (float *)_swig_go_5.array;
+  
+  result = (kvc_status)kvc_dequantize((struct kvc_quant_format const *)arg1,(void const *)arg2,(float const *)arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_drain_native_a3e7208897f328db(kvc_tier *_swig_go_0) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  
+  result = (kvc_status)kvc_tier_drain(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_read_stats_native_a3e7208897f328db(kvc_tier *_swig_go_0, char *_swig_go_1) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  arg2 = (kvc_tier_stats *)_swig_go_1;
+  
+  result = (kvc_status)kvc_tier_read_stats(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_tier_read_counts_native_a3e7208897f328db(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+  kvc_tier *arg1 = (kvc_tier *) 0 ;
+  uint32_t arg2 ;
+  kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_tier *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  arg3 = (kvc_tier_counts *)_swig_go_2;
+  
+  result = (kvc_status)kvc_tier_read_counts(arg1,arg2,arg3);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+int _wrap_kvc_version_native_a3e7208897f328db() {
+  uint32_t result;
+  int _swig_go_result;
+  
+  
+  result = (uint32_t)kvc_version();
+  _swig_go_result = result;
+  return _swig_go_result;
+}
+
+
+_gostring_ _wrap_kvc_build_info_native_a3e7208897f328db() {
+  char *result = 0 ;
+  _gostring_ _swig_go_result;
+  
+  
+  result = (char *)kvc_build_info();
+  _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_supports_native_a3e7208897f328db(int _swig_go_0) {
+  uint32_t arg1 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (uint32_t)_swig_go_0;
+  
+  result = (kvc_status)kvc_supports(arg1);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 
 from .. import _native
 from .._arrays import np
-from .._tier_jobs import item_type, shown_url
+from .._tier_jobs import item_type, lease_of, shown_url
 from ..constants import PageResult, TierKind, TierPriority
 from ..errors import LimitError
 from ..tiers import Tier
@@ -92,11 +92,11 @@ class Pages:
         self._leader = False
         self._refusals = 0
         self._item = item_type()
-        self._room = np.empty((self._ROOM, 3), np.uint64)
+        self._room = np.zeros((self._ROOM, 3), np.uint64)
 
     def exists(self, keys: Array, lease: float = 0.0) -> Optional[int]:
         """Asks which pages are there, and leases those for so many seconds. Returns the job, or None: refused."""
-        return self._submit(_EXISTS, keys, _LOAD, None, 0, None, max(0, int(lease * 1e9)))
+        return self._submit(_EXISTS, keys, _LOAD, None, 0, None, lease_of(max(0.0, lease)))
 
     def get(self, keys: Array, addresses: Array, sizes: Any, keep: Any = None) -> Optional[int]:
         """Reads pages to addresses, and keeps `keep` until the job has ended."""
@@ -184,18 +184,28 @@ class Pages:
 
     def _take(self) -> None:
         """With the lock."""
-        while True:
-            count = _native.kvc_tier_poll(self._t, self._room)
-            if count == 0:
-                return
-            for job, _, num_ok in self._room[:count].tolist():
-                results = self._jobs.pop(job)[0]["result"]
-                if job in self._awaited:
-                    self._awaited[job] = results
-                else:
-                    self._polled.append((job, num_ok, results))
-            if count < self._ROOM:
-                return
+        try:
+            count = self._ROOM
+            while count == self._ROOM:
+                count = _native.kvc_tier_poll(self._t, self._room)
+                self._hand_out(self._room[:count])
+        except BaseException:  # an interrupt, perhaps right after the call: what the library has given is handed out all the same
+            self._polled = [ended for ended in self._polled if ended[0] not in self._jobs]
+            self._hand_out(self._room)
+            self._state.notify_all()
+            raise
+
+    def _hand_out(self, rows: Array) -> None:
+        """May be done again, with rows of before, which have no job any more."""
+        for job, _, num_ok in rows.tolist():
+            if job not in self._jobs:
+                continue
+            results = self._jobs[job][0]["result"]
+            if job in self._awaited:
+                self._awaited[job] = results
+            else:
+                self._polled.append((job, num_ok, results))
+            del self._jobs[job]
 
     def _lead(self) -> None:
         """Waits for the tier, without the lock, and tells the others."""

@@ -29,11 +29,12 @@ __all__ = ["PlanOutputs", "vllm_output"]
 
 
 class _Request:
-    """blocks: entries of its tables that the workers know. encoded: inputs whose embeddings they hold."""
+    """tables: blocks of each group that the workers know. encoded: inputs whose embeddings they hold."""
 
     def __init__(self, name: str, prompt: list[int], data: dict[str, Any], inputs: list[tuple[int, int, str]]):
         self.name, self.tokens, self.num_prompt, self.data, self.inputs = name, prompt, len(prompt), data, inputs
-        self.blocks, self.flying, self.preempted = 0, 0, False
+        self.flying, self.preempted = 0, False
+        self.tables: list[list[int]] = []
         self.drafts: list[int] = []
         self.encoded: set[int] = set()
 
@@ -59,6 +60,7 @@ class PlanOutputs:
         self._freed: list[str] = []
         self._holders: dict[str, int] = {}  # of the embeddings of an input: requests
         self._last: set[str] = set()  # of the last step
+        self._is_behind = False  # a plan was refused: the changes of the next one do not say what it had
         self._in_flight: deque[tuple[list[int], list[int], dict[int, list[int]]]] = deque()  # plans: ids, samples, inputs encoded by item
 
     def add(self, id: int, name: str, prompt: Sequence[int] | numpy.ndarray, *, inputs: Sequence[tuple[int, int, str]] = (), sampling_params: Any = None,
@@ -92,22 +94,50 @@ class PlanOutputs:
             del self._holders[key]
             self._freed.append(key)
 
-    def _table(self, plan: Plan, row: int, begin: int, end: int) -> tuple[list[int], ...]:
-        return tuple([max(0, block) for block in group[row, begin:end].tolist()] for group in plan.block_tables)
+    def _extend(self, plan: Plan, row: int, request: _Request, end: int) -> Optional[tuple[list[int], ...]]:
+        """The entries that workers do not know yet. None: they know all of them."""
+        begin = len(request.tables[0]) if request.tables else 0
+        if end <= begin:
+            return None
+        more = tuple([max(0, block) for block in group[row, begin:end].tolist()] for group in plan.block_tables)
+        request.tables = [known + new for known, new in zip(request.tables, more)] if begin else [list(new) for new in more]
+        return more
+
+    def _replaced(self, plan: Plan) -> Optional[tuple[str, int, int, int, int]]:
+        """A block that workers know, and that the plan has another one for: (request, group, column, old, new). Where a window has left a block the
+        table has none any more; workers keep its number and do not read it, as with vLLM's own scheduler."""
+        running = {row: self._requests[id] for id, row, is_new in zip(plan.requests.tolist(), plan.rows.tolist(), plan.is_new.tolist()) if not is_new}
+        if plan.whole_tables or self._is_behind:
+            changes = [(group, row, column, block) for row, request in running.items() for group, known in enumerate(request.tables)
+                       for column, block in enumerate(plan.block_tables[group, row, : len(known)].tolist())]
+        else:
+            changes = plan.changes.tolist()
+        for group, row, column, block in changes:
+            request = running.get(row)
+            if request and block >= 0 and request.tables and column < len(request.tables[group]) and request.tables[group][column] != block:
+                return request.name, group, column, request.tables[group][column], block
+        return None
 
     def take(self, plan: Plan) -> dict[str, Any]:
         """Returns the fields of the SchedulerOutput of the newest plan, which may have no items. scheduled_new_reqs is a list of the fields of
         NewRequestData, scheduled_cached_reqs has those of CachedRequestData, kv_cache_block_copies pairs of blocks. Take a plan before you abort
-        any of its requests. Raises ValueError: the plan has a request that was not added, or was aborted; then nothing is taken."""
+        any of its requests. Raises ValueError: the plan has a request that was not added, or was aborted; or it has another block in the place of one that the
+        workers know, to whose tables an output can only append. Then nothing is taken."""
         named = [*plan.requests.tolist(), *plan.preempted.tolist(), *(ended.request for ended in plan.ended)]
         if unknown := [id for id in named if id not in self._requests]:
             raise ValueError(f"request {unknown[0]} of the plan is unknown: call add() before plan(), and take() a plan before you abort its requests")
+        if replaced := self._replaced(plan):
+            name, group, column, old, block = replaced
+            self._is_behind = True
+            raise ValueError(f"the plan has block {block} at entry {column} of group {group} of request {name!r}, whose workers have block {old}: vLLM's outputs "
+                             "only append blocks. Do not truncate or fork requests of the scheduler; finish this plan with failed=True and abort the request")
+        self._is_behind = False
         for ended in plan.ended:
             self._end(ended.request)
         preempted = set()
         for id in plan.preempted.tolist():
             request = self._requests[id]
-            request.preempted, request.blocks = True, 0
+            request.preempted, request.tables = True, []
             preempted.add(request.name)
             for number in sorted(request.encoded):
                 self._drop(request, number)
@@ -124,9 +154,8 @@ class PlanOutputs:
             request, count = self._requests[id], offsets[i + 1] - offsets[i]
             name, resumed = request.name, is_new and request.preempted
             tokens[name] = count
-            needed = -(-(first + count) // self._block_size)
-            table = self._table(plan, rows[i], request.blocks, needed) if needed > request.blocks else None
-            request.blocks, request.preempted = max(request.blocks, needed), False
+            table = self._extend(plan, rows[i], request, -(-(first + count) // self._block_size))
+            request.preempted = False
             if is_new and (self._v2 or not resumed):
                 new.append({"req_id": name, "prompt_token_ids": request.tokens[: request.num_prompt], **request.data, "block_ids": table,
                             "num_computed_tokens": first, "prompt_embeds": None, "prompt_is_token_ids": None,

@@ -19,6 +19,7 @@ from typing import Any, Optional
 import vllm.v1.kv_offload.base as _base
 
 from .._native import TierCalls
+from .._tier_jobs import lease_of
 from ._tier_pages import Pages, digest_of, key_of_hash
 from ._vllm_identity import identity_of, replica_of
 
@@ -70,7 +71,7 @@ class KvCacheTier(TierCalls, SecondaryTierManager):
         self._row_bytes = row_bytes
         self._pages = Pages(url.replace("{dp}", str(replica_of(offloading_spec))), row_bytes, digest_of("vLLM chunks", {"bytes": row_bytes}))
         key_of = functools.partial(key_of_hash, digest_of("vLLM", identity_of(offloading_spec, row_bytes, weights)))
-        self._open(self._pages._t, primary_kv_view, row_bytes, max(0, int(lease * 1e9)), (HIT, MISS, RETRY), JobResult, _TELLS_BYTES, key_of)
+        self._open(self._pages._t, primary_kv_view, row_bytes, lease_of(max(0.0, lease)), (HIT, MISS, RETRY), JobResult, _TELLS_BYTES, key_of)
         self._stats_at = 0.0
 
     def on_new_request(self, req_context: Any) -> Any:

@@ -41,8 +41,9 @@ public record Checkpoint(long id, long numFiles, long fileBytes, long writtenByt
    *
    * @param namespaces new ids by old ones
    * @param requests with {@link CheckpointOptions#requests}: those that wait again, by their old ids
+   * @param committed how many tokens of each had been committed, by their old ids; 0 = it waited
    */
-  public record Restored(Map<Long, Long> namespaces, Map<Long, Request> requests, Checkpoint info) {}
+  public record Restored(Map<Long, Long> namespaces, Map<Long, Request> requests, Map<Long, Long> committed, Checkpoint info) {}
 
   private interface Call {
     void run(kvc_checkpoint_info info) throws KvCacheException;
@@ -111,7 +112,7 @@ public record Checkpoint(long id, long numFiles, long fileBytes, long writtenByt
     kvc_checkpoint_info i = new kvc_checkpoint_info();
     try {
       for (long names = 16, waiting = requests ? 16 : 0;;) {
-        ByteBuffer namePairs = Buffers.bytes(Math.toIntExact(16 * names)), requestPairs = Buffers.bytes(Math.toIntExact(16 * waiting));
+        ByteBuffer namePairs = Buffers.bytes(Math.toIntExact(16 * names)), requestPairs = Buffers.bytes(Math.toIntExact(32 * waiting));
         try {
           with(manager, storages, (m, s) -> Native.kvc_checkpoint_restore(m, s, pages.model, pages.weights, pages.numerics, pages.numLayers, pages.numHeads,
               pages.firstLayer, pages.firstHead, folder.toString(), o.id, o.flags, namePairs, requestPairs, i));
@@ -125,13 +126,17 @@ public record Checkpoint(long id, long numFiles, long fileBytes, long writtenByt
         }
         Map<Long, Long> namespaces = new HashMap<>();
         Map<Long, Request> made = new HashMap<>();
+        Map<Long, Long> committed = new HashMap<>();
         for (long n = 0; n < i.getNum_namespaces(); ++n) {
           namespaces.put(namePairs.getLong(), namePairs.getLong());
         }
         for (long n = 0; requests && n < i.getNum_requests(); ++n) {
-          made.put(requestPairs.getLong(), manager.request(requestPairs.getLong()));
+          long old = requestPairs.getLong();
+          made.put(old, manager.request(requestPairs.getLong()));
+          requestPairs.getLong(); // its tokens
+          committed.put(old, requestPairs.getLong());
         }
-        return new Restored(namespaces, made, read(i));
+        return new Restored(namespaces, made, committed, read(i));
       }
     } finally {
       i.delete();

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by scripts/generate.
+%include <kvcache/types.h>
+%include <kvcache/attention.h>
+%include <kvcache/checkpoint.h>
+%include <kvcache/device.h>
+%include <kvcache/events.h>
+%include <kvcache/external.h>
+%include <kvcache/fills.h>
+%include <kvcache/index.h>
+%include <kvcache/inspect.h>
+%include <kvcache/manager.h>
+%include <kvcache/metrics.h>
+%include <kvcache/model.h>
+%include <kvcache/offload.h>
+%include <kvcache/page.h>
+%include <kvcache/page_result.h>
+%include <kvcache/plugin.h>
+%include <kvcache/prefix.h>
+%include <kvcache/publisher.h>
+%include <kvcache/quota.h>
+%include <kvcache/rebuild.h>
+%include <kvcache/record.h>
+%include <kvcache/request.h>
+%include <kvcache/resize.h>
+%include <kvcache/retention.h>
+%include <kvcache/scheduler.h>
+%include <kvcache/shortfin.h>
+%include <kvcache/sizing.h>
+%include <kvcache/speculation.h>
+%include <kvcache/step.h>
+%include <kvcache/storage.h>
+%include <kvcache/tier.h>
+%include <kvcache.h>
