@@ -222,8 +222,8 @@ KVC_API kvc_status kvc_checkpoint_restore_stream(kvc_manager* m, kvc_storage* co
 KVC_API kvc_status kvc_checkpoint_list(const char* folder, uint64_t* ids, size_t capacity, size_t* count);
 
 /** Reads what a checkpoint has, without its pages. @param[in] id 0 = the newest. @return KVC_OK; NOT_FOUND,
- *  CORRUPT, UNSUPPORTED (a newer format), BUSY (id 0: writers replaced the newest one again and again while
- * it was opened), DEVICE, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
+ *  CORRUPT, UNSUPPORTED (a newer format), BUSY (id 0: writers replaced the newest one whenever it was
+ *  opened), DEVICE, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_read_info(const char* folder, uint64_t id, kvc_checkpoint_info* info);
 
 /** Reads and checks every byte of all files that a checkpoint needs. @return As kvc_checkpoint_read_info.
@@ -237,11 +237,13 @@ KVC_API kvc_status kvc_checkpoint_validate(const char* folder, uint64_t id, kvc_
 KVC_API kvc_status kvc_checkpoint_remove(const char* folder, uint64_t id);
 
 /** Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint
- *  needs: pages, and what saves that were cut short have left. A checkpoint whose manifest cannot be read
- * does not count among the newest and is not removed. Nobody knows what it needs: no data file is removed
- * then, and the call fails with CORRUPT or UNSUPPORTED (a newer format). The text has the file; remove that
- *  checkpoint by its id (kvc_checkpoint_remove), or bring its file back. @param[out] removed_bytes Of these
- *  files.
+ *  needs: pages, and what saves that were cut short have left.
+ *
+ *  A checkpoint whose manifest cannot be read does not count among the newest, and is not removed. Nobody
+ *  knows what it needs: no data file is removed then, and the call fails with CORRUPT, or UNSUPPORTED (a
+ *  newer format). The text has the file. Remove that checkpoint by its id (kvc_checkpoint_remove), or bring
+ *  its file back.
+ *  @param[out] removed_bytes Of these files.
  *  @return KVC_OK; NOT_FOUND (the folder), CORRUPT, UNSUPPORTED, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_collect(const char* folder, uint32_t keep_last, uint64_t* removed_bytes);
 
