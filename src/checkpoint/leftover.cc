@@ -65,8 +65,8 @@ std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_
 
 Digest256 source_of(const Manifest& manifest) {
   Sha256 hash;
-  const uint64_t invalidations = manifest.contents.invalidations;
-  hash.update(&invalidations, sizeof invalidations);
+  const Lineage& lineage = manifest.contents.lineage;
+  hash.update(&lineage, sizeof lineage);
   for (const Manifest::Group& group : manifest.groups) {
     const uint64_t values[] = {group.has_pages,       group.part_bytes,      group.part.first_layer,
                                group.part.num_layers, group.part.first_head, group.part.num_heads};

@@ -18,7 +18,8 @@ struct Header {
   uint32_t flags, num_sections;  // flags: 0; a reader refuses others
   uint64_t id, bytes;            // of the file
   Digest256 content;
-  uint8_t reserved[48];
+  Lineage lineage;
+  uint8_t reserved[32];
   uint32_t table_crc, header_crc;  // of the table of sections; of the bytes before
 };
 static_assert(sizeof(Header) == kManifestHeaderBytes);
@@ -176,7 +177,7 @@ std::string encode_info(const Manifest& manifest) {
   const Contents& contents = manifest.contents;
   for (const uint32_t value :
        {contents.block_size, contents.num_groups, static_cast<uint32_t>(contents.pools.size()),
-        contents.policy, contents.has_levels, contents.invalidations}) {
+        contents.policy, contents.has_levels, uint32_t{0}}) {
     out.put(value);
   }
   out.put(contents.policy_weight);
@@ -187,14 +188,14 @@ std::string encode_info(const Manifest& manifest) {
 
 void decode_info(Reader* in, Manifest* manifest) {
   Contents& contents = manifest->contents;
-  uint32_t num_pools = 0;
+  uint32_t num_pools = 0, reserved = 0;
   for (uint32_t* value : {&contents.block_size, &contents.num_groups, &num_pools, &contents.policy,
-                          &contents.has_levels, &contents.invalidations}) {
+                          &contents.has_levels, &reserved}) {
     in->get(value);
   }
   in->get(&contents.policy_weight);
   for (std::string* text : {&manifest->model, &manifest->weights, &manifest->numerics}) in->text(text);
-  if (contents.num_groups > 32 || num_pools > 32) return in->fail();
+  if (contents.num_groups > 32 || num_pools > 32 || reserved != 0) return in->fail();
   contents.pools.resize(num_pools);
   manifest->groups.resize(contents.num_groups);
   for (Manifest::Group& group : manifest->groups) get_group(in, &group);
@@ -413,6 +414,7 @@ std::string encode_manifest(const Manifest& manifest) {
   header.num_sections = kNumKinds;
   header.id = manifest.id;
   header.content = manifest.content;
+  header.lineage = manifest.contents.lineage;
   ManifestSection table[kNumKinds] = {};
   std::string out(sizeof header + sizeof table, '\0');
   for (uint32_t i = 0; i < kNumKinds; ++i) {
@@ -483,6 +485,7 @@ kvc_status decode_manifest(const char* name, const void* data, size_t size, Mani
   out->id = header.id;
   out->version = header.version;
   out->content = header.content;
+  out->contents.lineage = header.lineage;
   if (header.version == 1) out->contents.bonds.resize(out->contents.requests.size());
   if (!out->codecs.empty()) out->codec = out->codecs[0];
   return check_manifest(name, *out);

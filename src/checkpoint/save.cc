@@ -181,7 +181,7 @@ class Save {
   // A page has the name of its tokens. After a reset or an unpublication equal names may have other bytes.
   kvc_status check_nothing_ended(const Manifest& base) const {
     const Contents& now = manifest_.contents;
-    if (base.contents.invalidations == now.invalidations && !now.mixed) return KVC_OK;
+    if (base.contents.lineage == now.lineage && !now.mixed) return KVC_OK;
     return fail(KVC_ERROR_NOT_FOUND,
                 "%s: checkpoint %llu was made before a reset or an unpublication, or by another manager that "
                 "had some; save without KVC_CHECKPOINT_INCREMENT",

@@ -105,7 +105,7 @@ class TierBench {
     std::memcpy(config.fingerprint, "kvcache bench tier", 18);  // its pages are of no model
     config.url = url_.c_str();
     config.page_bytes = page_bytes_;
-    config.max_store_bytes = std::max(page_bytes_ * pages, kDefaultBytes);
+    config.max_store_bytes = std::max(page_bytes_ * std::max<uint64_t>(pages, 1), kDefaultBytes);
     kvc_tier* tier = nullptr;
     const kvc_status status = kvc_tier_create(&config, &tier);
     if (status == KVC_ERROR_INVALID_ARGUMENT) throw InputError(kvc_last_error());

@@ -9,6 +9,7 @@ thread_local uint64_t missing_blocks = 0;
 }
 
 bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
+  if (!env.random_bytes(&origin_, sizeof origin_)) origin_ = secret + env.wall_clock_ns();
   return pool_.create(memory, shape_.pool_blocks, shape_.num_pools,
                       (shape_.flags & KVC_MANAGER_NULL_BLOCK) != 0, *shape_.policy, shape_.policy_weight,
                       {shape_.num_classes, shape_.num_levels, shape_.has_fills()}, shape_.pool_room) &&

@@ -10,6 +10,7 @@
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"
+#include "manager/lineage.h"
 #include "manager/shape.h"
 #include "manager/zeroing.h"
 #include "pool/quotas.h"
@@ -62,11 +63,11 @@ class Blocks {
   const NamespaceTable& namespaces() const { return namespaces_; }
   const Zeroing& zeroing() const { return zeroing_; }
   const Quotas& quotas() const { return quotas_; }
-  // How often content has ended for what it was, by a reset or an unpublication: what is copied elsewhere
-  // before and after has equal names and perhaps other bytes.
-  uint64_t invalidations() const { return invalidations_; }
-  void count_invalidation() { ++invalidations_; }
-  void carry_invalidations(uint64_t count) { invalidations_ = count; }
+  // Another one after each reset and unpublication: what was copied elsewhere before that has equal names and
+  // perhaps other bytes.
+  const Lineage& lineage() const { return lineage_; }
+  void end_lineage() { lineage_ = {origin_, ++num_ended_}; }
+  void carry_lineage(const Lineage& lineage) { lineage_ = lineage; }
 
   // ---- taking and holding
 
@@ -474,7 +475,8 @@ class Blocks {
   Zeroing zeroing_;
   Quotas quotas_;
   uint64_t issued_ = 0;  // newest step that may be in flight
-  uint64_t invalidations_ = 0;
+  Lineage lineage_;
+  uint64_t origin_ = 0, num_ended_ = 0;
   uint64_t retired_ = 0;             // may be a step that a thread is still carrying out
   mutable size_t refused_pool_ = 0;  // whose maximum the last OVER_QUOTA names
   LookAhead ahead_[kMaxPools] = {};

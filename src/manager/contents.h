@@ -13,6 +13,7 @@
 
 #include "base/ids.h"
 #include "base/sha256.h"
+#include "manager/lineage.h"
 #include "prefix/extra_keys.h"
 
 namespace kvc {
@@ -75,7 +76,7 @@ struct Contents {
   uint32_t block_size = 0, num_groups = 0;
   uint32_t policy = 0, has_levels = 0;
   double policy_weight = 0;
-  uint32_t invalidations = 0;  // low bits of how often some of it had ended (Blocks::invalidations)
+  Lineage lineage;
   std::vector<NamespaceEntry> namespaces;
   std::vector<Position> positions;
   std::vector<int32_t> tokens;  // block_size for each position

@@ -148,7 +148,7 @@ kvc_status ExternalBlocks::unpublish(const int32_t* blocks, size_t num_blocks, u
   *num_unpublished = 0;
   for (size_t i = 0; i < num_blocks; ++i)
     *num_unpublished += blocks[i] != -1 && blocks_.unpublish(BlockId{blocks[i]});
-  if (*num_unpublished != 0) blocks_.count_invalidation();
+  if (*num_unpublished != 0) blocks_.end_lineage();
   return KVC_OK;
 }
 

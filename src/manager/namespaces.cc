@@ -58,7 +58,7 @@ kvc_status Blocks::reset(uint64_t namespace_id) {
     forget(ns);
   }
   ++counters_.epoch;
-  ++invalidations_;
+  end_lineage();
   announce_cleared(namespace_id, ns);
   return KVC_OK;
 }

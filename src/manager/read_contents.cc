@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "manager/contents.h"
@@ -44,14 +45,14 @@ class ContentsReader {
     order_.reserve(entry_of_block_.size());
     hold_.begin();
     changes_ = hold_.changes();
-    out_.invalidations = static_cast<uint32_t>(state_.blocks.invalidations());
+    out_.lineage = state_.blocks.lineage();
     read_namespaces();
     read_quotas();
     read_prompts();
     for (size_t i = 0; state_.shape.caches() && i < out_.namespaces.size(); ++i) read_positions(i);
     for (size_t p = 0; p < state_.shape.num_pools; ++p) read_pool(p);
     if (requests) read_requests();
-    out_.mixed = out_.invalidations != static_cast<uint32_t>(state_.blocks.invalidations());
+    out_.mixed = out_.lineage != state_.blocks.lineage();
     hold_.end();
   }
 
@@ -92,12 +93,12 @@ class ContentsReader {
  private:
   // Lets others in before so much more is visited, if this slice is long enough. True if somebody may have
   // changed something since.
-  bool pause(uint64_t more = 1) {
+  bool pause(uint64_t more = 1, size_t positions = SlicedHold::kSlice) {
     if (!hold_.is_long(more)) return false;
     const uint64_t before = hold_.changes();
     hold_.end();
     try {
-      make_room();
+      make_room(positions);
       if (between_) between_();
     } catch (...) {
       hold_.begin();  // a reader leaves the tree with the lock
@@ -118,16 +119,15 @@ class ContentsReader {
   };
 
   // Memory for the next slice, so that it grows without the lock.
-  void make_room() {
-    const size_t most = out_.positions.size() + SlicedHold::kSlice + 1;
+  void make_room(size_t positions) {
+    const size_t most = out_.positions.size() + positions + 1;
     if (most > out_.positions.capacity()) {
       const size_t wanted = 2 * most;
       out_.positions.reserve(wanted);
       out_.nodes.reserve(wanted);
       out_.tokens.reserve(wanted * out_.block_size);
     }
-    if (const size_t blocks = found_.size() + (SlicedHold::kSlice + 1) * out_.num_groups;
-        blocks > found_.capacity()) {
+    if (const size_t blocks = found_.size() + (positions + 1) * out_.num_groups; blocks > found_.capacity()) {
       found_.reserve(2 * blocks);
       kept_by_prompts_.reserve(2 * blocks);
       is_listed_.reserve(2 * blocks);
@@ -229,8 +229,9 @@ class ContentsReader {
     constexpr int kTries = 4;
     PrefixTree::Reader reader;
     reader.moved = moved_here_.data(), reader.moved_capacity = moved_here_.size();
-    for (int i = 0; i < kTries; ++i) {
-      moved_.clear(), missed_moves_ = false;
+    first_position_ = out_.positions.size();
+    for (int i = 0; i < kTries && is_same_epoch(index_of_[entry], entry); ++i) {
+      moved_.clear(), is_moved_.clear(), missed_moves_ = false;
       reader.at = root_of(index_of_[entry]);
       if (!walk(entry, reader, state_.tree().first_child(reader.at), kNoNode)) return;
       if (!read_moved(entry, reader) || !missed_moves_) return;
@@ -264,44 +265,69 @@ class ContentsReader {
     }
   }
 
-  // A pause in which the reader keeps its place.
-  bool rest(size_t entry, PrefixTree::Reader& reader, NodeId* next) {
+  // A pause in which the reader keeps its place. `positions`: that come next at most.
+  bool rest(size_t entry, PrefixTree::Reader& reader, NodeId* next, size_t positions = SlicedHold::kSlice) {
     const uint32_t ns = index_of_[entry];
     reader.behind = *next, reader.num_moved = 0;
     {
       const Rest resting(state_.tree(), reader);
-      pause(SlicedHold::kSlice);
+      pause(SlicedHold::kSlice, positions);
     }
     *next = reader.behind;
     missed_moves_ = missed_moves_ || reader.num_moved > reader.moved_capacity;
     for (size_t i = 0; i < std::min(reader.num_moved, reader.moved_capacity); ++i) {
-      if (state_.tree()[reader.moved[i]].ns == ns) moved_.push_back(reader.moved[i]);
+      const NodeId id = reader.moved[i];
+      if (state_.tree()[id].ns == ns && is_moved_.insert(raw(id)).second) moved_.push_back(id);
     }
     // The bound: others may move positions again and again.
-    return is_same_epoch(ns, entry) && out_.positions.size() <= 4 * state_.tree().max_places();
+    return is_same_epoch(ns, entry) &&
+           out_.positions.size() - first_position_ <= 4 * state_.tree().max_places();
   }
 
   // What has come before its siblings since, and may have been behind the walk: its way, and all below.
   bool read_moved(size_t entry, PrefixTree::Reader& reader) {
     const PrefixTree& tree = state_.tree();
     const uint32_t ns = index_of_[entry];
+    const auto visits = [&](NodeId id) {
+      return (uint64_t{tree[id].depth} + 1) * (1 + state_.shape.num_groups);
+    };
     std::vector<NodeId> way;
     for (size_t i = 0; i < moved_.size(); ++i) {  // more may come
       const NodeId id = moved_[i];
-      if (tree.alive(id) && hold_.is_long(tree[id].depth + 1)) {
+      is_moved_.erase(raw(id));  // it may move once more
+      if (tree.alive(id) && hold_.is_long(visits(id))) {
         reader.at = root_of(ns);
         NodeId none = kNoNode;
-        if (!rest(entry, reader, &none)) return false;
+        way.reserve(tree[id].depth);
+        if (!rest(entry, reader, &none, tree[id].depth + SlicedHold::kSlice)) return false;
       }
       if (!tree.alive(id) || tree[id].ns != ns) continue;
       hold_.visit(tree[id].depth);
       way.clear();
       for (NodeId at = tree[id].parent; is_node(at); at = tree[at].parent) way.push_back(at);
-      for (size_t j = way.size(); j-- > 0;) read_position(way[j]);
+      for (size_t j = way.size(); j-- > 0;) {
+        if (!is_read(way[j])) read_position(way[j]);
+      }
       reader.at = tree[id].parent;
       if (!walk(entry, reader, id, id)) return false;
     }
     return true;
+  }
+
+  // Whether the node, whose parent was read, is the position that was read at its place.
+  bool is_read(NodeId id) const {
+    const Node& node = state_.tree()[id];
+    const int32_t index = position_of_[static_cast<size_t>(raw(id))];
+    if (index < 0 || out_.nodes[static_cast<size_t>(index)] != id) return false;
+    const auto at = static_cast<size_t>(index);
+    const Contents::Position& position = out_.positions[at];
+    const int32_t parent = is_node(node.parent) ? position_of_[static_cast<size_t>(raw(node.parent))] : -1;
+    const uint64_t num_spans = node.extra == nullptr ? 0 : node.extra->count;
+    return position.parent == parent && position.ns == entry_of_[node.ns] &&
+           position.num_spans == num_spans &&
+           std::equal(out_.tokens_of(at), out_.tokens_of(at) + out_.block_size, state_.tree().tokens(id)) &&
+           (num_spans == 0 || std::memcmp(out_.spans.data() + position.first_span, node.extra->spans(),
+                                          num_spans * sizeof(ExtraSpan)) == 0);
   }
 
   void read_position(NodeId id) {
@@ -606,6 +632,8 @@ class ContentsReader {
   std::vector<uint32_t> prompt_pins_;                 // likewise
   std::vector<uint64_t> first_unopened_;              // by pool
   std::vector<NodeId> moved_here_, moved_;            // during this rest; in this walk
+  std::unordered_set<int32_t> is_moved_;              // those of moved_ that were not read since
+  size_t first_position_ = 0;                         // of this namespace
   bool missed_moves_ = false;                         // more than could be noted
   std::vector<uint32_t> prompt_of_;  // by index of a registered prompt: 1 + entry of `prompts`
 };

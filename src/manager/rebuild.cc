@@ -22,7 +22,7 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
     begin[p + 1] = num_taken_;
   }
   blocks_.end_positions();
-  blocks_.carry_invalidations(from_.blocks.invalidations());
+  blocks_.carry_lineage(from_.blocks.lineage());
   for (size_t p = 0; p < shape_.num_pools; ++p) release(begin[p], begin[p + 1]);
   return finish();
 }

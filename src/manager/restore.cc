@@ -259,7 +259,8 @@ kvc_status Restore::create_requests() {
     KVC_TRY(manager_.create_request(prompt, config, false, &id, nullptr));
     request_ids_.push_back(id);
     const Guard lock(manager_.monitor_);
-    manager_.requests_.peek(id)->carry_prompt(from.prompt_tokens);
+    if (Request* const made = manager_.requests_.peek(id); made != nullptr)
+      made->carry_prompt(from.prompt_tokens);
     if (bond.prompt == 0 || cache_only_) continue;
     manager_.prompts_.bind(static_cast<uint32_t>(handle_index(id)),
                            contents_.prompts[bond.prompt - 1].name.c_str());
@@ -307,7 +308,7 @@ kvc_status Restore::publish() {
   std::stable_sort(attached.begin(), attached.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   set_quotas();  // nothing fails from here on
-  blocks.carry_invalidations(contents_.invalidations);
+  blocks.carry_lineage(contents_.lineage);
   size_t next = 0;
   for (size_t i = 0; i < count; ++i) {
     if (needed_[i] == 0) continue;

@@ -2,6 +2,7 @@
 // A page has the name of its tokens. After a reset or an unpublication the same tokens may have other bytes,
 // and no save takes those from before.
 #include <kvcache/external.h>
+#include <kvcache/rebuild.h>
 #include <kvcache/retention.h>
 
 #include "calls_with_files.h"
@@ -104,6 +105,65 @@ INSTANTIATE_TEST_SUITE_P(By, Ended, testing::Values(End::kResetOne, End::kResetA
                                               : at.param == End::kResetAll ? "ResetOfAll"
                                                                            : "Unpublication");
                          });
+
+// The same number of resets is another lineage in each manager.
+TEST(Lineages, OfSeveralManagersDiffer) {
+  const Folder folder;
+  const std::string path = folder / "c";
+  const Spoken spoken = say(3, kTokens);
+  Engine a(Form{});
+  compute(a, spoken, 1);
+  a.save(path);
+  end_content(a, spoken, End::kResetAll);
+  compute(a, spoken, 2);
+  a.save(path);
+  Engine b(Form{});
+  kvc_checkpoint_config first = b.config(path);
+  first.id = 1;
+  kvc_checkpoint_info info;
+  ASSERT_EQ(b.restore(first, &info), KVC_OK) << kvc_last_error();
+  end_content(b, spoken, End::kResetAll);
+  compute(b, spoken, 3);
+  EXPECT_EQ(b.save(path).new_pages, kTokens / b.form.block_size);
+  EXPECT_EQ(restored_byte(path, spoken), 3);
+  Engine c(Form{});
+  end_content(c, spoken, End::kResetAll);
+  compute(c, spoken, 4);
+  EXPECT_EQ(c.save(path).new_pages, kTokens / c.form.block_size);
+  EXPECT_EQ(restored_byte(path, spoken), 4);
+}
+
+TEST(Lineages, AreCarriedByARebuild) {
+  Engine old(Form{});
+  compute(old, say(3, kTokens), 1);
+  end_content(old, say(3, kTokens), End::kResetAll);
+  Contents before, after;
+  ASSERT_EQ(old.m->impl->read_contents(false, &before), KVC_OK);
+  EXPECT_FALSE(before.lineage == Lineage{});
+  kvc_manager_config config = {};
+  config.struct_size = sizeof config, config.num_blocks = 64, config.block_size = old.form.block_size;
+  kvc_rebuild rebuild = {};
+  rebuild.struct_size = sizeof rebuild;
+  kvc_manager* made = nullptr;
+  ASSERT_EQ(kvc_manager_rebuild(old.m, &config, &rebuild, &made), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(made->impl->read_contents(false, &after), KVC_OK);
+  EXPECT_TRUE(after.lineage == before.lineage);
+  kvc_manager_destroy(made);
+}
+
+// Content that ends while it is read: nothing is taken from a checkpoint.
+TEST(Lineages, ThatChangeWhileTheyAreReadAreNoted) {
+  Engine old(Form{});
+  for (uint64_t i = 0; i < 5; ++i) compute(old, say(i, kTokens), 1);
+  Contents contents;
+  ASSERT_EQ(old.m->impl->read_contents(false, &contents, [] {}), KVC_OK);
+  EXPECT_FALSE(contents.mixed);
+  contents = {};
+  ASSERT_EQ(
+      old.m->impl->read_contents(false, &contents, [&] { EXPECT_EQ(kvc_manager_reset(old.m, 0), KVC_OK); }),
+      KVC_OK);
+  EXPECT_TRUE(contents.mixed);
+}
 
 // Files without room behind so many bytes.
 struct FullDisk : Files {

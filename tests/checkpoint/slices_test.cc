@@ -222,6 +222,7 @@ TEST(SlicesOfHeads, HaveWhatComesToTheFront) {
   Contents contents;
   ASSERT_EQ(engine.m->impl->read_contents(false, &contents, move), KVC_OK);
   EXPECT_GT(oldest, 2u);
+  EXPECT_LE(contents.longest_hold, 2 * kDepth + SlicedHold::kSlice) << "a slice, and one admission";
   std::map<std::pair<int32_t, uint32_t>, int> found;
   for (size_t i = 0; i < contents.positions.size(); ++i)
     ++found[{contents.tokens_of(i)[0] / kTokens, contents.positions[i].depth}];
@@ -229,6 +230,30 @@ TEST(SlicesOfHeads, HaveWhatComesToTheFront) {
   for (const auto& [position, times] : found)
     EXPECT_EQ(times, 1) << position.first << " at " << position.second;
   engine.check();
+}
+
+// Moves at the depth of long prompts read their way again, and cost other namespaces nothing.
+TEST(SlicesOfHeads, AreWholeForAllNamespaces) {
+  Form form;
+  form.num_blocks = 2400, form.flags = KVC_MANAGER_PARTIAL_REUSE;
+  Engine engine(form);
+  constexpr size_t kDepth = 150, kOthers = 6, kMoved = 4;
+  for (uint32_t i = 0; i < kOthers + kMoved; ++i)
+    engine.run(numbered(i, kDepth * form.block_size, i < kMoved ? 0 : i));
+  size_t count = 0;
+  const auto move = [&] {
+    const Spoken spoken = numbered(count++ % kMoved, kDepth * form.block_size, 0);
+    const uint64_t id = engine.begin(spoken);
+    std::vector<int32_t> table(kDepth);
+    EXPECT_EQ(kvc_manager_export_tables(engine.m, &id, 1, 0, -1, table.data(), kDepth), KVC_OK);
+    uint64_t unpublished = 0;
+    EXPECT_EQ(kvc_manager_unpublish_blocks(engine.m, table.data(), 1, &unpublished), KVC_OK);
+    engine.end(id);
+    engine.run(spoken);
+  };
+  Contents contents;
+  ASSERT_EQ(engine.m->impl->read_contents(false, &contents, move), KVC_OK);
+  EXPECT_EQ(contents.positions.size(), kDepth * (kOthers + kMoved));
 }
 
 // The dead that wait for their end make no slice longer, and may end while a reader rests among them.
