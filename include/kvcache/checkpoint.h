@@ -11,7 +11,9 @@
  *  the blocks. A new manager in another process takes it over and has the same hits. Its number of blocks,
  *  the layout of its storages and its policy may be others.
  *
- *  A folder has any number of checkpoints, each with an id; a later one has a higher id. A save writes only
+ *  A folder has any number of checkpoints, each with an id; a later one has a higher id, also if those before
+ *  were removed (the file `lock` has the highest of these; keep it). The path may be a link to the folder;
+ *  links in it are refused. A save writes only
  *  pages that the checkpoint before does not have (an increment), unless it is asked for a full one. Every
  *  checkpoint can be restored and removed by itself; files that others need stay.
  *
@@ -46,10 +48,13 @@ extern "C" {
 enum {
   /** Save: write all pages, in one file, and take none that a save before has written. */
   KVC_CHECKPOINT_FULL = 1,
-  KVC_CHECKPOINT_INCREMENT = 2, /**< Save: fail with NOT_FOUND if there is no checkpoint to build on. */
+  /** Save: fail with NOT_FOUND if there is no checkpoint to build on. Without it a save writes all pages anew
+   *  if that one has 64 files, or more garbage than pages. */
+  KVC_CHECKPOINT_INCREMENT = 2,
   KVC_CHECKPOINT_REQUESTS = 4, /**< Save: the requests too, as their tokens. Restore: make them wait again. */
   /** Do not wait for the disk: a checkpoint survives the end of the process, but perhaps not of the machine.
-   */
+   *  If older ones are to be removed (keep_last, a compaction) the call waits for the disk before it removes
+   *  them; if that fails they stay, and not_removed counts them. */
   KVC_CHECKPOINT_NO_SYNC = 8,
   /** Restore: groups without a storage are restored too. The caller brings their bytes before it admits a
    *  request, or has them still: all blocks must keep their ids, or the restore fails. */
@@ -66,13 +71,16 @@ typedef struct kvc_checkpoint_config {
   const kvc_page_config* pages;
   /** Save and compact: "none", or a plug-in: "lz4", "zstd"; NULL = "none". */
   const char* codec;
-  uint64_t id;        /**< Restore, compact: which checkpoint; 0 = the newest. Save: 0. */
-  int32_t level;      /**< Of the codec; 0 = its default. */
-  uint32_t flags;     /**< KVC_CHECKPOINT_* */
-  uint32_t keep_last; /**< Save, compact: remove checkpoints but for the newest so many; 0 = keep all. */
-  uint32_t reserved;  /**< 0 */
-  /** Save: do nothing, with the result KVC_OK and id 0, until now_ns is last_ns + interval_ns. Give now_ns of
-   *  the save before as last_ns. interval_ns 0 = save; with another one now_ns 0 is refused. */
+  uint64_t id;    /**< Restore, compact: which checkpoint; 0 = the newest. Save: 0. */
+  int32_t level;  /**< Of the codec; 0 = its default. */
+  uint32_t flags; /**< KVC_CHECKPOINT_* */
+  /** Save, compact: remove checkpoints but for the newest so many; 0 = keep all. One whose manifest cannot be
+   *  read does not count and is not removed, and as long as it is there no data file is removed. */
+  uint32_t keep_last;
+  uint32_t reserved; /**< 0 */
+  /** Save: do nothing, with the result KVC_OK and id 0, from last_ns until now_ns is last_ns + interval_ns.
+   *  Give now_ns of the save before as last_ns. If now_ns is less than last_ns, the clock has begun anew: the
+   *  save is done at once. interval_ns 0 = save; with another one now_ns 0 is refused. */
   uint64_t interval_ns, last_ns, now_ns;
 } kvc_checkpoint_config;
 
@@ -93,8 +101,10 @@ typedef struct kvc_checkpoint_info {
   uint64_t num_requests;
   uint64_t lost_blocks; /**< Save: blocks that were evicted before they were written; they are left out. */
   uint64_t left_out;    /**< Restore: blocks for which there was no room. */
-  uint64_t not_removed; /**< Save, compact: old files that could not be removed; the next save tries again. */
-  uint32_t version;     /**< Of the format. */
+  /** Save, compact: old files that could not be removed, or were not, since a manifest cannot be read. The
+   *  next save tries again. */
+  uint64_t not_removed;
+  uint32_t version; /**< Of the format. */
   uint32_t block_size, num_groups;
   uint32_t ids_kept;           /**< Restore: 1 = all blocks have the ids that they had. */
   uint8_t content[32];         /**< kvc_manager_content_digest of the manager that was saved. */
@@ -179,7 +189,8 @@ KVC_API kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const
  *  @param[out] info What was restored. NULL = nobody asks.
  *  @return KVC_OK; NOT_FOUND (no such checkpoint or folder); CORRUPT (a file does not check; the text says
  *  which); INVALID_ARGUMENT (made for something else: the text names the field and both values);
- *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new); INVALID_ARGUMENT, LIMIT
+ *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new; or as of
+ *  kvc_checkpoint_read_info); INVALID_ARGUMENT, LIMIT
  *  (quotas or prompts for which the manager has no room; KVC_CHECKPOINT_CACHE_ONLY leaves them out);
  *  UNSUPPORTED (a group
  *  without storage; a recorded manager; a storage of a device; a newer format; KVC_MANAGER_NO_PREFIX_CACHE);
@@ -193,7 +204,8 @@ KVC_API kvc_status kvc_checkpoint_restore(kvc_manager* m, kvc_storage* const* st
 /** Fills a new manager with a checkpoint of kvc_checkpoint_save_stream(), as kvc_checkpoint_restore() does:
  *  all of it is read and checked before the manager changes.
  *  @param[in] config As of kvc_checkpoint_restore, where id is 0. folder: what can be read once, a pipe or a
- *             socket, waits there in a file without a name; NULL = in memory.
+ *             socket, waits there in a file without a name; NULL = in memory, all of it, however much comes:
+ *             nobody knows how much that is before it ends. Give a folder unless you trust who writes.
  *  @param[in] fd     A file or a memfd is read from its position to its end, and the position stays. All
  *             others are read until nothing more comes: who writes must close, or shut down, its end.
  *  @return As of kvc_checkpoint_restore; CORRUPT (the stream is damaged, or did not come whole). After
@@ -210,24 +222,34 @@ KVC_API kvc_status kvc_checkpoint_restore_stream(kvc_manager* m, kvc_storage* co
 KVC_API kvc_status kvc_checkpoint_list(const char* folder, uint64_t* ids, size_t capacity, size_t* count);
 
 /** Reads what a checkpoint has, without its pages. @param[in] id 0 = the newest. @return KVC_OK; NOT_FOUND,
- *  CORRUPT, UNSUPPORTED (a newer format), DEVICE, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
+ *  CORRUPT, UNSUPPORTED (a newer format), BUSY (id 0: writers replaced the newest one whenever it was
+ *  opened), DEVICE, OUT_OF_MEMORY. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_read_info(const char* folder, uint64_t id, kvc_checkpoint_info* info);
 
 /** Reads and checks every byte of all files that a checkpoint needs. @return As kvc_checkpoint_read_info.
- *  CORRUPT: the text has the file and the place. Thread-safe. Since 0.3. */
+ *  CORRUPT: the text has the file and the place. Memory follows the manifest, not the sizes of data files and
+ *  pages. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_validate(const char* folder, uint64_t id, kvc_checkpoint_info* info);
 
-/** Removes a checkpoint, and the files that only it needs. @return KVC_OK; INVALID_ARGUMENT (id 0),
+/** Removes a checkpoint, and the files that only it needs. It may be damaged. While the manifest of another
+ *  one cannot be read, data files stay. @return KVC_OK; INVALID_ARGUMENT (id 0),
  *  NOT_FOUND, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_remove(const char* folder, uint64_t id);
 
 /** Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint
- *  needs: pages, and what saves that were cut short have left. @param[out] removed_bytes Of these files.
- *  @return KVC_OK; NOT_FOUND (the folder), BUSY, DEVICE. Thread-safe. Since 0.3. */
+ *  needs: pages, and what saves that were cut short have left.
+ *
+ *  A checkpoint whose manifest cannot be read does not count among the newest, and is not removed. Nobody
+ *  knows what it needs: no data file is removed then, and the call fails with CORRUPT, or UNSUPPORTED (a
+ *  newer format). The text has the file. Remove that checkpoint by its id (kvc_checkpoint_remove), or bring
+ *  its file back.
+ *  @param[out] removed_bytes Of these files.
+ *  @return KVC_OK; NOT_FOUND (the folder), CORRUPT, UNSUPPORTED, BUSY, DEVICE. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_collect(const char* folder, uint32_t keep_last, uint64_t* removed_bytes);
 
 /** Makes a checkpoint of the same content with all its pages in one file, and then removes the one that it
- *  was made from, and others as config.keep_last says. No manager is needed. @param[out] info The new one.
+ *  was made from, and others as config.keep_last says. No manager is needed. Takes memory for eight pages, of
+ *  the size that the manifest says: validate a folder of somebody else's. @param[out] info The new one.
  *  @return As kvc_checkpoint_validate and kvc_checkpoint_save. If it fails, nothing is removed. Thread-safe.
  *  Since 0.3. */
 KVC_API kvc_status kvc_checkpoint_compact(const kvc_checkpoint_config* config, kvc_checkpoint_info* info);

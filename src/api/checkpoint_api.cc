@@ -123,7 +123,8 @@ kvc_status kvc_checkpoint_save(kvc_manager* m, kvc_storage* const* storages, siz
       if (own.interval_ns != 0 && own.now_ns == 0)
         return invalid("interval_ns is %llu and now_ns 0; set now_ns to the time of the engine, at least 1",
                        ull(own.interval_ns));
-      if (own.interval_ns != 0 && own.now_ns - own.last_ns < own.interval_ns) return KVC_OK;
+      const bool began_anew = own.now_ns < own.last_ns;  // the clock
+      if (!began_anew && own.now_ns - own.last_ns < own.interval_ns) return KVC_OK;
       std::vector<GroupMemory> groups;
       KVC_TRY(read_groups(manager, storages, num_storages, own.pages, &options, &groups));
       return save_checkpoint(system_files(), manager, groups, options, out);

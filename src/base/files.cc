@@ -226,8 +226,12 @@ int sync_parent(Files& files, const char* path) {
   snprintf(parent, sizeof parent, "%.*s/.", slash == std::string_view::npos ? 1 : static_cast<int>(slash),
            slash == std::string_view::npos ? "." : path);
   OpenFile folder(files);
-  const int error = folder.open(AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
-  return error != 0 ? error : files.sync(folder.fd());
+  int error = folder.open(AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
+  if (error != 0) return error;
+  do {
+    error = files.sync(folder.fd());
+  } while (error == -EINTR);
+  return error;
 }
 
 int OpenFile::open(int folder, const char* path, int flags, unsigned mode) {

@@ -15,6 +15,13 @@ void copy_text(const std::string& from, char* to, size_t capacity) {
   for (size_t i = 0; i < count; ++i) to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
 }
 
+// All data files of a checkpoint, and their names. Older ones may be those of saves that did not wait.
+kvc_status sync_data(CheckpointFolder& folder, const Manifest& manifest) {
+  for (const Manifest::DataFile& file : manifest.files)
+    KVC_TRY(folder.sync_file(CheckpointFolder::data_name(file.id)));
+  return folder.sync();
+}
+
 }  // namespace
 
 kvc_status open_codec(const std::string& name, Codec* out) {
@@ -66,8 +73,50 @@ std::vector<Digest256> page_keys(const Manifest& manifest) {
   return keys;
 }
 
+kvc_status check_keys(const std::string& name, const Manifest& manifest, std::vector<uint32_t>* pages) {
+  const std::vector<Digest256> keys = page_keys(manifest);
+  for (uint32_t i = 0; i < keys.size(); ++i) {
+    const Manifest::Page& page = manifest.pages[i];
+    if (page.file == Manifest::kNoFile) continue;
+    if (page.key != keys[i])
+      return fail(KVC_ERROR_CORRUPT, "%s: page %u has the key of another prefix; the file is damaged",
+                  name.c_str(), i);
+    pages->push_back(i);
+  }
+  return KVC_OK;
+}
+
+kvc_status open_codecs(const std::string& name, const Manifest& manifest, const std::vector<uint32_t>& pages,
+                       std::vector<Codec>* out) {
+  out->resize(manifest.files.size());
+  for (const uint32_t i : pages) {
+    const Manifest::Page& page = manifest.pages[i];
+    if (page.compressed == 0 || (*out)[page.file].table != nullptr) continue;
+    const kvc_status status = open_codec(manifest.codecs[page.file], &(*out)[page.file]);
+    if (status != KVC_OK)
+      return fail(status, "%s has pages of a codec: %s", name.c_str(), std::string(last_error()).c_str());
+    if ((*out)[page.file].table == nullptr)
+      return fail(KVC_ERROR_CORRUPT, "%s: page %u is compressed by no codec; the file is damaged",
+                  name.c_str(), i);
+  }
+  return KVC_OK;
+}
+
+kvc_status decompress(const std::string& name, const Manifest& manifest, uint32_t page, const Codec& codec,
+                      uint64_t size, std::vector<char>* room, const char** bytes) {
+  room->resize(std::max<size_t>(room->size(), size));
+  const uint64_t stored = manifest.pages[page].stored_bytes;
+  const kvc_status status = codec.table->decompress(*bytes, stored, room->data(), size);
+  if (status != KVC_OK)
+    return fail(status, "%s: page %u: the codec \"%s\" does not make %llu bytes of the %llu of file %llu",
+                name.c_str(), page, codec.name.c_str(), ull(size), ull(stored),
+                ull(manifest.files[manifest.pages[page].file].id));
+  *bytes = room->data();
+  return KVC_OK;
+}
+
 kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
-                             const CheckpointOptions& options, std::vector<uint64_t> gone,
+                             const CheckpointOptions& options, const std::vector<uint64_t>& gone,
                              kvc_checkpoint_info* out) {
   const bool sync = (options.flags & KVC_CHECKPOINT_NO_SYNC) == 0;
   const std::string name = CheckpointFolder::manifest_name(manifest.id), part = name + ".part";
@@ -76,18 +125,21 @@ kvc_status commit_checkpoint(CheckpointFolder& folder, const Manifest& manifest,
                 std::string(last_error()).c_str());
   const std::string bytes = encode_manifest(manifest);
   KVC_TRY(folder.write_file(part, bytes, sync));
-  if (sync) KVC_TRY(folder.sync());  // the data file has its name for good
+  if (sync) KVC_TRY(sync_data(folder, manifest));
   KVC_TRY(folder.rename(part, name));
   kvc_status status = sync ? folder.sync() : KVC_OK;
   if (status != KVC_OK) return status;  // it may be there or not; it is whole if it is
   out->written_bytes += bytes.size();
   out->not_removed = folder.list() != KVC_OK;
-  const std::vector<uint64_t>& all = folder.manifests();
-  for (size_t i = 0; options.keep_last != 0 && i + options.keep_last < all.size(); ++i) {
-    if (all[i] != manifest.id) gone.push_back(all[i]);
+  folder.note_manifest(manifest);
+  const std::vector<uint64_t> old = folder.older_than_newest(options.keep_last, gone);
+  // They may be on the disk, and must not go before this one is.
+  if (!sync && !old.empty() && (folder.sync_file(name) != KVC_OK || sync_data(folder, manifest) != KVC_OK)) {
+    out->not_removed += old.size();
+    return KVC_OK;
   }
-  out->not_removed += folder.remove_manifests(gone, sync);
-  out->not_removed += folder.remove_unneeded(&manifest, true, sync);
+  out->not_removed += folder.remove_manifests(old, sync);
+  out->not_removed += folder.remove_unneeded(true, sync);
   return KVC_OK;
 }
 

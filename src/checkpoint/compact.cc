@@ -19,14 +19,8 @@ class Compaction {
   kvc_status run(kvc_checkpoint_info* out) {
     KVC_TRY(open_codec(options_.codec, &codec_));
     KVC_TRY(folder_.read_manifest(options_.id, &old_));
-    const std::vector<Digest256> keys = page_keys(old_);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      if (old_.pages[i].file == Manifest::kNoFile) continue;
-      if (old_.pages[i].key != keys[i])
-        return fail(KVC_ERROR_CORRUPT,
-                    "page %zu of the manifest has the key of another prefix; it is damaged", i);
-      pages_.push_back(static_cast<uint32_t>(i));
-    }
+    name_ = folder_.file(CheckpointFolder::manifest_name(old_.id));
+    KVC_TRY(check_keys(name_, old_, &pages_));
     new_ = old_;
     new_.id = folder_.next_id();
     new_.version = kCheckpointVersion;
@@ -58,35 +52,27 @@ class Compaction {
             std::max(largest, codec_.table == nullptr ? size : std::max(size, codec_.table->bound(size)));
       }
     }
-    std::vector<Codec> codecs(old_.files.size());
-    for (const uint32_t i : pages_) {
-      const Manifest::Page& page = old_.pages[i];
-      if (page.compressed != 0 && codecs[page.file].table == nullptr)
-        KVC_TRY(open_codec(old_.codecs[page.file], &codecs[page.file]));
-      if (page.compressed != 0 && codecs[page.file].table == nullptr)
-        return fail(KVC_ERROR_CORRUPT, "page %u is compressed by no codec; the manifest is damaged", i);
-    }
+    std::vector<Codec> codecs;
+    KVC_TRY(open_codecs(name_, old_, pages_, &codecs));
     DataReader reader(folder_, old_);
-    KVC_TRY(reader.open());
+    const kvc_status opened = reader.open();
+    if (opened == KVC_ERROR_NOT_FOUND)  // nobody removes files meanwhile
+      return fail(KVC_ERROR_CORRUPT, "%s; checkpoint %llu needs it", std::string(last_error()).c_str(),
+                  ull(old_.id));
+    KVC_TRY(opened);
     DataWriter writer(folder_, new_.id, largest, (options_.flags & KVC_CHECKPOINT_NO_SYNC) == 0);
     KVC_TRY(writer.begin(codec_.name, source_of(new_), nullptr));
     std::vector<char> plain;
-    KVC_TRY(reader.read(pages_, [&](uint32_t i, const char* bytes) -> kvc_status {
+    const auto copy_page = [&](uint32_t i, const char* bytes) -> kvc_status {
       const Manifest::Page& from = old_.pages[i];
       Manifest::Page* to = &new_.pages[i];
-      if (from.compressed != 0) {
-        plain.resize(std::max<size_t>(plain.size(), sizes[i]));
-        const kvc_status status =
-            codecs[from.file].table->decompress(bytes, from.stored_bytes, plain.data(), sizes[i]);
-        if (status != KVC_OK)
-          return fail(status, "page %u: the codec \"%s\" does not give its %llu bytes", i,
-                      codecs[from.file].name.c_str(), ull(sizes[i]));
-        bytes = plain.data();
-      }
+      if (from.compressed != 0)
+        KVC_TRY(decompress(name_, old_, i, codecs[from.file], sizes[i], &plain, &bytes));
       to->file = 0;
       to->compressed = 0;
       return add_page(&writer, codec_, options_.level, bytes, sizes[i], to);
-    }));
+    };
+    KVC_TRY(reader.read(pages_, copy_page));
     return writer.finish(own);
   }
 
@@ -94,18 +80,15 @@ class Compaction {
   const CheckpointOptions& options_;
   Codec codec_;
   Manifest old_, new_;
+  std::string name_;  // of the old manifest
   std::vector<uint32_t> pages_;
 };
 
 }  // namespace
 
 kvc_status compact_checkpoint(Files& files, const CheckpointOptions& options, kvc_checkpoint_info* out) {
-  {
-    CheckpointFolder there(files, options.folder);
-    KVC_TRY(there.open(false));
-  }
   CheckpointFolder folder(files, options.folder);
-  KVC_TRY(folder.open(true));
+  KVC_TRY(folder.open(CheckpointFolder::For::kWrite));
   KVC_TRY(folder.list());
   Compaction compaction(folder, options);
   const kvc_status status = compaction.run(out);
@@ -114,18 +97,13 @@ kvc_status compact_checkpoint(Files& files, const CheckpointOptions& options, kv
 }
 
 kvc_status collect_checkpoints(Files& files, const char* path, uint32_t keep_last, uint64_t* removed_bytes) {
-  {
-    CheckpointFolder there(files, path);
-    KVC_TRY(there.open(false));
-  }
   CheckpointFolder folder(files, path);
-  KVC_TRY(folder.open(true));
+  KVC_TRY(folder.open(CheckpointFolder::For::kWrite));
   KVC_TRY(folder.list());
-  std::vector<uint64_t> gone = folder.manifests();
-  gone.resize(keep_last == 0 || gone.size() <= keep_last ? 0 : gone.size() - keep_last);
-  uint64_t left = folder.remove_manifests(gone, true);
-  left += folder.remove_unneeded(nullptr, true, true);
+  uint64_t left = folder.remove_manifests(folder.older_than_newest(keep_last, {}), true);
+  left += folder.remove_unneeded(true, true);
   *removed_bytes = folder.removed_bytes();
+  KVC_TRY(folder.tell_unread());
   if (left == 0) return KVC_OK;
   return fail(KVC_ERROR_DEVICE, "%s: %llu files could not be removed; try again", path, ull(left));
 }

@@ -121,21 +121,30 @@ class DataReader {
   // The only file is in a stream.
   DataReader(const CheckpointFolder& folder, const CheckpointStream& stream, const Manifest& manifest);
 
-  // Opens the files and checks their sizes and headers.
+  // Opens each file and checks its size and header. Files stay open, so that nobody can take them away, but
+  // not more than kMostKept, and none if the process has too few descriptors: those are opened as they come.
   kvc_status open();
   // visit(page index, stored bytes): all pages with these indices, in the order of the files, each after its
   // checksum matched.
   kvc_status read(std::vector<uint32_t> pages, const std::function<kvc_status(uint32_t, const char*)>& visit);
+  // Whether all pages with these indices have their checksums. Takes no more memory for a large one.
+  kvc_status check_pages(std::vector<uint32_t> pages);
   // Whether every byte of the files is as it was written.
   kvc_status check_files();
 
  private:
+  static constexpr size_t kMostKept = 64;
+  struct InUse {
+    uint32_t file = 0;
+    std::shared_ptr<OpenFile> plain, direct;  // direct: nullptr = there is none
+  };
   struct Extent {
     uint32_t file;
     uint64_t offset, bytes;  // both in whole blocks
     size_t first, end;       // in the order of pages
   };
-  int read_extent(const Extent& extent, char* out);
+  kvc_status check_file(uint32_t file, const OpenFile& opened, char* block) const;
+  int use(uint32_t file, InUse* out);
   int read_at(uint32_t file, char* out, uint64_t bytes, uint64_t offset);
   kvc_status damaged(uint32_t file, uint64_t offset) const;
 
@@ -145,7 +154,9 @@ class DataReader {
   const Manifest& manifest_;
   const int stream_fd_ = -1;
   const uint64_t stream_offset_ = 0;
-  std::vector<std::unique_ptr<OpenFile>> plain_, direct_;
+  std::vector<std::shared_ptr<OpenFile>> kept_;  // of the files; nullptr = not open
+  std::mutex mutex_;
+  InUse in_use_;  // the file that was asked for last
   std::atomic<bool> is_direct_{true};
 };
 

@@ -128,16 +128,17 @@ kvc_status DataWriter::make() {
     used_ = header.size();
   }
   if (stream_ != nullptr) return KVC_OK;
-  const std::string journal = CheckpointFolder::journal_name(id_);
-  int error = journal_.open(folder_.fd(), journal.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (error != 0) return folder_.failure(journal, "make the file", error);
+  const std::string journal = CheckpointFolder::journal_name(id_), beside = journal + ".new";
   std::string entries = journal_header(id_, codec_, source_);
   for (size_t i = 0; leftover_ != nullptr && i < leftover_->pages.size(); ++i) {
     const Manifest::Page entry = journal_entry(leftover_->pages[i]);
     entries.append(reinterpret_cast<const char*>(&entry), sizeof entry);
   }
-  error = write_fully(folder_.files(), journal_.fd(), entries.data(), entries.size(), 0);
-  if (error != 0) return folder_.failure(journal, "write the file", error);
+  // The old one says what there is until the new one is whole.
+  KVC_TRY(folder_.write_file(beside, entries, sync_ && leftover_ != nullptr));
+  KVC_TRY(folder_.rename(beside, journal));
+  int error = journal_.open(folder_.fd(), journal.c_str(), O_WRONLY);
+  if (error != 0) return folder_.failure(journal, "open the file", error);
   journal_bytes_ = entries.size();
   if (leftover_ != nullptr) {
     KVC_TRY(go_on());

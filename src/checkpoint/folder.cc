@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/status.h"
+#include "checkpoint/read_manifest.h"
 
 namespace kvc {
 namespace {
@@ -55,14 +56,20 @@ kvc_status CheckpointFolder::failure(const std::string& name, const char* what, 
   return fail(status, "%s: cannot %s: %s (errno %d)", whole.c_str(), what, std::strerror(-error), -error);
 }
 
-kvc_status CheckpointFolder::open(bool write) {
-  if (write) {
+kvc_status CheckpointFolder::open(For what) {
+  if (what == For::kMake || what == For::kMakeDurable) {
     const int made = retry([&] { return files_.make_folder(AT_FDCWD, path_.c_str(), 0777); });
     if (made != 0 && made != -EEXIST) return failure("", "make the folder", made);
   }
-  const int error = folder_.open(AT_FDCWD, path_.c_str(), O_RDONLY | O_DIRECTORY);
+  // The path may be a link to a folder: its last part is "." then, and no link.
+  const int error = folder_.open(AT_FDCWD, (path_ + "/.").c_str(), O_RDONLY | O_DIRECTORY);
   if (error != 0) return failure("", "open the folder", error);
-  if (!write) return KVC_OK;
+  if (what == For::kMakeDurable) {  // who made it may not have waited for the disk
+    const int synced = sync_parent(files_, path_.c_str());
+    const bool cannot = synced == -EACCES || synced == -EINVAL;  // nobody here may, or there is no way to
+    if (synced != 0 && !cannot) return failure("", "write the name of the folder to the disk", synced);
+  }
+  if (what == For::kRead) return KVC_OK;
   if (const int lock_error = lock_.open(fd(), "lock", O_RDWR | O_CREAT, 0666); lock_error != 0)
     return failure("lock", "open the file", lock_error);
   const int locked = retry([&] { return files_.lock(lock_.fd()); });
@@ -80,7 +87,8 @@ kvc_status CheckpointFolder::list() {
       if (std::strlen(name) < kDigits) return;
       if (const uint64_t id = id_of(name, ".kvcm"); id != 0) folder.manifests_.push_back(id);
       if (const uint64_t id = id_of(name, ".kvcd"); id != 0) folder.data_.push_back(id);
-      if (id_of(name, ".kvcm.part") != 0 || id_of(name, ".kvcd.part") != 0) folder.parts_.emplace_back(name);
+      for (const char* const ending : {".kvcm.part", ".kvcd.part", ".kvcj.part.new"})
+        if (id_of(name, ending) != 0) folder.parts_.emplace_back(name);
       if (const uint64_t id = id_of(name, ".kvcj.part"); id != 0) {
         folder.journals_.push_back(id);
         folder.parts_.emplace_back(name);
@@ -95,8 +103,23 @@ kvc_status CheckpointFolder::list() {
   return KVC_OK;
 }
 
+// The content of `lock`: the id of the newest checkpoint that was removed, in a name of its form.
+uint64_t CheckpointFolder::highest_removed() const {
+  char name[kDigits + 1] = {};
+  if (lock_.fd() < 0 || read_fully(files_, lock_.fd(), name, kDigits, 0) != 0) return 0;
+  return id_of(name, "");
+}
+
+kvc_status CheckpointFolder::note_removal(uint64_t id) {
+  if (id < manifests_.back() || id <= highest_removed()) return KVC_OK;
+  const std::string name = name_of(id, "");
+  int error = write_fully(files_, lock_.fd(), name.data(), name.size(), 0);
+  if (error == 0) error = retry([&] { return files_.sync(lock_.fd()); });
+  return error == 0 ? KVC_OK : failure("lock", "write the file", error);
+}
+
 uint64_t CheckpointFolder::next_id() const {
-  uint64_t last = 0;
+  uint64_t last = highest_removed();
   for (const std::vector<uint64_t>* ids : {&manifests_, &data_}) {
     if (!ids->empty()) last = std::max(last, ids->back());
   }
@@ -126,10 +149,9 @@ kvc_status CheckpointFolder::read_manifest(uint64_t id, Manifest* out) const {
   struct stat status = {};
   error = retry([&] { return files_.status(in.fd(), &status); });
   if (error != 0) return failure(name, "tell the size of the file", error);
-  std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  error = read_fully(files_, in.fd(), bytes.data(), bytes.size(), 0);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  KVC_TRY(kvc::read_manifest(files_, in.fd(), 0, size, file(name).c_str(), out, &error));
   if (error != 0) return failure(name, "read the file", error);
-  KVC_TRY(decode_manifest(file(name).c_str(), bytes.data(), bytes.size(), out));
   if (out->id == id) return KVC_OK;
   return fail(KVC_ERROR_CORRUPT, "%s: it is the manifest of checkpoint %llu", file(name).c_str(),
               ull(out->id));
@@ -147,6 +169,13 @@ kvc_status CheckpointFolder::write_file(const std::string& name, const std::stri
   return error == 0 || error == -EINTR ? KVC_OK : failure(name, "close the file", error);
 }
 
+kvc_status CheckpointFolder::sync_file(const std::string& name) {
+  OpenFile out(files_);
+  int error = out.open(fd(), name.c_str(), O_RDONLY);
+  if (error == 0) error = retry([&] { return files_.sync(out.fd()); });
+  return error == 0 ? KVC_OK : failure(name, "write the file to the disk", error);
+}
+
 kvc_status CheckpointFolder::rename(const std::string& from, const std::string& to) {
   const int error = retry([&] { return files_.rename(fd(), from.c_str(), to.c_str()); });
   return error == 0 ? KVC_OK : failure(from, "give the file its name", error);
@@ -155,6 +184,45 @@ kvc_status CheckpointFolder::rename(const std::string& from, const std::string& 
 kvc_status CheckpointFolder::sync() {
   const int error = retry([&] { return files_.sync(fd()); });
   return error == 0 || error == -EINVAL ? KVC_OK : failure("", "write the folder to the disk", error);
+}
+
+void CheckpointFolder::note_manifest(const Manifest& manifest) {
+  Needs& needs = needs_[manifest.id];
+  needs = {};
+  for (const Manifest::DataFile& file : manifest.files) needs.files.push_back(file.id);
+}
+
+const CheckpointFolder::Needs& CheckpointFolder::needs_of(uint64_t id) {
+  if (const auto known = needs_.find(id); known != needs_.end()) return known->second;
+  Manifest manifest;
+  const kvc_status status = read_manifest(id, &manifest);
+  if (status == KVC_OK)
+    note_manifest(manifest);
+  else
+    needs_[id] = {status, std::string(last_error()), {}};
+  return needs_[id];
+}
+
+kvc_status CheckpointFolder::tell_unread() {
+  for (const uint64_t id : manifests_) {
+    const Needs& needs = needs_of(id);
+    if (needs.status != KVC_OK)
+      return fail(needs.status,
+                  "%s. Nobody knows which data files it needs, so none was removed: bring the file back, or "
+                  "remove the checkpoint by its id, %llu",
+                  needs.error.c_str(), ull(id));
+  }
+  return KVC_OK;
+}
+
+std::vector<uint64_t> CheckpointFolder::older_than_newest(uint32_t keep, const std::vector<uint64_t>& gone) {
+  std::vector<uint64_t> older = gone;
+  if (keep == 0 || manifests_.size() <= keep) return older;
+  for (size_t i = manifests_.size(), newer = 0; i-- != 0;) {
+    if (std::find(gone.begin(), gone.end(), manifests_[i]) != gone.end()) continue;
+    if (needs_of(manifests_[i]).status == KVC_OK && ++newer > keep) older.push_back(manifests_[i]);
+  }
+  return older;
 }
 
 uint64_t CheckpointFolder::remove_manifests(const std::vector<uint64_t>& ids, bool sync) {
@@ -174,6 +242,7 @@ uint64_t CheckpointFolder::remove_manifests(const std::vector<uint64_t>& ids, bo
 
 void CheckpointFolder::remove_failed(uint64_t id) {
   static_cast<void>(files_.remove(fd(), (manifest_name(id) + ".part").c_str()));
+  static_cast<void>(files_.remove(fd(), (journal_name(id) + ".new").c_str()));
   struct stat status = {};
   if (files_.status_at(fd(), journal_name(id).c_str(), &status) == 0 &&
       static_cast<uint64_t>(status.st_size) > sizeof(Manifest::Page))
@@ -184,7 +253,7 @@ void CheckpointFolder::remove_failed(uint64_t id) {
     static_cast<void>(files_.remove(fd(), data_name(id).c_str()));
 }
 
-uint64_t CheckpointFolder::remove_unneeded(const Manifest* known, bool unfinished, bool sync) {
+uint64_t CheckpointFolder::remove_unneeded(bool unfinished, bool sync) {
   uint64_t left = 0;
   if (list() != KVC_OK) return 1;
   bool removed = false, named = false;
@@ -202,20 +271,26 @@ uint64_t CheckpointFolder::remove_unneeded(const Manifest* known, bool unfinishe
   }
   std::vector<uint64_t> needed;
   if (kept != 0) needed.push_back(kept);
-  if (known != nullptr) {
-    for (const Manifest::DataFile& one : known->files) needed.push_back(one.id);
-  }
-  std::sort(needed.begin(), needed.end());
-  const bool all_known = std::includes(needed.begin(), needed.end(), data_.begin(), data_.end());
   for (const uint64_t id : manifests_) {
-    if (all_known || (known != nullptr && known->id == id)) continue;  // no need to ask the others
-    Manifest manifest;
-    if (read_manifest(id, &manifest) != KVC_OK) return left;  // nobody knows what it needs
-    for (const Manifest::DataFile& one : manifest.files) needed.push_back(one.id);
+    if (const auto known = needs_.find(id); known != needs_.end())
+      needed.insert(needed.end(), known->second.files.begin(), known->second.files.end());
   }
   std::sort(needed.begin(), needed.end());
+  bool all_read = true;
+  if (!std::includes(needed.begin(), needed.end(), data_.begin(), data_.end())) {  // else none can go
+    for (const uint64_t id : manifests_) {
+      const Needs& needs = needs_of(id);
+      all_read = all_read && needs.status == KVC_OK;
+      needed.insert(needed.end(), needs.files.begin(), needs.files.end());
+    }
+    std::sort(needed.begin(), needed.end());
+  }
   for (const uint64_t id : data_) {
-    if (!std::binary_search(needed.begin(), needed.end(), id)) remove(data_name(id));
+    if (std::binary_search(needed.begin(), needed.end(), id)) continue;
+    if (all_read)
+      remove(data_name(id));
+    else
+      ++left;
   }
   if (removed && sync && this->sync() != KVC_OK) ++left;
   return left;

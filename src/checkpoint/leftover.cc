@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/crc32c.h"
 #include "base/sha256.h"
@@ -13,6 +14,7 @@
 namespace kvc {
 namespace {
 
+constexpr uint64_t kEntriesOfAPiece = 16384;
 constexpr char kJournalMagic[8] = {'K', 'V', 'C', 'P', 'A', 'G', 'E', '\n'};
 
 struct JournalHeader {
@@ -43,12 +45,17 @@ std::vector<Manifest::Page> read_journal(const CheckpointFolder& folder, uint64_
       std::memcmp(header, journal_header(id, codec, source).data(), sizeof header) != 0) {
     return {};
   }
-  entries.resize((static_cast<size_t>(status.st_size) - sizeof header) / sizeof entries[0]);
-  if (read_fully(files, in.fd(), entries.data(), entries.size() * sizeof entries[0], sizeof header) != 0)
-    return {};
-  entries.erase(std::remove_if(entries.begin(), entries.end(),
-                               [](const Manifest::Page& entry) { return entry.reserved != crc_of(entry); }),
-                entries.end());
+  // A piece at a time: what is no entry, such as a hole, takes no memory.
+  std::vector<Manifest::Page> piece;
+  uint64_t left = (static_cast<uint64_t>(status.st_size) - sizeof header) / sizeof entries[0];
+  for (uint64_t at = sizeof header; left != 0; left -= piece.size()) {
+    piece.resize(std::min<uint64_t>(left, kEntriesOfAPiece));
+    const uint64_t bytes = piece.size() * sizeof piece[0];
+    if (read_fully(files, in.fd(), piece.data(), bytes, at) != 0) return {};
+    at += bytes;
+    std::copy_if(piece.begin(), piece.end(), std::back_inserter(entries),
+                 [](const Manifest::Page& entry) { return entry.reserved == crc_of(entry); });
+  }
   std::sort(entries.begin(), entries.end(),
             [](const Manifest::Page& a, const Manifest::Page& b) { return a.offset < b.offset; });
   return entries;
@@ -105,12 +112,13 @@ Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec,
   }
   out.bytes = kDataHeaderBytes;
   out.crc = crc32c(bytes.data(), bytes.size());
-  // Adds the bytes up to `end` to the checksum of the file.
-  const auto pass = [&](uint64_t end) {
+  // Adds the bytes up to `end` to the checksum of the file, and makes *own, if it is asked for, theirs.
+  const auto pass = [&](uint64_t end, uint32_t* own = nullptr) {
     while (out.bytes < end) {
       bytes.resize(std::min(end - out.bytes, kPieceBytes));
       if (read_fully(files, in.fd(), bytes.data(), bytes.size(), out.bytes) != 0) return false;
       out.crc = crc32c(bytes.data(), bytes.size(), out.crc);
+      if (own != nullptr) *own = crc32c(bytes.data(), bytes.size(), *own);
       out.bytes += bytes.size();
     }
     return true;
@@ -119,15 +127,11 @@ Leftover find_leftover(const CheckpointFolder& folder, const std::string& codec,
     if (entry.offset < out.bytes || entry.offset > size || entry.stored_bytes == 0 ||
         entry.stored_bytes > size - entry.offset || round_to_block(entry.offset + entry.stored_bytes) > size)
       continue;
-    if (!pass(entry.offset)) return {};
-    bytes.resize(entry.stored_bytes);
-    if (read_fully(files, in.fd(), bytes.data(), bytes.size(), entry.offset) != 0) return {};
-    if (crc32c(bytes.data(), bytes.size()) == entry.crc) {
-      out.pages.push_back(entry);
-      out.pages.back().reserved = 0;
-    }
-    out.crc = crc32c(bytes.data(), bytes.size(), out.crc);
-    out.bytes += bytes.size();
+    uint32_t crc = 0;
+    if (!pass(entry.offset) || !pass(entry.offset + entry.stored_bytes, &crc)) return {};
+    if (crc != entry.crc) continue;
+    out.pages.push_back(entry);
+    out.pages.back().reserved = 0;
   }
   if (out.pages.empty() || !pass(round_to_block(out.bytes))) return {};
   return out;

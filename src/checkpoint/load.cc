@@ -13,21 +13,27 @@
 namespace kvc {
 namespace {
 
-// Reads the manifest and opens the files of a checkpoint. The newest one may be replaced meanwhile.
+// Reads the manifest and, unless `reader` is nullptr, opens the files of a checkpoint. The newest one may be
+// replaced meanwhile.
 kvc_status open_checkpoint(CheckpointFolder& folder, uint64_t id, Manifest* manifest,
                            std::unique_ptr<DataReader>* reader) {
   kvc_status status = KVC_OK;
-  for (int tries = 0; tries < 8; ++tries) {
+  constexpr int kMostTries = 15;
+  for (int tries = 0;; ++tries) {
     KVC_TRY(folder.list());
     const std::vector<uint64_t> before = folder.manifests();
     status = folder.read_manifest(id, manifest);
-    if (status == KVC_OK) {
+    if (status == KVC_OK && reader != nullptr) {
       *reader = std::make_unique<DataReader>(folder, *manifest);
       status = (*reader)->open();
     }
     if (status != KVC_ERROR_NOT_FOUND) return status;
     KVC_TRY(folder.list());
     if (id != 0 || folder.manifests() == before) break;
+    if (tries == kMostTries)
+      return fail(KVC_ERROR_BUSY,
+                  "%s: the newest checkpoint was replaced %d times while it was opened; try again",
+                  folder.path().c_str(), tries + 1);
   }
   // A file that the manifest needs is not there: that is damage, but a missing manifest is not.
   const bool known = id == 0 ? !folder.manifests().empty()
@@ -49,8 +55,13 @@ kvc_status open_checkpoint(CheckpointFolder& folder, uint64_t id, Manifest* mani
 class Load {
  public:
   Load(Manager& manager, const std::vector<GroupMemory>& groups, const CheckpointOptions& options,
-       Manifest& manifest, DataReader& reader)
-      : manager_(manager), groups_(groups), options_(options), manifest_(manifest), reader_(reader) {}
+       std::string name, Manifest& manifest, DataReader& reader)
+      : manager_(manager),
+        groups_(groups),
+        options_(options),
+        name_(std::move(name)),
+        manifest_(manifest),
+        reader_(reader) {}
 
   kvc_status run(const Restored& restored, kvc_checkpoint_info* out) {
     Manifest here;
@@ -108,8 +119,8 @@ class Load {
   }
 
   kvc_status fill(const Restore& restore) {
-    const std::vector<Digest256> keys = page_keys(manifest_);
-    std::vector<uint32_t> pages;
+    std::vector<uint32_t> all, pages;
+    KVC_TRY(check_keys(name_, manifest_, &all));
     struct Target {
       uint32_t group;
       int32_t block;
@@ -124,9 +135,6 @@ class Load {
         targets[index] = {group, restore.block(p, i)};
         if (page.file == Manifest::kNoFile || groups_[group].slab == nullptr || targets[index].block < 0)
           continue;
-        if (page.key != keys[index])
-          return fail(KVC_ERROR_CORRUPT,
-                      "page %zu of the manifest has the key of another prefix; it is damaged", index);
         pages.push_back(static_cast<uint32_t>(index));
       }
     }
@@ -136,28 +144,15 @@ class Load {
         return invalid("the storage of group %u has %llu blocks; block %d of the manager is not in it", group,
                        ull(groups_[group].layout->num_blocks), block);
     }
-    std::vector<Codec> codecs(manifest_.files.size());
-    for (const uint32_t i : pages) {
-      const Manifest::Page& page = manifest_.pages[i];
-      if (page.compressed != 0 && codecs[page.file].table == nullptr)
-        KVC_TRY(open_codec(manifest_.codecs[page.file], &codecs[page.file]));
-      if (page.compressed != 0 && codecs[page.file].table == nullptr)
-        return fail(KVC_ERROR_CORRUPT, "page %u is compressed by no codec; the manifest is damaged", i);
-    }
+    std::vector<Codec> codecs;
+    KVC_TRY(open_codecs(name_, manifest_, pages, &codecs));
     std::vector<char> plain;
     return reader_.read(std::move(pages), [&](uint32_t i, const char* bytes) -> kvc_status {
       const Manifest::Page& page = manifest_.pages[i];
       const auto [group, block] = targets[i];
       const uint64_t size = manifest_.groups[group].part_bytes;
-      if (page.compressed != 0) {
-        plain.resize(std::max<size_t>(plain.size(), size));
-        const kvc_status status =
-            codecs[page.file].table->decompress(bytes, page.stored_bytes, plain.data(), size);
-        if (status != KVC_OK)
-          return fail(status, "page %u: the codec \"%s\" does not give its %llu bytes", i,
-                      codecs[page.file].name.c_str(), ull(size));
-        bytes = plain.data();
-      }
+      if (page.compressed != 0)
+        KVC_TRY(decompress(name_, manifest_, i, codecs[page.file], size, &plain, &bytes));
       unpack_page(*groups_[group].layout, bytes, groups_[group].block(block), groups_[group].slab);
       return KVC_OK;
     });
@@ -166,6 +161,7 @@ class Load {
   Manager& manager_;
   const std::vector<GroupMemory>& groups_;
   const CheckpointOptions& options_;
+  const std::string name_;  // of the manifest
   Manifest& manifest_;
   DataReader& reader_;
   bool elsewhere_ = false;
@@ -186,12 +182,13 @@ kvc_status restore_checkpoint(Files& files, Manager& manager, const std::vector<
                               const CheckpointOptions& options, const Restored& restored,
                               kvc_checkpoint_info* out) {
   CheckpointFolder folder(files, options.folder);
-  KVC_TRY(folder.open(false));
+  KVC_TRY(folder.open(CheckpointFolder::For::kRead));
   Manifest manifest;
   std::unique_ptr<DataReader> reader;
   KVC_TRY(open_checkpoint(folder, options.id, &manifest, &reader));
   note_own_bytes(folder, manifest, out);
-  return Load(manager, groups, options, manifest, *reader).run(restored, out);
+  const std::string name = folder.file(CheckpointFolder::manifest_name(manifest.id));
+  return Load(manager, groups, options, name, manifest, *reader).run(restored, out);
 }
 
 kvc_status restore_stream(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
@@ -204,12 +201,12 @@ kvc_status restore_stream(Files& files, Manager& manager, const std::vector<Grou
   DataReader reader(folder, stream, manifest);
   KVC_TRY(reader.open());
   out->written_bytes = stream.bytes();
-  return Load(manager, groups, options, manifest, reader).run(restored, out);
+  return Load(manager, groups, options, stream.name(), manifest, reader).run(restored, out);
 }
 
 kvc_status list_checkpoints(Files& files, const char* path, std::vector<uint64_t>* ids) {
   CheckpointFolder folder(files, path);
-  KVC_TRY(folder.open(false));
+  KVC_TRY(folder.open(CheckpointFolder::For::kRead));
   KVC_TRY(folder.list());
   *ids = folder.manifests();
   return KVC_OK;
@@ -218,27 +215,20 @@ kvc_status list_checkpoints(Files& files, const char* path, std::vector<uint64_t
 kvc_status describe_checkpoint(Files& files, const char* path, uint64_t id, bool validate,
                                kvc_checkpoint_info* out) {
   CheckpointFolder folder(files, path);
-  KVC_TRY(folder.open(false));
+  KVC_TRY(folder.open(CheckpointFolder::For::kRead));
   Manifest manifest;
   if (!validate) {
-    KVC_TRY(folder.list());
-    KVC_TRY(folder.read_manifest(id, &manifest));
+    KVC_TRY(open_checkpoint(folder, id, &manifest, nullptr));
   } else {
     std::unique_ptr<DataReader> reader;
     KVC_TRY(open_checkpoint(folder, id, &manifest, &reader));
-    const std::vector<Digest256> keys = page_keys(manifest);
+    const std::string name = folder.file(CheckpointFolder::manifest_name(manifest.id));
     std::vector<uint32_t> pages;
-    for (uint32_t i = 0; i < keys.size(); ++i) {
-      if (manifest.pages[i].file == Manifest::kNoFile) continue;
-      if (manifest.pages[i].key != keys[i])
-        return fail(KVC_ERROR_CORRUPT, "page %u of the manifest has the key of another prefix; it is damaged",
-                    i);
-      pages.push_back(i);
-    }
+    KVC_TRY(check_keys(name, manifest, &pages));
     if (manifest.content != manifest.contents.digest(manifest.contents.position_digests()))
-      return fail(KVC_ERROR_CORRUPT, "the manifest has another digest than its content; it is damaged");
+      return fail(KVC_ERROR_CORRUPT, "%s has another digest than its content; it is damaged", name.c_str());
     KVC_TRY(reader->check_files());
-    KVC_TRY(reader->read(std::move(pages), [](uint32_t, const char*) { return kvc_status{KVC_OK}; }));
+    KVC_TRY(reader->check_pages(std::move(pages)));
   }
   note_own_bytes(folder, manifest, out);
   describe(manifest, out);
@@ -247,18 +237,15 @@ kvc_status describe_checkpoint(Files& files, const char* path, uint64_t id, bool
 
 kvc_status remove_checkpoint(Files& files, const char* path, uint64_t id) {
   if (id == 0) return invalid("id is 0; give the id of the checkpoint to remove");
-  {
-    CheckpointFolder there(files, path);
-    KVC_TRY(there.open(false));  // a folder is not made to remove something from it
-  }
   CheckpointFolder folder(files, path);
-  KVC_TRY(folder.open(true));
+  KVC_TRY(folder.open(CheckpointFolder::For::kWrite));
   KVC_TRY(folder.list());
   if (!std::binary_search(folder.manifests().begin(), folder.manifests().end(), id))
     return fail(KVC_ERROR_NOT_FOUND, "%s has no checkpoint %llu", path, ull(id));
+  KVC_TRY(folder.note_removal(id));
   if (folder.remove_manifests({id}, true) != 0)
     return fail(KVC_ERROR_DEVICE, "%s: checkpoint %llu could not be removed", path, ull(id));
-  static_cast<void>(folder.remove_unneeded(nullptr, false, true));  // the next writer tries again
+  static_cast<void>(folder.remove_unneeded(false, true));  // the next writer tries again
   return KVC_OK;
 }
 

@@ -21,7 +21,7 @@ struct Header {
   uint8_t reserved[48];
   uint32_t table_crc, header_crc;  // of the table of sections; of the bytes before
 };
-static_assert(sizeof(Header) == 128);
+static_assert(sizeof(Header) == kManifestHeaderBytes);
 
 struct ManifestSection {
   uint32_t kind, crc;
@@ -429,12 +429,10 @@ std::string encode_manifest(const Manifest& manifest) {
   return out;
 }
 
-kvc_status decode_manifest(const char* name, const void* data, size_t size, Manifest* out) {
-  const auto* const bytes = static_cast<const char*>(data);
+kvc_status check_manifest_header(const char* name, const void* data, size_t have, uint64_t size) {
   Header header;
-  ManifestSection table[kNumKinds] = {};
-  if (size < sizeof header) return corrupt(name, "it is shorter than a header");
-  std::memcpy(&header, bytes, sizeof header);
+  if (have < sizeof header) return corrupt(name, "it is shorter than a header");
+  std::memcpy(&header, data, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     return corrupt(name, "it is no manifest of a checkpoint");
   if (header.header_crc != crc32c(&header, offsetof(Header, header_crc)))
@@ -444,10 +442,21 @@ kvc_status decode_manifest(const char* name, const void* data, size_t size, Mani
     return fail(KVC_ERROR_UNSUPPORTED, "%s has version %u of the format; this library reads versions 1 to %u",
                 name, header.version, kCheckpointVersion);
   const uint32_t num_kinds = header.version == 1 ? kNumKindsOfVersion1 : kNumKinds;
-  const size_t table_bytes = num_kinds * sizeof table[0];
+  const size_t table_bytes = num_kinds * sizeof(ManifestSection);
   if (header.bytes != size || size < sizeof header + table_bytes || header.num_sections != num_kinds ||
       !all_zero(reinterpret_cast<const char*>(header.reserved), sizeof header.reserved))
     return corrupt(name, "it has another size than its header says");
+  return KVC_OK;
+}
+
+kvc_status decode_manifest(const char* name, const void* data, size_t size, Manifest* out) {
+  KVC_TRY(check_manifest_header(name, data, size, size));
+  const auto* const bytes = static_cast<const char*>(data);
+  Header header;
+  std::memcpy(&header, bytes, sizeof header);
+  ManifestSection table[kNumKinds] = {};
+  const uint32_t num_kinds = header.num_sections;
+  const size_t table_bytes = num_kinds * sizeof table[0];
   std::memcpy(table, bytes + sizeof header, table_bytes);
   if (header.table_crc != crc32c(table, table_bytes))
     return corrupt(name, "the checksum of the table of sections does not match");

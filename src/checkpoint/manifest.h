@@ -51,6 +51,9 @@ struct Manifest {
 };
 
 std::string encode_manifest(const Manifest& manifest);
+inline constexpr size_t kManifestHeaderBytes = 128;
+// Whether the first kManifestHeaderBytes (less: CORRUPT) are those of a manifest of `size` bytes.
+kvc_status check_manifest_header(const char* name, const void* data, size_t have, uint64_t size);
 // CORRUPT, or UNSUPPORTED for a newer format. `name` is for texts.
 kvc_status decode_manifest(const char* name, const void* data, size_t size, Manifest* out);
 // Of one that has the right sections: whether everything in them is in range (check_manifest.cc).

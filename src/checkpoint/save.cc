@@ -76,6 +76,8 @@ class Save {
 
  private:
   static constexpr uint64_t kShareHeld = 16;
+  static constexpr uint64_t kMostBytesOfAFile = sizeof(Manifest::DataFile) + 8 + 16;  // in a manifest
+  static constexpr size_t kMostFiles = 64;  // of a checkpoint, unless an increment is demanded
   static constexpr uint32_t kOwn = Manifest::kNoFile - 1, kLost = Manifest::kNoFile - 2;
   struct Wanted {  // a page to write
     uint32_t position, index;
@@ -102,6 +104,7 @@ class Save {
   // last one of a file is at least half full.
   uint64_t bytes_to_write(const std::vector<Wanted>& pages) const {
     uint64_t bytes = 0, manifest = encode_manifest(manifest_).size();
+    manifest += (base_files_.size() + 1) * kMostBytesOfAFile;  // it does not name them yet
     for (const Wanted& wanted : pages)
       bytes += room_of(wanted) + sizeof(Manifest::Page);  // and of the journal
     return bytes + (bytes / (kPieceBytes / 2) + 3) * kDataHeaderBytes + manifest;
@@ -170,7 +173,8 @@ class Save {
     for (const Manifest::DataFile& file : base.files) bytes += file.bytes;
     base_files_ = std::move(base.files);
     base_codecs_ = std::move(base.codecs);
-    if (!must && bytes / 2 > live + kPieceBytes) known_.clear();  // more is garbage than not: begin anew
+    // More is garbage than not, or it is in too many pieces: begin anew.
+    if (!must && (bytes / 2 > live + kPieceBytes || base_files_.size() >= kMostFiles)) known_.clear();
     return KVC_OK;
   }
 
@@ -398,7 +402,8 @@ class Save {
 kvc_status save_checkpoint(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
                            const CheckpointOptions& options, kvc_checkpoint_info* out) {
   CheckpointFolder folder(files, options.folder);
-  KVC_TRY(folder.open(true));
+  const bool sync = (options.flags & KVC_CHECKPOINT_NO_SYNC) == 0;
+  KVC_TRY(folder.open(sync ? CheckpointFolder::For::kMakeDurable : CheckpointFolder::For::kMake));
   KVC_TRY(folder.list());
   Save save(folder, manager, groups, options);
   const kvc_status status = save.run(out);
@@ -416,7 +421,7 @@ kvc_status save_stream(Files& files, Manager& manager, const std::vector<GroupMe
 kvc_status measure_checkpoint(Files& files, Manager& manager, const std::vector<GroupMemory>& groups,
                               const CheckpointOptions& options, kvc_checkpoint_needs* out) {
   CheckpointFolder folder(files, options.folder);
-  if (const kvc_status status = folder.open(false); status == KVC_OK) {
+  if (const kvc_status status = folder.open(CheckpointFolder::For::kRead); status == KVC_OK) {
     KVC_TRY(folder.list());
   } else if (status != KVC_ERROR_NOT_FOUND) {
     return status;
@@ -427,7 +432,7 @@ kvc_status measure_checkpoint(Files& files, Manager& manager, const std::vector<
                            : path.find_last_of('/', path.find_last_not_of('/'));
   const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   OpenFile disk(files);  // of the folder, or where it would be made
-  const std::string& at = folder.fd() >= 0 ? path : parent;
+  const std::string at = (folder.fd() >= 0 ? path : parent) + "/.";  // either may be a link to a folder
   int error = disk.open(AT_FDCWD, at.c_str(), O_RDONLY | O_DIRECTORY);
   if (error == 0) error = files.free_bytes(disk.fd(), &out->free_bytes);
   if (error != 0) return folder.failure("", "tell the room of its disk", error);

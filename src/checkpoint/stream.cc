@@ -13,6 +13,7 @@
 #include "base/crc32c.h"
 #include "base/status.h"
 #include "checkpoint/data_file.h"
+#include "checkpoint/read_manifest.h"
 
 namespace kvc {
 namespace {
@@ -75,9 +76,10 @@ kvc_status CheckpointStream::send_end(uint64_t data_bytes, const std::string& ma
 }
 
 kvc_status CheckpointStream::stage(const char* folder) {
+  const std::string at = folder != nullptr ? std::string(folder) + "/." : std::string();  // or a link to it
   int error = 0;
   do {
-    error = folder != nullptr ? staged_.open(AT_FDCWD, folder, O_RDWR | O_TMPFILE, 0600)
+    error = folder != nullptr ? staged_.open(AT_FDCWD, at.c_str(), O_RDWR | O_TMPFILE, 0600)
                               : staged_.take(memfd_create("kvcache checkpoint", MFD_CLOEXEC));
   } while (error == -EINTR);
   if (error != 0)
@@ -131,10 +133,9 @@ kvc_status CheckpointStream::receive(const char* folder, Manifest* out) {
   const uint64_t before = bytes_ - sizeof trailer;
   if (trailer.data_bytes > before || trailer.manifest_bytes != before - trailer.data_bytes)
     return corrupt("it has another number of bytes than its end says; save it again");
-  std::string manifest(trailer.manifest_bytes, '\0');
-  read = read_fully(files_, fd(), manifest.data(), manifest.size(), base_ + trailer.data_bytes);
+  KVC_TRY(read_manifest(files_, fd(), base_ + trailer.data_bytes, trailer.manifest_bytes, name_.c_str(), out,
+                        &read));
   if (read != 0) return failure("read", read);
-  KVC_TRY(decode_manifest(name_.c_str(), manifest.data(), manifest.size(), out));
   if (out->files.size() > 1 || (out->files.empty() ? 0 : out->files[0].bytes) != trailer.data_bytes)
     return corrupt("its manifest names other data than came");
   return KVC_OK;

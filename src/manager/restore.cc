@@ -361,9 +361,9 @@ kvc_status Restore::publish() {
     uint64_t came = 0;  // behind all others, and are still there
     for (const Entry& entry : lines_[p])
       came += cached(entry).in_use != 0 && blocks.pool()[block_of(entry)].list == List::kLru;
-    for (const Entry& entry : lines_[p]) {
-      if (cached(entry).in_use == 0 && blocks.pool()[block_of(entry)].list == List::kLru)
-        blocks.set_age(block_of(entry), cached(entry).age + came);
+    for (uint64_t left = came; const Entry& entry : lines_[p]) {
+      if (blocks.pool()[block_of(entry)].list != List::kLru) continue;
+      blocks.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
     }
   }
   if (!cache_only_) {

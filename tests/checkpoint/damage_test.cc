@@ -3,6 +3,7 @@
 // exchanged. And files of version 1 of the format, which every later version must read.
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "checkpoint/manifest.h"
 #include "golden.h"
@@ -54,18 +55,20 @@ class Damage : public testing::Test {
     old.save(path_, KVC_CHECKPOINT_REQUESTS);
     content_ = old.content();
   }
-  void expect_refused(const std::string& what) {
+  // The text has the name of the file.
+  void expect_refused(const std::string& file, const std::string& what) {
     kvc_checkpoint_info info = {};
     info.struct_size = sizeof info;
     const kvc_status status = kvc_checkpoint_validate(path_.c_str(), 1, &info);
     ASSERT_TRUE(status == KVC_ERROR_CORRUPT || status == KVC_ERROR_UNSUPPORTED) << what << ": " << status;
-    ASSERT_NE(kvc_last_error()[0], 0);
+    ASSERT_NE(std::strstr(kvc_last_error(), file.c_str()), nullptr) << what << ": " << kvc_last_error();
   }
-  void expect_no_restore(Engine& fresh, const std::string& what) {
+  void expect_no_restore(Engine& fresh, const std::string& file, const std::string& what) {
     kvc_checkpoint_info info;
     const uint64_t before = fresh.digest();
     const kvc_status status = fresh.restore(fresh.config(path_, KVC_CHECKPOINT_REQUESTS), &info);
     ASSERT_TRUE(status == KVC_ERROR_CORRUPT || status == KVC_ERROR_UNSUPPORTED) << what << ": " << status;
+    ASSERT_NE(std::strstr(kvc_last_error(), file.c_str()), nullptr) << what << ": " << kvc_last_error();
     ASSERT_EQ(fresh.digest(), before) << what;
     fresh.check();
   }
@@ -86,8 +89,9 @@ TEST_F(Damage, OfEachBitOfAManifestIsFound) {
     ASSERT_TRUE(status == KVC_ERROR_CORRUPT || status == KVC_ERROR_UNSUPPORTED) << bit;
     if (bit % 97 != 0) continue;
     write_file(manifest_, bytes);
-    expect_refused(std::to_string(bit));
-    expect_no_restore(fresh, std::to_string(bit));
+    expect_refused(manifest_, std::to_string(bit));
+    expect_no_restore(fresh, manifest_, std::to_string(bit));
+    if (HasFatalFailure()) return;
   }
   write_file(manifest_, whole);
   EXPECT_EQ(kvc_checkpoint_validate(path_.c_str(), 1, nullptr), KVC_OK) << kvc_last_error();
@@ -102,11 +106,11 @@ TEST_F(Damage, OfAnyBitOfDataIsFound) {
     const size_t bit = i < 64 ? i : random() % (bytes.size() * 8);
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << bit % 8);
     write_file(data_, bytes);
-    expect_refused(std::to_string(bit));
+    expect_refused(data_, std::to_string(bit));
     if (HasFatalFailure()) return;
     // The zeroes behind the pages are no concern of a restore.
     if (bit / 8 < 4096 + 5 * fresh.info.page_bytes && i % 4 == 0)
-      expect_no_restore(fresh, std::to_string(bit));
+      expect_no_restore(fresh, data_, std::to_string(bit));
   }
   write_file(data_, whole);
   fresh.restore(path_);
@@ -119,27 +123,85 @@ TEST_F(Damage, OfCutFilesIsFound) {
     Engine fresh(small());
     for (size_t size = 0; size < whole.size(); size += size < 700 ? 13 : 997) {
       write_file(file, whole.substr(0, size));
-      expect_refused(std::to_string(size));
-      expect_no_restore(fresh, std::to_string(size));
+      expect_refused(file, std::to_string(size));
+      expect_no_restore(fresh, file, std::to_string(size));
       if (HasFatalFailure()) return;
     }
     write_file(file, whole + std::string(4096, '\0'));
-    expect_refused("longer");
+    expect_refused(file, "longer");
+    expect_no_restore(fresh, file, "longer");
     write_file(file, whole);
   }
 }
 
 TEST_F(Damage, OfExchangedFilesIsFound) {
-  Engine old(small());
+  Engine old(small()), fresh(small());
   Spoken other;
   other.tokens = test::tokens_of(9, 20);
   old.run(other);
   old.save(path_, KVC_CHECKPOINT_FULL);
-  const std::string second = path_ + "/00000000000000000002.kvc";
+  const std::string second = path_ + "/00000000000000000002.kvc", whole = read_file(data_);
   fs::copy_file(second + "d", data_, fs::copy_options::overwrite_existing);
-  expect_refused("another data file");
-  fs::copy_file(second + "m", manifest_, fs::copy_options::overwrite_existing);
-  expect_refused("another manifest");
+  expect_refused(data_, "another data file");
+  ASSERT_EQ(kvc_checkpoint_remove(path_.c_str(), 2), KVC_OK);  // a restore takes the newest
+  expect_no_restore(fresh, data_, "another data file");
+  write_file(data_, whole);
+  old.save(path_, KVC_CHECKPOINT_FULL);  // 3
+  const std::string third = path_ + "/00000000000000000003.kvc";
+  fs::copy_file(third + "m", manifest_, fs::copy_options::overwrite_existing);
+  expect_refused(manifest_, "another manifest");
+  ASSERT_EQ(kvc_checkpoint_remove(path_.c_str(), 3), KVC_OK);
+  expect_no_restore(fresh, manifest_, "another manifest");
+}
+
+TEST_F(Damage, OfAMissingDataFileIsFound) {
+  fs::remove(data_);
+  Engine fresh(small());
+  expect_refused(data_, "missing");
+  expect_no_restore(fresh, data_, "missing");
+  kvc_checkpoint_config config = fresh.config(path_);
+  EXPECT_EQ(kvc_checkpoint_compact(&config, nullptr), KVC_ERROR_CORRUPT);
+  EXPECT_NE(std::strstr(kvc_last_error(), data_.c_str()), nullptr) << kvc_last_error();
+}
+
+// The manifest is right in itself: it has been made so.
+TEST_F(Damage, OfWhatAManifestSaysIsToldWithItsName) {
+  const std::string whole = read_file(manifest_);
+  const auto change = [&](const std::function<void(Manifest&)>& how) {
+    Manifest manifest;
+    ASSERT_EQ(decode_manifest("m", whole.data(), whole.size(), &manifest), KVC_OK);
+    how(manifest);
+    write_file(manifest_, encode_manifest(manifest));
+  };
+  const auto refused = [&](bool validates, kvc_status status, const char* word) {
+    Engine fresh(small());
+    const uint64_t before = fresh.digest();
+    const auto told = [&](kvc_status is) {
+      EXPECT_EQ(is, status);
+      for (const char* const part : {manifest_.c_str(), word})
+        EXPECT_NE(std::strstr(kvc_last_error(), part), nullptr) << kvc_last_error();
+    };
+    kvc_checkpoint_info info;
+    told(fresh.restore(fresh.config(path_, KVC_CHECKPOINT_REQUESTS), &info));
+    EXPECT_EQ(fresh.digest(), before);
+    const kvc_checkpoint_config config = fresh.config(path_);
+    told(kvc_checkpoint_compact(&config, nullptr));
+    if (validates) told(kvc_checkpoint_validate(path_.c_str(), 0, nullptr));
+    EXPECT_TRUE(fs::exists(data_));
+  };
+  const auto compress = [](Manifest& manifest, const char* codec) {
+    manifest.codecs[0] = codec;
+    manifest.pages[0].compressed = 1, --manifest.pages[0].stored_bytes;
+  };
+  change([&](Manifest& manifest) { compress(manifest, "nosuch"); });
+  refused(false, KVC_ERROR_NOT_FOUND, "nosuch");
+  change([&](Manifest& manifest) { compress(manifest, ""); });
+  refused(false, KVC_ERROR_CORRUPT, "compressed by no codec");
+  change([&](Manifest& manifest) { manifest.pages[0].key.bytes[5] ^= 1; });
+  refused(true, KVC_ERROR_CORRUPT, "page 0 has the key of another prefix");
+  change([&](Manifest& manifest) { manifest.content.bytes[5] ^= 1; });
+  EXPECT_EQ(kvc_checkpoint_validate(path_.c_str(), 0, nullptr), KVC_ERROR_CORRUPT);
+  EXPECT_NE(std::strstr(kvc_last_error(), manifest_.c_str()), nullptr) << kvc_last_error();
 }
 
 TEST_F(Damage, OfTheNewestDoesNotStopSaves) {

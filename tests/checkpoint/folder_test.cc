@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <thread>
+#include <tuple>
 
 #include "base/status.h"
 #include "world.h"
@@ -265,6 +266,62 @@ TEST(Restore, NamesTheFieldThatDiffers) {
   EXPECT_NE(std::string(kvc_last_error()).find("window_tokens is 9"), std::string::npos) << kvc_last_error();
 }
 
+TEST(Restore, NamesTheFieldOfPagesThatDiffers) {
+  const Folder folder;
+  const std::string path = folder / "c";
+  Engine old(Form{});
+  old.pages.num_layers = 4, old.pages.num_heads = 4;
+  old.pages.numerics = "n1", old.pages.numerics_size = 2;
+  old.run(say(1, 40));
+  old.save(path);
+  struct {
+    const char* word;
+    std::function<void(kvc_page_config&)> change;
+  } const cases[] = {
+      {"model is \"model\" in the checkpoint and \"mo\" here", [](auto& pages) { pages.model_size = 2; }},
+      {"numerics is \"n1\" in the checkpoint and \"n\" here", [](auto& pages) { pages.numerics_size = 1; }},
+      {"first_head is 0 in the checkpoint and 2 here", [](auto& pages) { pages.first_head = 2; }},
+      {"first_layer is 0 in the checkpoint and 1 here", [](auto& pages) { pages.first_layer = 1; }},
+  };
+  for (const auto& [word, change] : cases) {
+    Engine fresh(Form{});
+    fresh.pages = old.pages;
+    change(fresh.pages);
+    const uint64_t before = fresh.digest();
+    kvc_checkpoint_info info;
+    EXPECT_EQ(fresh.restore(fresh.config(path), &info), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(kvc_last_error()).find(word), std::string::npos) << kvc_last_error();
+    EXPECT_EQ(fresh.digest(), before);
+  }
+}
+
+TEST(Restore, NamesTheScaleThatDiffers) {
+  const Folder folder;
+  const std::string path = folder / "c";
+  const auto use_scales = [](Engine& engine, float k_scale, float v_scale) {
+    kvc_storage_config config = {};
+    config.struct_size = sizeof config;
+    config.num_blocks = 64, config.num_layers = 2, config.num_heads = 2, config.head_dim = 8;
+    config.block_size = 4;
+    config.dtype = KVC_INT8;
+    config.k_scale = k_scale, config.v_scale = v_scale;
+    kvc_storage_destroy(engine.storages[0]);
+    ASSERT_EQ(kvc_storage_create(&config, &engine.storages[0]), KVC_OK) << kvc_last_error();
+  };
+  Engine old(Form{});
+  use_scales(old, 0.5F, 0.25F);
+  old.save(path);
+  for (const auto& [k_scale, v_scale, word] :
+       {std::tuple{0.75F, 0.25F, "k_scale is 0.5 in the checkpoint and 0.75 here"},
+        std::tuple{0.5F, 0.75F, "v_scale is 0.25 in the checkpoint and 0.75 here"}}) {
+    Engine fresh(Form{});
+    use_scales(fresh, k_scale, v_scale);
+    kvc_checkpoint_info info;
+    EXPECT_EQ(fresh.restore(fresh.config(path), &info), KVC_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(kvc_last_error()).find(word), std::string::npos) << kvc_last_error();
+  }
+}
+
 TEST(Save, OfOtherWeightsBeginsAnew) {
   const Folder folder;
   const std::string path = folder / "c";
@@ -364,6 +421,15 @@ TEST(Save, IsNotDueBeforeItsTime) {
   config.now_ns = 6000;
   EXPECT_EQ(old.save(config, &info), KVC_OK);
   EXPECT_EQ(info.id, 1u);
+  for (const uint64_t begun_anew :
+       {uint64_t{1}, uint64_t{4999}}) {  // a clock that was less before is no reason to wait
+    config.now_ns = begun_anew;
+    EXPECT_EQ(old.save(config, &info), KVC_OK);
+    EXPECT_NE(info.id, 0u);
+  }
+  config.now_ns = 5000;
+  EXPECT_EQ(old.save(config, &info), KVC_OK);
+  EXPECT_EQ(info.id, 0u);
 }
 
 TEST(AnEmptyManager, HasACheckpointToo) {

@@ -150,7 +150,11 @@ class SmallDisk : public Files {
     *out = free_;
     return 0;
   }
-  std::atomic<uint64_t> writes{0};
+  int64_t read(int file, void* data, size_t size, uint64_t offset) override {
+    if (size > largest_read) largest_read = size;
+    return Files::read(file, data, size, offset);
+  }
+  std::atomic<uint64_t> writes{0}, largest_read{0};
 
  private:
   std::atomic<uint64_t> room_;
@@ -175,6 +179,27 @@ TEST(AFullDisk, LeavesWhatFitsForTheNextSave) {
   EXPECT_GE(info.resumed_pages, 6u);
   EXPECT_LT(info.written_bytes, (kPages - info.resumed_pages) * old.info.page_bytes + (1 << 20));
   check_restored(old, path);
+}
+
+// The journal says what there is until a new one is whole.
+TEST(AFullDisk, TakesNothingOfWhatIsLeft) {
+  Engine old(large_pages());
+  fill(old);
+  const Folder folder;
+  const std::string path = folder / "c";
+  Calls calls(old, path);
+  kvc_checkpoint_info info;
+  SmallDisk disk(9 << 20);
+  ASSERT_EQ(calls.save(disk, &info), KVC_ERROR_LIMIT);
+  const uint64_t bytes = fs::file_size(path + "/00000000000000000001.kvcj.part");
+  EXPECT_GT(bytes, 6 * 64u);
+  SmallDisk full(0);
+  ASSERT_EQ(calls.save(full, &info), KVC_ERROR_LIMIT);
+  EXPECT_EQ(fs::file_size(path + "/00000000000000000001.kvcj.part"), bytes);
+  EXPECT_EQ(count_files(path, ".part"), 2u) << "nothing else is left";
+  EXPECT_GE(old.save(path).resumed_pages, 6u);
+  check_restored(old, path);
+  EXPECT_EQ(count_files(path, ".part"), 0u);
 }
 
 TEST(ASave, ThatCannotFitIsRefusedBeforeItWrites) {
@@ -264,6 +289,23 @@ TEST(WhatIsLeft, IsNotBelieved) {
     check_restored(old, path);
     if (HasFatalFailure()) return;
   }
+}
+
+// It may have come from anywhere: what it says to have takes no memory.
+TEST(WhatIsLeft, OfHolesTakesNoMemory) {
+  Engine old(large_pages());
+  fill(old);
+  const Folder folder;
+  const std::string path = folder / "c";
+  Calls calls(old, path);
+  SmallDisk disk(9 << 20), enough(UINT64_MAX);
+  kvc_checkpoint_info info;
+  ASSERT_EQ(calls.save(disk, &info), KVC_ERROR_LIMIT);
+  fs::resize_file(path + "/00000000000000000001.kvcj.part", 64 << 20);
+  ASSERT_EQ(calls.save(enough, &info), KVC_OK) << kvc_last_error();
+  EXPECT_GE(info.resumed_pages, 6u);
+  EXPECT_LE(enough.largest_read, 2u << 20);
+  check_restored(old, path);
 }
 
 // Another rank has pages of the same keys and size, and other heads in them.

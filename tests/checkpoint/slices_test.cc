@@ -126,6 +126,35 @@ INSTANTIATE_TEST_SUITE_P(Forms, Slices,
                                          Case{"Heads", KVC_POLICY_LRU, KVC_MANAGER_PARTIAL_REUSE}),
                          [](const auto& at) { return std::string(at.param.name); });
 
+// Between two slices a minimum goes from a tenant that was read to one that was not, or back.
+TEST(SlicesOfQuotas, AreOfOneMoment) {
+  constexpr uint64_t kMost = 400, kTenants = 40;  // with the namespaces more than a slice
+  Form form;
+  form.num_blocks = 600, form.max_quotas = kTenants;
+  Engine engine(form);
+  engine.open_tenant(kTenants);
+  const auto set = [&](size_t tenant, uint64_t minimum) {
+    EXPECT_EQ(kvc_manager_set_quota(engine.m, engine.tenants[tenant], 0, minimum, 500), KVC_OK)
+        << kvc_last_error();
+  };
+  for (size_t i = 1; i <= kTenants; ++i) set(i, 0);
+  size_t holder = 1, moves = 0;
+  set(holder, kMost);
+  const auto move = [&] {
+    set(holder, 0);
+    holder = holder == 1 ? kTenants : 1;
+    set(holder, kMost);
+    ++moves;
+  };
+  Contents contents;
+  ASSERT_EQ(engine.m->impl->read_contents(false, &contents, move), KVC_OK);
+  EXPECT_GE(moves, 2u);
+  EXPECT_EQ(contents.quotas.size(), kTenants);
+  uint64_t minimums = 0;
+  for (const Contents::Quota& quota : contents.quotas) minimums += quota.min;
+  EXPECT_EQ(minimums, kMost);
+}
+
 // A position that gets its first block moves before its siblings, and the walk that rests behind it comes by
 // them once more.
 TEST(SlicesOfHeads, HaveEachPositionOnce) {

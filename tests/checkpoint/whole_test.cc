@@ -101,6 +101,22 @@ TEST_P(Prompts, ComeBackWithTheirPinsAndNames) {
   fresh.check();
 }
 
+// What a request held comes back behind all others, and what a prompt pins leaves the order.
+TEST_P(Prompts, BesideARequestKeepTheOrder) {
+  const Folder folder;
+  Engine old(form());
+  const Spoken pinned = say(1, 40);
+  old.run(pinned);
+  add_prompt(old, "a", pinned);
+  old.run(say(2, 30));
+  const uint64_t live = old.begin(say(3, 40));
+  old.save(folder / "c");
+  Engine fresh(form());
+  fresh.restore(folder / "c");
+  fresh.check();
+  old.end(live);
+}
+
 TEST_P(Prompts, MayBeLeftOut) {
   const Folder folder;
   Engine old(form());

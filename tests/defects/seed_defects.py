@@ -69,7 +69,7 @@ def notices(tree, target, case=None):
     with subprocess.Popen([os.path.join(tree, "tests", target), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           env=environment, start_new_session=True) as test:
         try:
-            output, _ = test.communicate(timeout=60)
+            output, _ = test.communicate(timeout=600)  # for hanging alone: on a loaded machine too
         except subprocess.TimeoutExpired:
             output = None
         finally:  # it may have left processes of its own

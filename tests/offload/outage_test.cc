@@ -132,7 +132,7 @@ TEST(OffloadOutage, ACallThatNeverEndsHoldsUpNoRequest) {
     std::atomic<bool> hangs{false}, hung{false};
     SceneConfig config = patient();
     config.threads = 2;
-    config.timeout_ns = 20000000;
+    config.timeout_ns = 500000000;
     Scene scene(config);
     const auto tokens = tokens_of(100, kPages * kBlock + 1);
     scene.store_and_evict(tokens);
@@ -193,7 +193,7 @@ bool is_under_way(const Scene& scene, uint64_t id) {
 // Who waits for staging pages, which others have, says nothing of the tier.
 TEST(OffloadOutage, WaitingForOthersIsNoFailureOfATier) {
   SceneConfig config = patient();
-  config.threads = 1, config.num_pages = 4, config.timeout_ns = 20000000;
+  config.threads = 1, config.num_pages = 4, config.timeout_ns = 1000000000;
   Scene scene(config);
   std::vector<std::vector<int32_t>> prompts;
   for (int32_t i = 0; i < 4; ++i) {
@@ -201,7 +201,7 @@ TEST(OffloadOutage, WaitingForOthersIsNoFailureOfATier) {
     scene.store_and_evict(prompts.back());
   }
   scene.weather[0].before = [](TierJobKind kind) {
-    if (kind == TierJobKind::kGet) std::this_thread::sleep_for(std::chrono::milliseconds(8));
+    if (kind == TierJobKind::kGet) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   };
   std::vector<uint64_t> ids;
   for (const auto& prompt : prompts) {
@@ -217,7 +217,7 @@ TEST(OffloadOutage, WaitingForOthersIsNoFailureOfATier) {
 TEST(OffloadOutage, AProbeThatNeverEndsHoldsUpNobody) {
   std::atomic<bool> hangs{false}, hung{false};
   SceneConfig config = patient();
-  config.threads = 2, config.timeout_ns = 20000000;
+  config.threads = 2, config.timeout_ns = 500000000;
   Scene scene(config);
   const auto first = tokens_of(100, kPages * kBlock + 1), second = tokens_of(900, kPages * kBlock + 1);
   scene.store_and_evict(first);

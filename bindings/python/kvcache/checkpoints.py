@@ -88,8 +88,9 @@ def save_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, mod
     storages have: see Storage.page_info(). codec: "none", or a plug-in: "lz4", "zstd". level: of the codec; 0 = its default.
 
     full: write all pages, in one file. increment: raise NotFoundError if there is no checkpoint to build on. requests: save the requests too, as
-    their tokens. keep_last: remove checkpoints but for the newest so many; 0 = keep all. sync: wait for the disk; False = a checkpoint survives the
-    end of the process, but perhaps not of the machine. interval_ns: do nothing, and return id 0, until now_ns is last_ns + interval_ns.
+    their tokens. keep_last: remove checkpoints but for the newest so many that can be read; 0 = keep all. sync: wait for the disk; False = a checkpoint survives the
+    end of the process, but perhaps not of the machine (it waits all the same before older ones are removed). interval_ns: do nothing, and return
+    id 0, from last_ns until now_ns is last_ns + interval_ns; a now_ns before last_ns saves at once, and with an interval_ns now_ns 0 is refused.
 
     Raises InvalidArgumentError, NotFoundError (increment without a base, the codec, the folder's parent), BusyError (another process writes to the
     folder), LimitError (the disk is full), DeviceError, UnsupportedError (a storage of a device; channel keys), OutOfMemoryError. A failed save
@@ -141,7 +142,7 @@ def restore_stream(manager: Manager, storages: _Storages, file: Any, *, model: b
 
     file: a descriptor, or what has a fileno(). A file or a memfd is read from its position to its end, and the position stays; others until nothing
     more comes, so who writes must close, or shut down, its end. folder: what can be read once waits there in a file without a name; None = in
-    memory. All else as for restore_checkpoint(). Raises CorruptError also if the stream did not come whole."""
+    memory, however much comes: give a folder unless you trust who writes. All else as for restore_checkpoint(). Raises CorruptError also if the stream did not come whole."""
     m, kept, fd = take_manager(manager), take_storages(storages), _descriptor(file)
     where, info = "" if folder is None else take_path("folder", folder), _native.kvc_checkpoint_info()
     flags = _restore_flags(requests, bytes_elsewhere, cache_only)
@@ -243,7 +244,8 @@ def remove_checkpoint(folder: _Path, id: int) -> None:
 
 def collect_checkpoints(folder: _Path, keep_last: int = 0) -> int:
     """Removes all checkpoints but the newest keep_last (0 = removes none), and then all files that no checkpoint needs: pages, and what saves that
-    were cut short have left. Returns the bytes of these files. Raises NotFoundError (the folder), BusyError, DeviceError."""
+    were cut short have left. Returns the bytes of these files. Raises NotFoundError (the folder), BusyError, DeviceError, and CorruptError or
+    UnsupportedError if a manifest cannot be read: no data file is removed while it is there. The text has its name; remove_checkpoint() removes it."""
     removed: int = _native.kvc_checkpoint_collect(take_path("folder", folder), keep_last)
     return removed
 

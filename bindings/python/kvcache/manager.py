@@ -641,10 +641,12 @@ class Manager:
 
     def save(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, *, model: Optional[bytes] = None,
              weights: Optional[bytes] = None, numerics: Optional[bytes] = None, codec: str = "none", level: int = 0, full: bool = False,
-             increment: bool = False, requests: bool = False, keep_last: int = 0, sync: bool = True) -> Any:
+             increment: bool = False, requests: bool = False, keep_last: int = 0, sync: bool = True, interval_ns: int = 0, last_ns: int = 0,
+             now_ns: int = 0) -> Any:
         """Saves what is cached, with the bytes of its blocks, to a folder of checkpoints, and returns the CheckpointInfo. storages, model, weights,
         numerics: those that the Manager was made with, unless given. save_checkpoint() says what the others mean, and what it raises."""
         return self._save(folder=folder, codec=codec, level=level, full=full, increment=increment, requests=requests, keep_last=keep_last, sync=sync,
+                          interval_ns=interval_ns, last_ns=last_ns, now_ns=now_ns,
                           **self._sources(storages=storages, model=model, weights=weights, numerics=numerics))
 
     def restore(self, folder: Any, storages: Storage | Sequence[Optional[Storage]] | None = None, *, model: Optional[bytes] = None,

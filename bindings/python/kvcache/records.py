@@ -775,7 +775,7 @@ class CheckpointInfo(NamedTuple):
     num_requests: Requests that it has.
     lost_blocks: Save: blocks that were evicted before they were written; they are left out.
     left_out: Restore: blocks for which there was no room.
-    not_removed: Save, compact: old files that could not be removed; the next save tries again.
+    not_removed: Save, compact: old files that could not be removed, or were not, since a manifest cannot be read. The next save tries again.
     version: Of the format.
     block_size, num_groups: As of the manager.
     ids_kept: Restore: True = all blocks have the ids that they had.

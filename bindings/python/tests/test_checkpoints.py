@@ -112,6 +112,7 @@ def test_increments_are_listed_validated_compacted_and_removed(saved):
     with pytest.raises(kvcache.NotFoundError):
         kvcache.remove_checkpoint(folder, 1)
     assert kvcache.save_checkpoint(m, s, folder, **NAMES, interval_ns=10, last_ns=5, now_ns=6).id == 0
+    assert m.save(folder, s, **NAMES, interval_ns=10, last_ns=5, now_ns=6).id == 0
     assert kvcache.save_checkpoint(m, s, folder, **NAMES, full=True, keep_last=1, sync=False).id > third.id
     assert len(kvcache.list_checkpoints(folder)) == 1
 
