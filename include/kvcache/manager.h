@@ -25,13 +25,14 @@ enum {
    *  number of tokens; after c tokens it is the block at position (c - 1) / block_size. A step from c to e
    *  tokens reads the state there and writes the new one at (e - 1) / block_size. If these are two blocks,
    *  the kernel does not write to the first one. Only the position where a step ends gets a block: when slots
-   *  are given, the positions before that of token min(known, capacity) get none. A commit that ends at a
-   *  position without a block is refused. A commit that ends at a multiple of block_size publishes the state
-   *  there: a checkpoint. A hit must end at a checkpoint. kvc_request_info.next_checkpoint tells where to end
-   *  the next step of a prefill. Commit exactly where a kernel ended: the library cannot see what a block
-   *  holds. After rejected drafts, first copy the state after the accepted tokens to the block of the last of
-   *  them (kvc_verdict_states). Slots mean nothing in this group. A kernel that writes the states of all
-   *  block ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2 instead. Not with KVC_MANAGER_FILLS,
+   *  are given, the positions before that of token min(known, capacity) get none, but for that of the last
+   *  token of a transfer (kvc_request_config.external_tokens). A commit that ends at a position without a
+   *  block is refused. A commit that ends at a multiple of block_size publishes the state there: a
+   *  checkpoint. A hit must end at a checkpoint. kvc_request_info.next_checkpoint tells where to end the next
+   *  step of a prefill. Commit exactly where a kernel ended: the library cannot see what a block holds. After
+   *  rejected drafts, first copy the state after the accepted tokens to the block of the last of them
+   *  (kvc_verdict_states). Slots mean nothing in this group. A kernel that writes the states of all block
+   *  ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2 instead. Not with KVC_MANAGER_FILLS,
    *  KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
