@@ -20,7 +20,8 @@ extern "C" {
 KVC_API kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* blocks,
                                               size_t num_blocks);
 
-/** Takes an external hold on each cached block of a prefix in one group. All n tokens may match.
+/** Takes an external hold on each cached block of a prefix in one group. All n tokens may match, not only n -
+ *  1.
  *  @param[out] blocks [capacity], one per position; -1 where a sliding window does not need the block.
  *  @param[out] count Positions matched.
  *  @return KVC_OK (count may be 0); BUFFER_TOO_SMALL (count is what is needed, nothing is held);

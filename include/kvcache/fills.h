@@ -19,13 +19,13 @@
  *    kernels run in the order of the steps, and those of one step write the keys and values of a layer before
  *    they read them: then the content is there in time.
  *
- *  KVC_REQUEST_PUBLISH_ENQUEUED makes a request's blocks such FILLING blocks. Set it if the kernels of a step
- *  compute all tokens that are known when the request is admitted and that the step gives slots: all of them,
- *  or `slots` and then the extensions of steps. Tokens that are sampled later are published by commits, as
- *  ever, and so are external_tokens, what single calls give slots, and what follows them. A block is FILLING
- *  until all of it is committed by its request, or until a request that shares it commits tokens that it has
- *  computed itself, or until its step is retired. Only requests that share find it until then. An event
- *  STORED is told when it can be shared.
+ *  KVC_REQUEST_PUBLISH_ENQUEUED makes a request's blocks such FILLING blocks. Set it if the kernels of each
+ *  step compute the tokens to which the step gives slots and which are known when the request is admitted:
+ *  all of them at once, or `slots` of them and then those of the extensions. Commits publish all else, as
+ *  ever: tokens that are sampled later, external_tokens, tokens to which single calls give slots, and what
+ *  follows them. A block is FILLING until its request has committed all of it, a request that shares it
+ *  commits tokens that it has computed itself, or its step is retired. Until then only requests that share
+ *  find it. The event STORED comes when it can be shared.
  *
  *  So n samples of one prompt need one prefill: give all of them both flags and a wait_until_ns, and admit
  *  them in one step. If the prompt is computed in chunks, the others wait until the step of the last chunk. A
@@ -35,8 +35,8 @@
  *  A wait needs the time: set kvc_step.now_ns in each step.
  *
  *  FAILURES. If the kernels of a step fail, or are not launched, call kvc_manager_fail_step before you retire
- *  it. An encoder whose kernels were in such a step must run again, also of a request that is not preempted,
- *  as when its decoder was truncated to 0 tokens. The kernels of all slots that a step gave must run, also if
+ *  it. If an encoder's kernels were in such a step, run them again, even if the request is not preempted, as
+ *  when its decoder was truncated to 0 tokens. The kernels of all slots that a step gave must run, also if
  *  their request was freed, preempted or truncated since. Execute the copies of a failed step all the same.
  *  Requests that hold no FILLING block, such as those that decode, are not preempted: their commits tell how
  *  far they are.

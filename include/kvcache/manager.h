@@ -21,18 +21,19 @@ enum {
   /** Chunked local attention: a query reads the earlier tokens of its own chunk of chunk_tokens tokens, and
    *  itself. Since 0.3. */
   KVC_GROUP_CHUNKED_LOCAL = 2,
-  /** Recurrent state (Mamba, linear attention): a block holds the state of the group's layers after some
-   *  number of tokens. After c tokens it is in the block at position (c - 1) / block_size. A step from c to e
-   *  tokens reads it there and writes the new one at (e - 1) / block_size: if that is another block, the
-   *  kernel does not write to the first one. Only steps' ends have blocks: when slots are given, the
-   *  positions before that of token min(known, capacity) get none, and commits that end there are refused. A
-   *  commit that ends at a multiple of block_size publishes the state there; a hit must end at such a
-   *  checkpoint. Commit exactly where a kernel ended: after rejected drafts, first copy the state after the
-   *  accepted tokens to the block of the last of them (kvc_verdict_states); the library cannot see what a
-   *  block holds. To cut a prefill where checkpoints are worth keeping, see kvc_request_info.next_checkpoint.
-   *  Slots mean nothing in this group. (A kernel that writes the states of all block ends needs
-   *  KVC_GROUP_SLIDING_WINDOW with window_tokens 2.) Not with KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE and
-   *  KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
+  /** Recurrent state (Mamba, linear attention). A block holds the state of the group's layers after some
+   *  number of tokens; after c tokens it is the block at position (c - 1) / block_size. A step from c to e
+   *  tokens reads the state there and writes the new one at (e - 1) / block_size. If these are two blocks,
+   *  the kernel does not write to the first one. Only the position where a step ends gets a block: when slots
+   *  are given, the positions before that of token min(known, capacity) get none, but for that of the last
+   *  token of a transfer (kvc_request_config.external_tokens). A commit that ends at a position without a
+   *  block is refused. A commit that ends at a multiple of block_size publishes the state there: a
+   *  checkpoint. A hit must end at a checkpoint. kvc_request_info.next_checkpoint tells where to end the next
+   *  step of a prefill. Commit exactly where a kernel ended: the library cannot see what a block holds. After
+   *  rejected drafts, first copy the state after the accepted tokens to the block of the last of them
+   *  (kvc_verdict_states). Slots mean nothing in this group. A kernel that writes the states of all block
+   *  ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2 instead. Not with KVC_MANAGER_FILLS,
+   *  KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
    *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
@@ -102,12 +103,12 @@ typedef struct kvc_group_config {
   /** Sliding window: tokens that a query reads, itself included; at least 1. Others: 0. A window of 1 acts
    *  as 2. */
   uint64_t window_tokens;
-  /** Sliding window, chunked local, state: also keep what a hit needs that ends at a multiple of this many
-   *  tokens. A multiple of block_size; 0 or KVC_NO_RETENTION = only before the ends of the prompt and the
-   *  request, as with values above 2^32. When room is short, blocks that a window or chunk keeps only for
-   *  such hits leave first. This is not so for hits that end in the last 512 tokens of the prompt, of the
-   *  request's own hit, or of what one group alone could have hit. With a policy, hints or quotas their
-   *  order applies. */
+  /** Sliding window, chunked local, state: also keep the blocks that a hit needs that ends at a multiple of
+   *  this many tokens. A multiple of block_size. 0, KVC_NO_RETENTION and values above 2^32 = keep only what
+   *  hits before the ends of the prompt and the request need. When room is short, blocks that a window or
+   *  chunk keeps only for such hits leave first, but not those for hits that end in the last 512 tokens of
+   *  the prompt, of the request's own hit, or of what one group alone could have hit. With a policy, hints or
+   *  quotas their order applies instead. */
   uint64_t retention_tokens;
   uint32_t pool;     /**< Index of the pool of this group's blocks. */
   uint32_t reserved; /**< 0 */
@@ -328,9 +329,9 @@ KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespa
 /** For kvc_manager_reset and in its events: the default namespace alone. */
 #define KVC_DEFAULT_NAMESPACE UINT64_MAX
 
-/** Forgets all cached content of a namespace, for example after new weights, in constant time, but for the
- *  pins of its registered prompts, which end, and the samples of a curve of all namespaces. Requests keep
- *  their blocks and finish, but publish nothing more. Old content is never hit.
+/** Forgets all cached content of a namespace, for example after new weights. Constant time, plus its
+ *  registered prompts, whose pins end, plus the samples of a curve of all namespaces. Requests keep their
+ *  blocks and finish, but publish nothing more. Old content is never hit.
  *  @param[in] namespace_id A namespace; KVC_DEFAULT_NAMESPACE = the default one; 0 = all.
  *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.1. */
 KVC_API kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id);

@@ -18,8 +18,8 @@ extern "C" {
 typedef struct kvc_probe_info {
   size_t struct_size;  /**< sizeof(kvc_probe_info) */
   uint64_t num_cached; /**< Tokens that would hit. */
-  /** Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds
-   *  included, the watermark not. Use `fits` to decide. */
+  /** Blocks taken from the tightest pool (the least left over), hits that nobody holds included, the
+   *  watermark not. Use `fits` to decide. */
   uint64_t blocks_needed;
   /** Free and evictable blocks of that pool; with quotas those that it may take. */
   uint64_t blocks_available;
@@ -29,9 +29,8 @@ typedef struct kvc_probe_info {
    *  was told, INVALID_ARGUMENT. */
   uint32_t fits;
   uint32_t reserved; /**< 0 */
-  /** kvc_manager_probe_request: the request that computes the block after num_cached, for all to wait for; 0
-   *  = none does from there, but a step in flight may write it, which is FILLING too. kvc_manager_probe: 0.
-   *  Since 0.3. */
+  /** kvc_manager_probe_request: the request to wait for, which computes the block after num_cached. 0 = none
+   *  does; a step in flight may still write it, which is FILLING too. kvc_manager_probe: 0. Since 0.3. */
   uint64_t filling_request;
 } kvc_probe_info;
 
@@ -60,11 +59,12 @@ enum {
 /** The lost reuse of a group: sums over the admissions that kvc_stats.admissions counts. Each had a prefix
  *  that one group alone could have reused the most of (kvc_stats.lost_reuse_tokens is that less the hit). */
 typedef struct kvc_lost_reuse {
-  size_t struct_size;     /**< sizeof(kvc_lost_reuse) */
-  uint64_t admissions;    /**< Admissions that add to the numbers below. */
-  uint64_t block_tokens;  /**< That this group alone could not reuse: KVC_LOST_BLOCK. */
-  uint64_t window_tokens; /**< The same: KVC_LOST_WINDOW. */
-  uint64_t state_tokens;  /**< The same: KVC_LOST_STATE. */
+  size_t struct_size;  /**< sizeof(kvc_lost_reuse) */
+  uint64_t admissions; /**< Admissions that add to the numbers below. */
+  /** Tokens that this group could not reuse because a block was missing: KVC_LOST_BLOCK. */
+  uint64_t block_tokens;
+  uint64_t window_tokens; /**< The same, a block of its window or chunk: KVC_LOST_WINDOW. */
+  uint64_t state_tokens;  /**< The same, a checkpoint: KVC_LOST_STATE. */
   /** KVC_LOST_AGREEMENT: that every group alone could reuse and all together could not. Counted in the group
    *  that could reuse least, the first of equal ones. */
   uint64_t agreement_tokens;

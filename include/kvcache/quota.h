@@ -46,12 +46,12 @@ typedef struct kvc_quota_info {
 /** Sets the quota of a namespace in one pool. Blocks that it has already count. If it has more than
  *  max_blocks, cached ones are evicted; what it holds stays, and it gets no more until it holds less. A
  *  minimum of 0 and no maximum in every pool end the quota: its blocks come to the common share, the cached
- *  ones as the most recently used. So does the last close of the namespace. The first quota of a namespace
- *  and its end hold the lock for O(blocks); a change does for O(evicted blocks).
+ *  ones as the most recently used. The last close of the namespace ends its quota, too. The first quota of a
+ *  namespace and its end hold the lock for O(blocks); a change does for O(evicted blocks).
  *  @param[in] namespace_id A namespace; 0 or KVC_DEFAULT_NAMESPACE = the default one.
  *  @param[in] pool         Index of a pool.
- *  @param[in] min_blocks   Blocks that it is sure of; 0 = none. With the minimums of the other namespaces at
- *  most the blocks of the pool, the null block not counted.
+ *  @param[in] min_blocks Blocks that it is sure of; 0 = none. The minimums of all namespaces sum to at most
+ *  the blocks of the pool, the null block not counted.
  *  @param[in] max_blocks   Blocks that it may have, at least min_blocks and at most those of the pool; 0 = no
  *  maximum.
  *  @return KVC_OK; INVALID_ARGUMENT (no such pool, a minimum above the maximum, a maximum or a sum of

@@ -39,9 +39,9 @@ typedef struct kvc_prompt {
 enum {
   KVC_REQUEST_NO_READ = 1,  /**< Do not use cached blocks: compute everything. */
   KVC_REQUEST_NO_WRITE = 2, /**< Do not publish. */
-  /** Admit only if all known tokens would fit, even if `slots` asks for fewer now: what the request holds at
-   *  once while it is computed in steps of `slots` tokens. In window and chunked groups that is one window,
-   *  or chunk, and one step. */
+  /** Admit only if all known tokens would fit, even if `slots` asks for fewer now. To fit means: what the
+   *  request holds at one time while it is computed in steps of `slots` tokens. In window and chunked groups
+   *  that is one window, or chunk, and one step. */
   KVC_REQUEST_FULL_MUST_FIT = 4,
   /** Admitted before under another id: counted in kvc_stats.readmissions, not in admissions. */
   KVC_REQUEST_RESUMED = 8,
@@ -51,8 +51,8 @@ enum {
   KVC_REQUEST_SHARE_FILLING = 32
 };
 
-/** How much room an admission reserves for the tokens that a request will get: so many that, of the requests
- *  that have ended, this share got no more. Since 0.3. */
+/** How much room an admission reserves for the tokens that a request will still get
+ *  (kvc_manager_expected_tokens): enough for this share of the requests that have ended. Since 0.3. */
 enum {
   KVC_RESERVE_NONE = 0,      /**< None. */
   KVC_RESERVE_MINIMAL = 1,   /**< Enough for 50 of 100 requests. */
@@ -78,27 +78,28 @@ typedef struct kvc_request_config {
   uint32_t flags;     /**< KVC_REQUEST_* */
   /** Shorten every hit by this many blocks (draft heads that need hidden states). */
   uint32_t drop_tail_blocks;
-  /** Until then the request is not admitted (FILLING) while another one computes its next tokens, in the
-   *  clock of kvc_step.now_ns: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
+  /** Until this time (of the clock of kvc_step.now_ns) an admission gets FILLING while another request
+   *  computes its next tokens: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
   uint64_t wait_until_ns;
   /** KVC_RESERVE_*: each admission takes blocks for all known tokens, whatever `slots` is, and for the tokens
-   *  that kvc_manager_expected_tokens expects; appends within them need no block and so never lack one. In a
-   *  manager with a window or chunked group, whose blocks come and go, an admission must have room for them
-   *  as with KVC_REQUEST_FULL_MUST_FIT, and takes no more than without. With nothing expected, and if it does
-   *  not fit while no other request is admitted, it is as without. Needs KVC_MANAGER_RESERVE. Since 0.3. */
+   *  that kvc_manager_expected_tokens expects. Appends within them need no block and so never lack one. In a
+   *  manager with a window or chunked group, whose blocks come and go, an admission takes no more blocks than
+   *  without, but all these tokens must fit, as with KVC_REQUEST_FULL_MUST_FIT. Ignored if nothing is
+   *  expected, or if it does not fit while no other request is admitted. Needs KVC_MANAGER_RESERVE. Since
+   *  0.3. */
   uint32_t reserve;
   uint32_t reserved; /**< 0 */
   /** Tokens of the request's encoder, at most max_request_tokens; 0 = none. Each KVC_GROUP_CROSS has
-   *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. The first commit of a
-   *  token that was computed after the admission says that they are written: write them first. Needs such a
-   *  group. Since 0.3. */
+   *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. Write them before the
+   *  first commit of a token that was computed after the admission: that commit says that they are written.
+   *  Needs such a group. Since 0.3. */
   uint64_t cross_tokens;
   /** Digest of the encoder's input, by a party that the engine trusts. Requests of a namespace with equal
    *  digests and cross_tokens share the encoder's blocks, and the prefixes that the decoder computed with
-   *  them: it is as if the first token had an extra key, of which the SHA-256 of these 32 bytes and
-   *  cross_tokens (8 bytes, little-endian) is the digest. A key of the prompt over that token is
-   *  KVC_ERROR_UNSUPPORTED, unless it is this one. All zero = private: the request neither uses nor publishes
-   *  anything, in any group. Since 0.3. */
+   *  them. It is as if the first token had an extra key whose digest is the SHA-256 of these 32 bytes and
+   *  cross_tokens (8 bytes, little-endian). Another key of the prompt over that token is
+   *  KVC_ERROR_UNSUPPORTED. All zero = private: the request neither uses nor publishes anything, in any
+   *  group. Since 0.3. */
   uint8_t cross_digest[32];
 } kvc_request_config;
 
@@ -120,16 +121,17 @@ typedef struct kvc_request_info {
   uint64_t min_truncate_tokens;
   uint32_t admitted; /**< 1 = holds blocks, 0 = waiting. */
   uint32_t flags;    /**< KVC_REQUEST_* as configured. */
-  /** State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the
-   *  prompt's full blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of
-   *  a group's retention_tokens. End a step there, and commit it. 0 = none, or no state group. Since 0.3. */
+  /** State groups: end your next step here, and commit it. The smallest count above num_committed that is:
+   *  the end of the last full block before the prompt's last token, with or without drop_tail_blocks; the end
+   *  of what the other groups had cached at the admission; a multiple of a group's retention_tokens. 0 =
+   *  none, no state group, a waiting request, or one that publishes nothing. Since 0.3. */
   uint64_t next_checkpoint;
   uint64_t cross_tokens; /**< As configured. Since 0.3. */
   /** cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need
    *  not run; else 0. A fork has cross_tokens here if they are written. Since 0.3. */
   uint64_t num_cross_cached;
-  /** If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why
-   *  most of it was lost (KVC_LOST_*). Else 0. Since 0.3. */
+  /** If lost_reuse_tokens is not 0: the group that alone could reuse least (the first of equal ones), and why
+   *  most of the tokens were lost (KVC_LOST_*). Else 0. Since 0.3. */
   uint32_t lost_group, lost_reason;
 } kvc_request_info;
 
@@ -143,11 +145,10 @@ KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* 
                                               const kvc_request_config* config, uint64_t* request);
 
 /** Admits a waiting request: finds its longest cached prefix in every group and takes blocks for the rest,
- *  all or nothing.
- *  With KVC_MANAGER_PARTIAL_REUSE the hit then goes on inside the next block: of the newest 32 cached blocks
- *  that follow the hit, the one that shares most tokens is copied, in each group, to the request's own block
- *  (kvc_step.copies, in single calls kvc_manager_take_pending). Not if the copied block would have to leave
- *  for the admission to fit, nor with external_tokens or drop_tail_blocks.
+ *  all or nothing. With KVC_MANAGER_PARTIAL_REUSE the hit then goes on inside the next block. Of the newest
+ *  32 cached blocks that follow the hit, the one that shares most tokens is copied to the request's own
+ *  block, in each group (kvc_step.copies; in single calls kvc_manager_take_pending). No block is copied if
+ *  the admission fits only when that block leaves, nor with external_tokens or drop_tail_blocks.
  *  @param[out] num_cached Tokens of the hit, which count as committed: at most num_tokens - 1, and without
  *  partial reuse a multiple of block_size. May be NULL.
  *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, NOT_FOUND, BUSY
@@ -259,14 +260,14 @@ typedef struct kvc_pending_work {
   size_t num_zero_blocks; /**< Out: number of blocks to clear. */
 } kvc_pending_work;
 
-/** Takes the pending work: the copies of single calls, and the blocks to clear of steps and single calls
- *  (KVC_MANAGER_ZERO_*), since the last take. Take the copies of single calls before the next
- *  kvc_manager_step, and execute copies in the order of the calls: these before those of that step, and what
- *  single calls leave after a step behind the step's. Then the clears, before anything else writes to these
- *  blocks. Sources of copies are held until they are taken. Destinations of copies are not cleared. A copy is
- *  dropped when its destination has no holder any more. No fence covers the copies of single calls: execute
- *  them in stream order before the kernels of the next step, or before you retire the step in flight; else
- *  another request may get the source, or hit it, while it is read.
+/** Takes the pending work since the last take: the copies of single calls, and the blocks to clear of steps
+ *  and single calls (KVC_MANAGER_ZERO_*). Take the copies of single calls before the next kvc_manager_step.
+ *  Execute in this order: copies taken before the step; the step's copies; later single calls' copies; then
+ *  clears, before anything else writes to these blocks. Sources of copies are held until they are taken.
+ *  Destinations of copies are not cleared. A copy is dropped when its destination has no holder any more. No
+ *  fence covers the copies of single calls. Execute them in stream order before the kernels of the next step,
+ *  or before you retire the step in flight; else another request may get the source, or hit it, while it is
+ *  read.
  *  @return KVC_OK; BUFFER_TOO_SMALL (both counts are what is needed, nothing is taken; ask with capacities
  *  0). Since 0.3. */
 KVC_API kvc_status kvc_manager_take_pending(kvc_manager* m, kvc_pending_work* work);

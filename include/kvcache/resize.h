@@ -50,11 +50,11 @@ extern "C" {
 KVC_API kvc_status kvc_manager_resize(kvc_manager* m, uint32_t pool, uint64_t num_blocks,
                                       kvc_block_copy* moves, size_t capacity, size_t* count);
 
-/** Tokens that a request with `generated` tokens after its prompt will probably still get: so many that of
- *  the ended requests with at least `generated`, the share that `reserve` names got no more. It counts the
- *  tokens that requests had beyond those that they were created with (a fork: beyond those of its fork) when
- *  they were freed, if they were ever admitted. Counts from 16 on are rounded up, by less than 1/8. Old
- *  requests fade: whenever 65,536 have been counted, all counts are halved. With nothing to go by it is 0.
+/** Tokens that a request with `generated` tokens after its prompt will probably still get. Of ended requests
+ *  that got at least `generated` tokens, 50, 75 or 95 % (`reserve`) got at most this many more. A request
+ *  counts when it is freed, if it was ever admitted, with the tokens beyond those that it was created with (a
+ *  fork: beyond those of its fork). Counts from 16 on are rounded up, by less than 1/8. Old requests fade:
+ *  whenever 65,536 have been counted, all counts are halved. With nothing to go by it is 0.
  *  @param[in]  reserve   KVC_RESERVE_*
  *  @param[in]  generated Tokens after its prompt; 0 for a new request.
  *  @param[out] num_expected Expected tokens; with KVC_RESERVE_NONE 0.

@@ -6,8 +6,8 @@
  *  @brief What the engine knows of the future: hints which cached blocks stay, and registered prompts.
  *
  *  HINTS. A manager with the flag KVC_MANAGER_HINTS keeps a priority for each prefix position that has a
- *  block: 0 to 100, 35 without a hint, or demoted, which is below all priorities. Cached blocks are evicted
- *  lowest priority first; of equal ones the policy decides. A hint changes no hit and no answer, only what is
+ *  block: 0 to 100 (35 without a hint), or demoted, which is below 0. Cached blocks are evicted lowest
+ *  priority first; among equal ones the policy decides. A hint changes no hit and no answer, only what is
  *  evicted.
  *
  *      // the first 1,000 tokens of the request come back: keep them for a minute
@@ -64,11 +64,11 @@ KVC_API kvc_status kvc_manager_set_time(kvc_manager* m, uint64_t now_ns);
 KVC_API kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t first_token,
                                             uint64_t num_tokens, uint32_t priority, uint64_t until_ns);
 
-/** Says that nobody will continue a request: when it is freed, its private tail is demoted, the last position
- *  first. These are the positions from its last published one upwards, as long as no longer prefix is known,
- *  no request ends there and nobody holds a block of them. A waiting request counts with what is cached of
- *  its tokens. A later hit, or a request that computes the position again, takes the demotion back: its
- *  priority is 35. A fork is not marked.
+/** Says that nobody will continue a request. When it is freed, its private tail is demoted, the last position
+ *  first. The tail starts at its last published position, or if it is waiting at the last known position of
+ *  its tokens, and goes towards the root. It stops where a longer prefix is known, another request ends, or a
+ *  block is held, and at shared_tokens. A later hit, or a request that computes the position again, takes the
+ *  demotion back: its priority is 35. A fork is not marked.
  *  @param[in] request       Admitted or waiting.
  *  @param[in] shared_tokens First tokens that are not demoted, such as a system prompt that only this session
  *  uses now; 0 = none.
@@ -86,8 +86,8 @@ KVC_API kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_pro
                                                    uint64_t first_token, uint32_t priority, uint64_t until_ns,
                                                    uint64_t* num_tokens);
 
-/** Demotes the end of a prompt: from its last known position upwards to that of first_token, as
- *  kvc_manager_end_session does. A position that others use ends it: 0 tokens if a longer prefix is known.
+/** Demotes the end of a prompt: from its last known position towards the root, to that of first_token. It
+ *  stops where kvc_manager_end_session does; so it demotes nothing if a longer prefix is known.
  *  kvc_manager_drop_prefix drops cached blocks at once.
  *  @param[out] num_tokens Tokens of the positions that were demoted, those demoted before included.
  *  @return KVC_OK (num_tokens may be 0); INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY;

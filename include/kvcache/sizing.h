@@ -40,7 +40,7 @@ typedef struct kvc_sizer kvc_sizer;       /**< Decides on a number of blocks. */
  *  samples that their memory stays below 1 MiB. */
 typedef struct kvc_curve_config {
   size_t struct_size; /**< sizeof(kvc_curve_config) */
-  /** Share of the blocks to follow, above 0, at most 1, which is exact. 0 = what max_samples allows. */
+  /** Share of the blocks to follow: above 0, at most 1. 1 is exact. 0 = what max_samples allows. */
   double sample_rate;
   /** Most samples, 1 .. 2^24: the rate is at most max_samples / max_blocks. 0 = 16,000; without a limit if
    *  sample_rate is set. */
@@ -60,7 +60,7 @@ typedef struct kvc_curve_info {
   uint64_t max_blocks;  /**< Largest size to ask for. */
   uint64_t half_life;   /**< Block queries; 0 = none. */
   double queries;       /**< Block queries, earlier ones as half_life says. */
-  double sampled;       /**< Those of them whose distance was looked up. */
+  double sampled;       /**< Sampled queries, without those that requests do not allow. */
   uint64_t num_samples; /**< Blocks that it follows now. */
   uint64_t bytes;       /**< Its memory, from the manager's allocator. */
 } kvc_curve_info;

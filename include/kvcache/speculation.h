@@ -116,8 +116,8 @@ typedef struct kvc_probabilities {
    *  drawn independently share a row; for those drawn without replacement give each the row that is
    *  left. */
   const int64_t* q_rows;
-  /** [num_nodes + num_requests] independent numbers, uniform in [0, 1), new for each call. As rows: the first
-   *  of a request draws the next token, that of a node decides on the node. */
+  /** [num_nodes + num_requests] independent numbers, uniform in [0, 1), new for each call. One for each row
+   *  of p: that of a request's root draws the next token, that of a node decides on the node. */
   const double* uniforms;
   /** Memory for intermediate results: at least 4 * (p_width + 2 * num_nodes + 2 * num_requests) bytes,
    *  aligned to 4. NULL = the call takes and frees memory. */
@@ -142,11 +142,11 @@ typedef struct kvc_probabilities {
 KVC_API kvc_status kvc_verify_sampling(const kvc_drafts* drafts, const kvc_probabilities* probabilities,
                                        const kvc_verdict* verdict);
 
-/** Accepts what is likely enough (Medusa, arXiv:2401.10774): a node x whose parent is accepted and
- *  p(x) > min(epsilon, delta * exp(-entropy of p)). Of all accepted paths the longest counts, of equals that
- *  whose last node comes first; the next token is drawn from p behind it. The tokens do NOT have the
- *  distribution of the target: unlikely ones are rarer. q and q_rows are not used, of the uniforms only those
- *  of the next tokens.
+/** Accepts what is likely enough (Medusa, arXiv:2401.10774): a node x whose parent is accepted and p(x) >
+ *  min(epsilon, delta * exp(-entropy of p)). The longest accepted path counts; of equally long ones, the one
+ *  whose last node comes first. The next token is drawn from p at its end. The tokens do NOT have the
+ *  distribution of the target: unlikely ones are rarer. Not used: q, q_rows, and all uniforms but those of
+ *  the next tokens.
  *  @param[in] epsilon Above 0, at most 1. Medusa: 0.09. @param[in] delta Above 0. Medusa: 0.3.
  *  @return As kvc_verify_sampling. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_verify_typical(const kvc_drafts* drafts, const kvc_probabilities* probabilities,
@@ -177,11 +177,11 @@ KVC_API kvc_status kvc_verdict_moves(const kvc_drafts* drafts, const kvc_verdict
                                      size_t* count);
 
 /** Lists the copies that bring groups of recurrent state (KVC_GROUP_STATE) to the end of the accepted tokens.
- *  In a step with drafts the model reads a request's state and does not write it: it writes the state after
- *  each row's token to a block of the engine's own (kvc_manager_acquire_blocks, once for all steps), a node's
- *  from that of its parent. The copy of request r has the block of its last accepted node, or of its first
- *  row, as source; the destination is the block at position (starts[r] + num_accepted[r] - 1) / block_size of
- *  its table. Do the copies (kvc_storage_copy_blocks) before the commit.
+ *  In a step with drafts the model reads a request's state and does not write it. It writes the state after
+ *  each row's token to a block of the engine's own (kvc_manager_acquire_blocks, once for all steps). A node's
+ *  state follows from that of its parent. The source of request r's copy is the block of its last accepted
+ *  node, or of its first row if none is accepted. The destination is the block at position (starts[r] +
+ *  num_accepted[r] - 1) / block_size of its table. Do the copies (kvc_storage_copy_blocks) before the commit.
  *  @param[in]  verdict Of a verification of the same drafts. next_tokens are not read.
  *  @param[in]  tables  Of the group; `group` is not read, starts are at least 1.
  *  @param[in]  states  [num_nodes + num_requests] block of each row; -1 = none.
@@ -202,11 +202,11 @@ KVC_API kvc_status kvc_storage_move_tokens(kvc_storage* s, const kvc_token_copy*
 
 /* ---------------------------------------------------------------- drafts by n-grams */
 
-/** Drafts by prompt lookup: the last tokens of the sequence are looked up in the sequence itself. Of the
- *  longest suffix of min_ngram .. max_ngram tokens that occurred before, the most recent earlier occurrence
- *  counts, and what followed it is the draft. Where it is so near the end that fewer tokens follow, the
- *  draft goes on as if they repeated: after a b a b the draft is a b a b ...
- *  A plain function, which reads the sequence from its end on; kvc_draft does the same with an index.
+/** Drafts by prompt lookup: looks up the last tokens of the sequence in the sequence itself. Takes the
+ *  longest suffix of min_ngram .. max_ngram tokens that occurred before, and its most recent earlier
+ *  occurrence. What followed that is the draft. If fewer tokens than max_length follow, the draft goes on as
+ *  if they repeated: after a b a b the draft is a b a b ... A plain function, which reads the sequence from
+ *  its end on; kvc_draft does the same with an index.
  *  @param[in]  min_ngram 1 .. max_ngram. @param[in] max_ngram At most 32.
  *  @param[out] draft     [max_length] @param[in] max_length At most KVC_MAX_DRAFT_NODES.
  *  @param[out] count     Tokens of the draft: max_length, or 0 without an occurrence.
@@ -286,11 +286,11 @@ KVC_API kvc_status kvc_acceptance_add(kvc_acceptance* acceptance, const kvc_draf
  *  its prior. @return KVC_OK; INVALID_ARGUMENT. Since 0.3. */
 KVC_API kvc_status kvc_acceptance_halve(kvc_acceptance* acceptance);
 
-/** Chooses the length of drafts that gives the most tokens per cost. With a[d] the estimated probability that
- *  depth d is accepted when it is tried, a draft of length n gives 1 + a[0] + a[0] a[1] + ... (n terms)
- *  tokens; the length with the largest tokens / costs[n] counts, of equals the shortest. a[d] is
- *  (accepted[d] + 4 * a[d - 1]) / (tried[d] + 4), with 0.7 before the first depth and the last one's a for
- *  depths that are not counted: few verdicts change little. Deterministic.
+/** Chooses the length of drafts that gives the most tokens per cost. Let a[d] be the estimated probability
+ *  that depth d is accepted when it is tried. Then a draft of length n gives 1 + a[0] + a[0] a[1] + ... (n
+ *  terms) tokens. The length with the largest tokens / costs[n] is chosen, the shortest of equals. a[d] is
+ *  (accepted[d] + 4 * a[d - 1]) / (tried[d] + 4); a[-1] is 0.7. Depths that are not counted have the a of the
+ *  last one that is. So few verdicts change little. Deterministic.
  *  @param[in]  costs      [num_costs] cost of a step with a draft of n nodes, n = 0 .. num_costs - 1,
  *  drafting included, in any unit; positive and finite, such as measured times.
  *  @param[in]  num_costs  1 .. 1025.

@@ -108,9 +108,9 @@ typedef struct kvc_step {
    *  fails, they are not kept: bring them again. */
   const int32_t* commit_tokens;
   const uint64_t* extend_offsets; /**< [num_requests + 1] tokens to extend by; NULL = no extensions. */
-  /** Ids of the extended tokens: known tokens grow, and capacity up to known + lookahead. NULL = slots
-   *  only: capacity grows by the count. It holds for the whole step. To mix prompt chunks and decode
-   *  steps, pass NULL and bring the decode ids in commit_tokens. */
+  /** Ids of the extended tokens: they become known, and the capacity grows up to known + lookahead. NULL =
+   *  slots only: the capacity grows by the count. NULL is for all items of a step. To mix prompt chunks and
+   *  decode steps, pass NULL and bring the decode ids in commit_tokens. */
   const int32_t* extend_tokens;
   const uint64_t* admit_requests; /**< [num_admissions] waiting request, or 0 = create one; NULL = all 0. */
   /** [num_admissions + 1] into admit_tokens; NULL if all are waiting requests. */
@@ -125,9 +125,9 @@ typedef struct kvc_step {
    *  Two items must not have the same row. An item whose request this step frees or preempts writes no
    *  row, so an admission may use that row. */
   const int32_t* rows;
-  /** Out [num_frees + num_preempts + num_truncates + num_requests + num_admissions], in that order. Each
-   *  is as of the single call, or SKIPPED, or BUFFER_TOO_SMALL for a table longer than row_stride. If the
-   *  commit of a request fails, neither commit nor extension is done. If its extension fails, its commit
+  /** Out [num_frees + num_preempts + num_truncates + num_requests + num_admissions], in that order. Each is
+   *  the status of the single call; or SKIPPED; or BUFFER_TOO_SMALL for a table longer than row_stride. If
+   *  the commit of a request fails, neither commit nor extension is done. If its extension fails, its commit
    *  stands. */
   kvc_status* status;
   /** Out [num_admissions] request id; 0 if refused (a new request that is refused does not exist). */
@@ -146,9 +146,9 @@ typedef struct kvc_step {
    *  for its tokens from `cached` on, follow from its row of block_tables: row[t / block_size] * block_size +
    *  t % block_size; kvc_manager_export_slots writes them too. May be NULL. */
   int64_t* slots;
-  /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared
-   *  (by a fork), pinned, held externally or published (after a truncation), an admission with partial reuse
-   *  if its hit ends inside a block. May be NULL if none can be. */
+  /** Out: copies to execute before the step's kernels. An extension needs one if its last block is shared (by
+   *  a fork), pinned, held externally or published (after a truncation). An admission with partial reuse
+   *  needs one if its hit ends inside a block. May be NULL if none can be. */
   kvc_block_copy* copies;
   /** Out: entries below num_blocks written to block_tables in this step. May be NULL. */
   kvc_table_change* changes;
@@ -163,7 +163,7 @@ typedef struct kvc_step {
   /** Time of the engine's monotonic clock (kvc_manager_set_time), which passes before all phases; 0 =
    *  unchanged. An earlier time than before is INVALID_ARGUMENT for the call. Since 0.3. */
   uint64_t now_ns;
-  /** [num_admissions] Tokens after the hit that get slots, for the chunk that the step has room for: replaces
+  /** [num_admissions] Tokens after the hit that get slots: the chunk that the step has room for. Replaces
    *  kvc_request_config.slots of the request if it is admitted. 0 = as the request has it; NULL = all 0.
    *  Since 0.3. */
   const uint64_t* admit_slots;
@@ -200,14 +200,14 @@ KVC_API void kvc_step_destroy(kvc_step* step);
  *  @return KVC_OK; INVALID_ARGUMENT (no such array, or not a step of kvc_step_create). Since 0.1. */
 KVC_API kvc_status kvc_step_view(const kvc_step* step, int32_t array, kvc_view* view);
 
-/** Executes one engine step: see kvc_step. The call as a whole fails only in validation, before any
- *  change; after that every item has its own status and is all or nothing. Later phases of the step can
- *  use what earlier ones released, unless steps are in flight: then a released block is FENCED until the
- *  newest step issued before its release is retired. Sources of copies are held until this step is
- *  retired. In one step no block is both source and destination, or both source and newly taken. A
- *  synchronous engine passes the previous step_id in retired_step; then nothing is fenced. If items fail,
- *  kvc_last_error() has the text of the first that failed, in the order of the phases, with its array and
- *  index, such as "frees[2]: ..." ("admissions[i]" for admissions).
+/** Executes one engine step: see kvc_step. The call as a whole fails only in validation, before any change.
+ *  After that every item has its own status and is all or nothing. Later phases of the step can use what
+ *  earlier ones released, unless steps are in flight. Then a released block is FENCED until the newest step
+ *  issued before its release is retired. Sources of copies are held until this step is retired. In one step
+ *  no block is both source and destination, or both source and newly taken. A synchronous engine passes the
+ *  previous step_id in retired_step; then nothing is fenced. If items fail, kvc_last_error() has the text of
+ *  the first that failed, in the order of the phases, with its array and index, such as "frees[2]: ..."
+ *  ("admissions[i]" for admissions).
  *  @return KVC_OK (look at status[]); INVALID_ARGUMENT (pointers, offsets, rows, a row of two items,
  *  counts past the arrays of a step of kvc_step_create, a step of another manager, retired_step in the
  *  future); OUT_OF_MEMORY (row numbers above max_requests); BUFFER_TOO_SMALL (slot_capacity, copy_capacity

@@ -96,14 +96,14 @@ class ProbeInfo(NamedTuple):
     """What would hit, and whether the prompt fits.
 
     num_cached: Tokens that would hit.
-    blocks_needed: Blocks that the admission takes from the pool with the least left over, cached ones that nobody holds included, the watermark
-        not. Use `fits` to decide.
+    blocks_needed: Blocks taken from the tightest pool (the least left over), hits that nobody holds included, the watermark not. Use `fits` to
+        decide.
     blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
     fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA. It is about space alone:
         with wait_until_ns the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
-    filling_request: Manager.probe_request(): the request that computes the block after num_cached, for all to wait for; 0 = none does from there,
-        but a step in flight may write it, which is FILLING too. Manager.probe(): 0. Since 0.3.
+    filling_request: Manager.probe_request(): the request to wait for, which computes the block after num_cached. 0 = none does; a step in flight
+        may still write it, which is FILLING too. Manager.probe(): 0. Since 0.3.
     """
 
     num_cached: int
@@ -153,9 +153,9 @@ class LostReuse(NamedTuple):
     """The lost reuse of a group: sums over first admissions.
 
     admissions: Admissions that add to the numbers below.
-    block_tokens: That this group alone could not reuse: LostReason.BLOCK.
-    window_tokens: The same: LostReason.WINDOW.
-    state_tokens: The same: LostReason.STATE.
+    block_tokens: Tokens that this group could not reuse because a block was missing: LostReason.BLOCK.
+    window_tokens: The same, a block of its window or chunk: LostReason.WINDOW.
+    state_tokens: The same, a checkpoint: LostReason.STATE.
     agreement_tokens: LostReason.AGREEMENT: that every group alone could reuse and all together could not. Counted in the group that could reuse
         least, the first of equal ones.
     node_tokens: LostReason.NODES: in full blocks that requests knew and did not publish when all positions were in use, the same in each group.
@@ -347,14 +347,14 @@ class RequestInfo(NamedTuple):
         too; with them it may refuse lengths between the sinks and the present window.
     admitted: True = holds blocks, False = waiting.
     flags: RequestFlags as configured.
-    next_checkpoint: State groups: the next number of tokens above num_committed whose state is worth keeping: the end of the prompt's full
-        blocks, also less drop_tail_blocks, of what the other groups had cached, or a multiple of a group's retention_tokens. End a step there,
-        and commit it. 0 = none, or no state group. Since 0.3.
+    next_checkpoint: State groups: end your next step here, and commit it. The smallest count above num_committed that is: the end of the last
+        full block before the prompt's last token, with or without drop_tail_blocks; the end of what the other groups had cached at the admission;
+        a multiple of a group's retention_tokens. 0 = none, no state group, a waiting request, or one that publishes nothing. Since 0.3.
     cross_tokens: As configured. Since 0.3.
     num_cross_cached: cross_tokens if the last admission found the KV of all of the encoder's tokens, so that the encoder need not run; else 0. A
         fork has cross_tokens here if they are written. Since 0.3.
-    lost_group, lost_reason: If lost_reuse_tokens is not 0: the group that alone had least, the first of equal ones, and why most of it was lost
-        (LostReason). Else 0. Since 0.3.
+    lost_group, lost_reason: If lost_reuse_tokens is not 0: the group that alone could reuse least (the first of equal ones), and why most of the
+        tokens were lost (LostReason). Else 0. Since 0.3.
     """
 
     namespace_id: int
@@ -600,7 +600,7 @@ class CurveInfo(NamedTuple):
     max_blocks: Largest size to ask for.
     half_life: Block queries; 0 = none.
     queries: Block queries, earlier ones as half_life says.
-    sampled: Those of them whose distance was looked up.
+    sampled: Sampled queries, without those that requests do not allow.
     num_samples: Blocks that it follows now.
     bytes: Its memory, from the manager's allocator.
     """
