@@ -125,6 +125,40 @@ TEST(DirectoryStore, ReadsOnlyItsOwnKindOfFile) {
   EXPECT_EQ(pages.get(digest_of(1), 64), KVC_PAGE_MISS);
 }
 
+// A page gets its name when the listing of its subfolder has passed it.
+struct LateFiles final : Files {
+  std::string subfolder;
+  std::function<void()> after_list;
+  int list(int at, void* data, void (*each)(void* data, const char* name)) override {
+    const int error = Files::list(at, data, each);
+    struct stat listed, wanted;
+    if (after_list && fstat(at, &listed) == 0 && stat(subfolder.c_str(), &wanted) == 0 &&
+        listed.st_ino == wanted.st_ino)
+      std::exchange(after_list, nullptr)();
+    return error;
+  }
+};
+
+TEST(DirectoryStore, CountsAPageThatComesWhileItCounts) {
+  const test::Folder folder;
+  const std::string path = folder / "d", aside = folder / "aside";
+  ASSERT_EQ(Pages(*open_directory(path, 8)).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  LateFiles files;
+  files.subfolder = path + "/" + subfolder_of(1);
+  std::string page;
+  for (const auto& entry : std::filesystem::directory_iterator(files.subfolder))
+    if (entry.path().filename() != "usage") page = entry.path();
+  std::filesystem::rename(page, aside);
+  std::filesystem::resize_file(files.subfolder + "/usage", 0);
+  const timespec long_ago[2] = {{1000000000, 0}, {1000000000, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, files.subfolder.c_str(), long_ago, 0), 0);
+  files.after_list = [&] { std::filesystem::rename(aside, page); };
+  PageStorePtr store;
+  ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(path, 8, kBytes), &store),
+            KVC_OK);
+  EXPECT_EQ(store->stats().pages, 1u);
+}
+
 TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
   const test::Folder folder;
   const std::string path = folder / "d";

@@ -78,6 +78,7 @@ def test_namespaces_and_requests_come_along_with_new_ids(tmp_path):
     restored = kvcache.restore_checkpoint(new, storage(), tmp_path / "c", **NAMES, requests=True)
     assert list(restored.namespaces) == [tenant.id] and list(restored.requests) == [waiting.id]
     assert new.probe(PROMPT).num_cached == 0 and new.probe(PROMPT, namespace=restored.namespaces[tenant.id]).num_cached == 20
+    assert restored.committed == {waiting.id: 0}
     assert restored.requests[waiting.id].admit() == 20
     for it in (*restored.requests.values(), *restored.namespaces.values()):
         it.close()
