@@ -17,10 +17,11 @@ inline Spoken say(uint64_t seed, size_t tokens) {
 struct Calls {
   Engine& engine;
   std::vector<GroupMemory> groups;
+  const std::string path;
   CheckpointOptions options;
 
-  Calls(Engine& of, const std::string& folder) : engine(of) {
-    options.folder = folder.c_str();
+  Calls(Engine& of, std::string folder) : engine(of), path(std::move(folder)) {
+    options.folder = path.c_str();
     options.model = "model", options.weights = of.form.weights;
     for (kvc_storage* storage : of.storages) {
       kvc::Pages pages;

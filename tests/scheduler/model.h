@@ -473,7 +473,9 @@ class SchedulerModel : public Listener {
     if (!has_order || closed || plan.num_preempted != 0 || plan.num_tokens == config_.max_tokens ||
         config_.flags != 0 || running().size() == config_.max_running || policy_ == KVC_SCHEDULE_FAIR)
       return;
-    for (const auto& [id, one] : requests_) {
+    for (const auto& entry : requests_) {
+      const auto id = entry.first;
+      const auto& one = entry.second;
       if (!one.queued() || info_of(id).wait_reason != KVC_WAIT_TURN) continue;
       const bool is_behind = std::any_of(requests_.begin(), requests_.end(), [&](const auto& other) {
         return other.second.queued() && before(one, other.second) != true && other.first != id &&
