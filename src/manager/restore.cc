@@ -234,11 +234,39 @@ kvc_status Restore::open_namespaces() {
   return KVC_OK;
 }
 
+// What kvc_manager_create_request refuses in a configuration, so that no request is here what none could be.
+kvc_status Restore::check_request(size_t index) const {
+  const Contents::WaitingRequest& request = contents_.requests[index];
+  const Contents::RequestBond& bond = contents_.bonds[index];
+  const Shape& shape = manager_.shape_;
+  constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
+  if (bond.cross_tokens != 0 && !shape.has_cross())
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "request %zu of the checkpoint has %u tokens of an encoder, and the manager has no cross "
+                "group; restore into one that has, or without requests",
+                index, bond.cross_tokens);
+  if ((request.flags & kFillFlags) != 0 && !shape.has_fills())
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "request %zu of the checkpoint has flags %#x, and the manager follows no fills; create it "
+                "with KVC_MANAGER_FILLS, or restore without requests",
+                index, request.flags);
+  const uint64_t most =
+      std::max({request.external_tokens, request.slots, request.lookahead, uint64_t{bond.cross_tokens}});
+  if (most > shape.max_request_tokens)
+    return invalid(
+        "request %zu of the checkpoint has %llu external tokens, slots, tokens ahead or tokens of an "
+        "encoder; "
+        "at most max_request_tokens, %llu",
+        index, ull(most), ull(shape.max_request_tokens));
+  return KVC_OK;
+}
+
 kvc_status Restore::create_requests() {
   request_ids_.reserve(contents_.requests.size());
   for (size_t i = 0; i < contents_.requests.size(); ++i) {
     const Contents::WaitingRequest& from = contents_.requests[i];
     const Contents::RequestBond& bond = contents_.bonds[i];
+    KVC_TRY(check_request(i));
     kvc_request_config config = {};
     config.cross_tokens = bond.cross_tokens;
     std::memcpy(config.cross_digest, bond.cross_digest, sizeof config.cross_digest);

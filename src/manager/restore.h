@@ -47,6 +47,7 @@ class Restore {
   bool same_pools() const;
   void take_blocks();
   kvc_status open_namespaces();
+  kvc_status check_request(size_t index) const;
   kvc_status create_requests();
   kvc_status publish();
   void give_all_back();

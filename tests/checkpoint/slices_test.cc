@@ -330,6 +330,29 @@ void decode(Engine& engine, uint64_t id, Spoken* spoken) {
   EXPECT_EQ(kvc_manager_commit_tokens(engine.m, id, spoken->tokens.size()), KVC_OK) << kvc_last_error();
 }
 
+TEST(ARequest, OfAManagerWithFillsNeedsOne) {
+  const Folder folder;
+  Form form;
+  form.flags = KVC_MANAGER_FILLS;
+  Engine old(form), with(form), without(Form{});
+  const Spoken spoken = say(4, 22);
+  const kvc_prompt prompt = old.prompt_of(spoken);
+  kvc_request_config config = {};
+  config.struct_size = sizeof config, config.flags = KVC_REQUEST_SHARE_FILLING;
+  uint64_t id = 0;
+  ASSERT_EQ(kvc_manager_create_request(old.m, &prompt, &config, &id), KVC_OK) << kvc_last_error();
+  old.save(folder / "c", KVC_CHECKPOINT_REQUESTS);
+  kvc_checkpoint_info info;
+  const uint64_t before = without.digest();
+  EXPECT_EQ(without.restore(without.config(folder / "c", KVC_CHECKPOINT_REQUESTS), &info),
+            KVC_ERROR_UNSUPPORTED);
+  EXPECT_NE(std::string(kvc_last_error()).find("KVC_MANAGER_FILLS"), std::string::npos) << kvc_last_error();
+  EXPECT_EQ(without.digest(), before);
+  without.check();
+  with.restore(folder / "c", KVC_CHECKPOINT_REQUESTS);
+  with.check();
+}
+
 TEST(ARequest, GoesOnDecodingWithTheSameTokens) {
   const Folder folder;
   Engine old(Form{}), fresh(Form{});
