@@ -15,16 +15,10 @@ namespace {
 using test::Engine;
 using test::Folder;
 using test::Form;
+using test::read_file;
 using test::Spoken;
+using test::write_file;
 namespace fs = std::filesystem;
-
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
 
 Form small() {
   Form form;

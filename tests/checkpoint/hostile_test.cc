@@ -19,16 +19,11 @@ namespace {
 using test::Engine;
 using test::Folder;
 using test::Form;
+using test::read_file;
 using test::say;
+using test::write_file;
 namespace fs = std::filesystem;
 
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
 bool says(const std::string& text) { return std::strstr(kvc_last_error(), text.c_str()) != nullptr; }
 
 constexpr uint64_t kTerabyte = uint64_t{1} << 40;

@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -47,6 +49,14 @@ struct Spoken {  // a prompt
   std::vector<kvc_extra_key> keys;
   uint32_t tenant = 0;  // 0 = the default namespace
 };
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void write_file(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
 
 inline std::vector<int32_t> tokens_of(uint64_t seed, size_t count) {
   std::mt19937_64 random(seed);
