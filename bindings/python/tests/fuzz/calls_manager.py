@@ -9,7 +9,7 @@ import kvcache
 from kvcache import _native
 from kvcache.events import EventReader
 from hostile import mischief
-from world import BLOCK, BLOCKS, Wrong, call, need
+from world import BLOCKS, Wrong, call, need
 
 
 @call("Manager")

@@ -9,7 +9,7 @@ import select
 import numpy as np
 
 import kvcache
-from kvcache import PageResult, TierKind
+from kvcache import PageResult
 from world import BLOCK, TIER_PAGE, call, need
 
 COUNT = 5
