@@ -34,6 +34,12 @@
 %include "java/typemaps.i"
 #endif
 
+// The call of the library is not wrapped; that of calls.i or flat_calls.i is, under its name.
+%define KVC_INSTEAD(CALL, NAME)
+%ignore CALL;
+%rename(CALL) NAME;
+%enddef
+
 // ---- roles ----------------------------------------------------------------------------------------
 // roles.i has what the types tell (interface.py): arrays and their sizes, results, objects, structs, and what no language reaches.
 %include "roles.i"

@@ -225,23 +225,14 @@ func (f *fuzzer) speculationCalls() map[string]func() error {
 			_, err := VerdictStates(d, v, []uint64{f.small(9), f.small(9)}, f.blockTable(), uint32(f.oneOf(4, 4, 0, 1<<21)), states)
 			return err
 		},
-		"Storage.MoveTokens": func() error {
-			return f.s.MoveTokens(slice(f, f.Intn(3), func() TokenCopy {
-				return TokenCopy{f.uint32(), f.block(), f.block(), uint32(f.small(4)), uint32(f.small(4)), uint32(f.oneOf(0, 1, 2, math.MaxUint32))}
-			}))
-		},
 		"DraftLookup": func() error {
 			return second(DraftLookup(slice(f, f.Intn(20), func() int32 { return int32(f.small(2)) }), uint32(f.oneOf(1, 2, 0)), uint32(f.oneOf(3, 33)), int(f.small(9))-1))
 		},
-		"NewDraft":    func() error { return f.draft(func(*Draft) error { return nil }) },
-		"Draft.Close": func() error { return f.draft((*Draft).Close) },
+		"NewDraft": func() error { return f.draft(func(*Draft) error { return nil }) },
 		"Draft.Append": func() error {
 			return f.draft(func(d *Draft) error {
 				return d.Append([]int32{int32(f.small(3)) - 1, int32(f.small(3))}, []uint64{0, f.small(3), 3}, []int32{1, int32(f.small(3)) - 1, 2})
 			})
-		},
-		"Draft.Truncate": func() error {
-			return f.draft(func(d *Draft) error { return d.Truncate(int32(f.small(3))-1, f.small(5)) })
 		},
 		"Draft.Propose": func() error {
 			return f.draft(func(d *Draft) error {

@@ -12,6 +12,9 @@
 %}
 %typemap(javaclassmodifiers) SWIGTYPE, SWIGTYPE *, SWIGTYPE & "final class"
 %typemap(javafinalize) SWIGTYPE ""
+// A struct is memory of C, which try-with-resources frees.
+%typemap(javainterfaces) SWIGTYPE "AutoCloseable"
+%typemap(javacode) SWIGTYPE "  @Override public void close() { delete(); }"
 
 %{
 static void kvc_throw(JNIEnv* jenv, kvc_status status) {

@@ -60,7 +60,7 @@ KVC_LONG_CALL(storage_adopt)
 
 // A step returns None, or if items failed the text of the first of them and the counts of items, as
 // kvcache.step.Step.errors reads them.
-%typemap(out) kvc_status run_step {
+%typemap(out) kvc_status manager_step {
   if ($1 != KVC_OK) {
     kvc_raise($1);
     SWIG_fail;

@@ -19,16 +19,13 @@ public final class Draft implements AutoCloseable {
    * @param rowCapacity tokens of each row that memory is taken for at once; a longer row grows
    */
   public Draft(int maxRows, int minNgram, int maxNgram, int rowCapacity) throws KvCacheException {
-    kvc_draft_config c = new kvc_draft_config();
     long[] out = new long[1];
-    try {
+    try (kvc_draft_config c = new kvc_draft_config()) {
       c.setMax_rows(Sizes.count("maxRows", maxRows));
       c.setMin_ngram(Sizes.count("minNgram", minNgram));
       c.setMax_ngram(Sizes.count("maxNgram", maxNgram));
       c.setRow_capacity(Sizes.count("rowCapacity", rowCapacity));
       Native.kvc_draft_create(c, out);
-    } finally {
-      c.delete();
     }
     handle = new Handle("draft", out[0], Native::kvc_draft_destroy);
     handle.ownedBy(this);

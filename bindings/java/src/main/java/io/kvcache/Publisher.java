@@ -185,14 +185,11 @@ public final class Publisher implements AutoCloseable {
 
   /** Returns the counters. */
   public Stats stats() throws KvCacheException {
-    kvc_publisher_stats s = new kvc_publisher_stats();
-    try {
+    try (kvc_publisher_stats s = new kvc_publisher_stats()) {
       call(p -> Native.kvc_publisher_read_stats(p, s));
       return new Stats(s.getNext_sequence(), s.getStored_blocks(), s.getRemoved_blocks(), s.getCancelled_events(), s.getBytes(), s.getResyncs(),
           s.getLost_events(), s.getUnresolved_blocks(), s.getSlow_batches(), s.getFailed_batches(), s.getReplay_requests(), s.getReplayed_batches(),
           s.getReplay_misses(), s.getBad_requests(), s.getKept_batches(), s.getKept_bytes());
-    } finally {
-      s.delete();
     }
   }
 }
