@@ -93,7 +93,7 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 }
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
-	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, LostReuse{}, QuotaInfo{}, LogInfo{}, logReplay{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
+	for _, value := range []any{logReplay{}, Event{}, ExtraKey{}, BlockCopy{},
 		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}, TierStats{}, TierCounts{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
 		EndedRequest{}} {
 		kind := reflect.TypeOf(value)

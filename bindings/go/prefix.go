@@ -54,11 +54,6 @@ func (m *Manager) OpenNamespace(identity Identity) (namespace Namespace, err err
 	return Namespace(id), err
 }
 
-// CloseNamespace closes a namespace once. ErrBusy for the last close while requests or pins of the namespace exist.
-func (m *Manager) CloseNamespace(namespace Namespace) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_close_namespace(c, uint64(namespace)) })
-}
-
 // Namespaces lists the open namespaces besides the default one.
 func (m *Manager) Namespaces() ([]Namespace, error) {
 	return grown(func(room []Namespace) (count uint64, err error) {
@@ -80,14 +75,6 @@ func (m *Manager) Probe(namespace Namespace, tokens []int32, keys []ExtraKey) (i
 	err = m.call(func(c uintptr) error {
 		return native.Kvc_manager_probe(c, uint64(namespace), tokens, asBytes(keys), asByte(&info))
 	})
-	return info, err
-}
-
-// ProbeRequest asks what the admission of a waiting request would find, with its options. It changes nothing. ErrBusy if it is
-// admitted.
-func (m *Manager) ProbeRequest(request Request) (info ProbeInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_probe_request(c, uint64(request), asByte(&info)) })
 	return info, err
 }
 

@@ -158,31 +158,6 @@ func (m *Manager) TruncateRequest(request Request, tokens int) error {
 	})
 }
 
-// ForkRequest creates a request with the committed tokens of another; they share all blocks. ErrBusy if it waits, or if its encoder
-// is not written.
-func (m *Manager) ForkRequest(request Request) (child Request, err error) {
-	var id uint64
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_fork_request(c, uint64(request), &id) })
-	return Request(id), err
-}
-
-// PreemptRequest returns all blocks of a request, which then waits and keeps its tokens.
-func (m *Manager) PreemptRequest(request Request) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_preempt_request(c, uint64(request)) })
-}
-
-// FreeRequest frees a request. Its published blocks stay cached until they are evicted. Freeing again is ErrNotFound.
-func (m *Manager) FreeRequest(request Request) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_free_request(c, uint64(request)) })
-}
-
-// RequestInfo is the state of a request.
-func (m *Manager) RequestInfo(request Request) (info RequestInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_request_info(c, uint64(request), asByte(&info)) })
-	return info, err
-}
-
 // Requests lists all requests.
 func (m *Manager) Requests() ([]Request, error) {
 	return grown(func(room []Request) (count uint64, err error) {

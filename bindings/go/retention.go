@@ -18,23 +18,11 @@ type Hint struct {
 // ToTheEnd is a number of tokens: all that follow, those that will be generated included.
 const ToTheEnd uint64 = math.MaxUint64
 
-// SetTime tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. ErrInvalidArgument for an earlier time
-// than before.
-func (m *Manager) SetTime(nowNS uint64) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_set_time(c, nowNS) })
-}
-
 // SetPriority hints a range of a request's tokens. Needs Config.Hints. ErrLimit if the request has 8 ranges.
 func (m *Manager) SetPriority(request Request, firstToken, numTokens uint64, hint Hint) error {
 	return m.call(func(c uintptr) error {
 		return native.Kvc_manager_set_priority(c, uint64(request), firstToken, numTokens, hint.Priority, hint.UntilNS)
 	})
-}
-
-// EndSession says that nobody will continue a request: when it is freed, what nobody else uses of it is evicted before all else, except its first
-// sharedTokens tokens. Needs Config.Hints.
-func (m *Manager) EndSession(request Request, sharedTokens uint64) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_end_session(c, uint64(request), sharedTokens) })
 }
 
 // SetPrefixPriority hints the cached part of a prompt from firstToken on, and returns the tokens that took the hint. Needs Config.Hints.

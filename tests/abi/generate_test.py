@@ -75,6 +75,17 @@ class Generate(unittest.TestCase):
         self.assertEqual(generate.version_script(kvcache_headers.parse(HEADER)).split("\n", 2)[2],
                          "KVCACHE_0.3 {\n  global:\n    kvc_manager_do;\n    kvc_manager_read;\n  local:\n    *;\n};\n")
 
+    def test_calls_with_numbers_and_ids_are_methods_of_go(self):
+        header = HEADER + """/** Sets the limit.
+ *  @return KVC_OK; NOT_FOUND. Since 0.3. */
+KVC_API kvc_status kvc_manager_set_limit(kvc_manager* m, uint64_t request, uint32_t max_blocks);
+"""
+        text = generate.forwards.Forwards(kvcache_headers.parse(header), pathlib.Path("/nonexistent")).text()
+        self.assertIn("// SetLimit sets the limit. Errors: ErrNotFound. Since 0.3.\nfunc (m *Manager) SetLimit(request Request, maxBlocks uint32) error {\n", text)
+        self.assertIn("native.Kvc_manager_set_limit(c, uint64(request), maxBlocks)\n", text)
+        self.assertIn("func (m *Manager) Read() (value uint64, err error) {\n", text)
+        self.assertNotIn("Do(", text)  # tokens are an array
+
     def test_an_unchanged_header_leaves_the_layout_as_it_is(self):
         self.assertEqual(self.added(HEADER), FROZEN)
 
