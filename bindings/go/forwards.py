@@ -75,7 +75,7 @@ class Forwards:
 
     def is_forward(self, function):
         """Whether the method follows from the parameters, and no other file calls the function."""
-        if function.experimental or function.result != "kvc_status":
+        if function.result != "kvc_status":
             return False
         first, rest = function.parameters[:1], function.parameters[1:]
         if not first or first[0].kind != "kvc_manager" or first[0].const or re.search(rf"native\.K{function.name[1:]}\b", self.by_hand):
@@ -90,7 +90,7 @@ class Forwards:
         return bool(fields) and fields[0].name == "struct_size" and all(it.kind in NUMBERS and not it.stars and not it.length for it in fields)
 
     def method(self, function):
-        name = camel(function.name.removeprefix("kvc_manager_"))
+        name = camel(function.name.removeprefix("kvc_manager_").removeprefix("read_"))
         result = function.parameters[-1] if function.parameters[-1].stars and len(function.parameters) > 1 else None
         parameters = function.parameters[1:-1] if result else function.parameters[1:]
         typed = [IDS.get(it.name, (local(it.name), NUMBERS[it.kind])) for it in parameters]

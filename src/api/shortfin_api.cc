@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations of a manager and of storages from the file of another engine.
-#include <kvcache/shortfin.h>
+#include <kvcache/manager.h>
+#include <kvcache/model.h>
 #include <kvcache/storage.h>
 
 #include "api/guard.h"

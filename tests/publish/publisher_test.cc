@@ -81,9 +81,10 @@ class Life {
       cache_.drop(tokens);
     } else {
       const uint64_t which = draw(spaces_.size() + 1);
-      cache_.reset(which == spaces_.size() ? 0
-                   : spaces_[which] == 0   ? KVC_DEFAULT_NAMESPACE
-                                           : spaces_[which]);
+      if (which == spaces_.size())
+        cache_.reset_all();
+      else
+        cache_.reset_namespace(spaces_[which]);
     }
   }
 
