@@ -17,7 +17,7 @@ LAYERS = {  # files of the layer, and how they call a function
     "Java": ("java/src/main/java/io/kvcache", ("*.java",), r"Native(?:::|\.){0}\b"),
 }
 REASONS = {
-    "kvc_last_error": {"Java": "its text is in the error of the failed call"},
+    "kvc_last_error": {language: "its text is in the error of the failed call" for language in ("Go", "Java")},
     "kvc_step_view": {"Java": "kvc_step_bytes of java/typemaps.i, a direct buffer"},
     "kvc_status_name": {"Python": "Status is an enumeration with names", "Java": "Status is an enumeration with names"},
     "kvc_storage_view": {"Go": "a slice has no strides: Slab and Runs give the bytes", "Java": "a buffer has no strides: slab and runs give the bytes"},

@@ -12,6 +12,39 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
+// IndexStats is kvc_index_stats.
+type IndexStats struct {
+	size uint64
+	// Now.
+	NumWorkers uint64
+	// Now.
+	NumBlocks uint64
+	// (block, worker, medium) now.
+	NumHoldings uint64
+	// Different sets of holders now.
+	NumSets uint64
+	// Its memory. Large arrays take pages of the system when they are used.
+	BytesAllocated uint64
+	// Of them used at some time.
+	BytesUsed uint64
+	// Since it was created.
+	AppliedEvents uint64
+	// Had been applied before.
+	IgnoredEvents uint64
+	// Times that a stream without missing events skipped some.
+	Gaps uint64
+	// Had no room: too many namespaces, or words of holders. Their stream is stale.
+	DroppedEvents uint64
+	// By MaxBlocks.
+	EvictedBlocks uint64
+	// Restarts of streams.
+	Restarts uint64
+	// By TtlNs.
+	ExpiredWorkers uint64
+}
+
+var _ = [unsafe.Sizeof(IndexStats{})]byte([C.sizeof_kvc_index_stats]byte{}) // the same size
+
 // Properties is kvc_properties.
 type Properties struct {
 	size uint64
@@ -136,6 +169,144 @@ type BlockInfo struct {
 
 var _ = [unsafe.Sizeof(BlockInfo{})]byte([C.sizeof_kvc_block_info]byte{}) // the same size
 
+// Latency is kvc_latency.
+type Latency struct {
+	size uint64
+	// Recorded durations, of failed calls too.
+	Count uint64
+	// Their sum, in ns.
+	SumNs uint64
+	// The longest, in ns.
+	MaxNs uint64
+	// 50, 90, 99 and 99.9 % are at most so long, in ns.
+	P50Ns, P90Ns, P99Ns, P999Ns uint64
+}
+
+var _ = [unsafe.Sizeof(Latency{})]byte([C.sizeof_kvc_latency]byte{}) // the same size
+
+// MemoryProfile is kvc_memory_profile.
+type MemoryProfile struct {
+	size uint64
+	// Managers: blocks, positions, requests, logs.
+	MetadataBytes, MetadataPeakBytes uint64
+	// Storages: blocks. External memory is the caller's.
+	SlabBytes, SlabPeakBytes uint64
+	// Storages: residual keys, and scratch memory that StorageTrim gives back. That of GPUs is not counted.
+	WorkspaceBytes, WorkspacePeakBytes uint64
+	// Tiers: queues, indexes, pages in memory.
+	TierBytes, TierPeakBytes uint64
+	// Offloads: tables and staging pages.
+	OffloadBytes, OffloadPeakBytes uint64
+	// Schedulers: jobs, plans and tables.
+	SchedulerBytes, SchedulerPeakBytes uint64
+}
+
+var _ = [unsafe.Sizeof(MemoryProfile{})]byte([C.sizeof_kvc_memory_profile]byte{}) // the same size
+
+// MemoryEstimate is kvc_memory_estimate.
+type MemoryEstimate struct {
+	size uint64
+	// Keys and values of one token in the full and the window group, as if no layer had a window.
+	BytesPerToken uint64
+	// One block of the full group, all its layers.
+	FullBlockBytes uint64
+	// One block of the window group, all its layers.
+	WindowBlockBytes uint64
+	// Blocks of a sequence in the full group: ceil(tokens / BlockSize).
+	FullBlocks uint64
+	// Most blocks of a sequence in the window group while it grows to `tokens`: min(ceil(tokens / BlockSize), ceil((WindowTokens - 1) /
+	// BlockSize) + ceil((ChunkTokens - 1) / BlockSize) + 1).
+	WindowBlocks uint64
+	// The sum of blocks * block bytes of all groups, and ResidualBytes.
+	SequenceBytes uint64
+	// NumSequences * SequenceBytes.
+	TotalBytes uint64
+	// Largest `tokens` for which NumSequences sequences fit the budget: a multiple of BlockSize, possibly above MaxContext. 0 = not one block
+	// fits; UINT64_MAX = any length fits (no full group).
+	MaxTokens uint64
+	// Largest NumSequences of `tokens` tokens that fits the budget; may be 0. Pools are divided for them if the query asks for as many: see
+	// PoolBlocks.
+	MaxSequences uint64
+	// Layers of the full group.
+	NumFullLayers uint32
+	// Layers of the window group.
+	NumWindowLayers uint32
+	// ChannelKeys: the bfloat16 keys of a sequence's residual block in all layers, and of the open block of cross-attention. Else 0.
+	ResidualBytes uint64
+	// The budget: that of the query, or MemoryFraction of the free memory.
+	BudgetBytes uint64
+	// Blocks that the budget pays for after ResidualBytes of NumSequences sequences: of the pool of the first group. A manager gets as many from
+	// Config.Memory. Groups whose blocks have equal sizes share one pool. Otherwise each has its own. First it gets what NumSequences running
+	// sequences of `tokens` tokens need (blocks * block bytes), or its share of the budget if that is too small. What is left is divided by what
+	// a cached sequence keeps: the same blocks, but of a window group with RetentionTokens a sixth of those that hits at all multiples need, if
+	// that is more (docs/BENCHMARKS.Md). The first pool gets the rest. So `tokens` and CheckpointTokens decide how many states there are, and
+	// with them how many requests run at once. 0 = the budget is below one block of each pool.
+	PoolBlocks uint64
+	// Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first.
+	WindowPoolBlocks uint64
+	// The state of all state layers after some number of tokens. Since 0.3.
+	StateBlockBytes uint64
+	// One block of encoder tokens in all layers that read them. Since 0.3.
+	CrossBlockBytes uint64
+	// Most blocks of a sequence in the state group: 2, or 1 if `tokens` are one block, and a checkpoint for every CheckpointTokens. Since 0.3.
+	StateBlocks uint64
+	// ceil(CrossTokens / BlockSize). Since 0.3.
+	CrossBlocks uint64
+	// As WindowPoolBlocks, of the state and the cross group. Since 0.3.
+	StatePoolBlocks uint64
+	// Since 0.3.
+	CrossPoolBlocks uint64
+	// Layers of the state group. Since 0.3.
+	NumStateLayers uint32
+	// Layers of the cross group. Since 0.3.
+	NumCrossLayers uint32
+	// Pools that the groups take from, whatever the budget. Since 0.3.
+	NumPools uint32
+	// Pool of the window group; the first group's is 0. Since 0.3.
+	WindowPool uint32
+	// Pool of the state group. Since 0.3.
+	StatePool uint32
+	// Pool of the cross group. Since 0.3.
+	CrossPool uint32
+}
+
+var _ = [unsafe.Sizeof(MemoryEstimate{})]byte([C.sizeof_kvc_memory_estimate]byte{}) // the same size
+
+// OffloadStats is kvc_offload_stats.
+type OffloadStats struct {
+	size uint64
+	// Gauge: to be stored.
+	WaitingBlocks uint64
+	// Gauge: staging pages in use.
+	BusyPages uint64
+	// Gauge.
+	BusyLookups uint64
+	// Seen by WRITE_THROUGH.
+	PublishedBlocks uint64
+	// Of them lost, because the manager's events were read too late.
+	DroppedEvents uint64
+	// Not stored, because too many waited.
+	DroppedBlocks uint64
+	// Not stored, because they were evicted before.
+	GoneBlocks uint64
+	// Begun.
+	Lookups uint64
+	// Not begun: computing is expected to be faster, or too little was found.
+	SlowerLoads uint64
+	// Loads for which the pools had no room.
+	RefusedLoads uint64
+	// Begun.
+	Loads uint64
+	// Of them ended with less than was found.
+	ShortLoads uint64
+	// Made cached.
+	LoadedTokens uint64
+	// Loads that the manager did not take.
+	FailedPublications uint64
+}
+
+var _ = [unsafe.Sizeof(OffloadStats{})]byte([C.sizeof_kvc_offload_stats]byte{}) // the same size
+
 // ProbeInfo is kvc_probe_info.
 type ProbeInfo struct {
 	size uint64
@@ -179,6 +350,45 @@ type LostReuse struct {
 }
 
 var _ = [unsafe.Sizeof(LostReuse{})]byte([C.sizeof_kvc_lost_reuse]byte{}) // the same size
+
+// PublisherStats is kvc_publisher_stats.
+type PublisherStats struct {
+	size uint64
+	// Batches published, also the number of the next one.
+	NextSequence uint64
+	// Told in BlockStored.
+	StoredBlocks uint64
+	// Told in BlockRemoved.
+	RemovedBlocks uint64
+	// Not told: stored and removed, or removed and stored, in one batch.
+	CancelledEvents uint64
+	// Of all payloads.
+	Bytes uint64
+	// AllBlocksCleared with all that is cached behind it; the first one too.
+	Resyncs uint64
+	// Left the manager's ring before they were read. A resync followed.
+	LostEvents uint64
+	// Not told: VLLM, SGLANG, and the parent is in none of the `groups`.
+	UnresolvedBlocks uint64
+	// Did not reach a subscriber whose queue is full. It must ask for replay.
+	SlowBatches uint64
+	// Not taken by the transport. Subscribers must ask for replay.
+	FailedBatches uint64
+	// Answered.
+	ReplayRequests uint64
+	// Sent in answers.
+	ReplayedBatches uint64
+	// Requests for a batch that is not kept any more.
+	ReplayMisses uint64
+	// That are no requests.
+	BadRequests uint64
+	// For replay, now.
+	KeptBatches uint64
+	// Of their payloads.
+	KeptBytes uint64
+}
+
+var _ = [unsafe.Sizeof(PublisherStats{})]byte([C.sizeof_kvc_publisher_stats]byte{}) // the same size
 
 // QuotaInfo is kvc_quota_info.
 type QuotaInfo struct {
@@ -259,6 +469,126 @@ type RequestInfo struct {
 }
 
 var _ = [unsafe.Sizeof(RequestInfo{})]byte([C.sizeof_kvc_request_info]byte{}) // the same size
+
+// CurveInfo is kvc_curve_info.
+type CurveInfo struct {
+	size uint64
+	// Share of the blocks that it follows.
+	SampleRate float64
+	// Samples that MaxBlocks blocks have.
+	MaxSamples uint64
+	// Largest size to ask for.
+	MaxBlocks uint64
+	// Block queries; 0 = none.
+	HalfLife uint64
+	// Block queries, earlier ones as HalfLife says.
+	Queries float64
+	// Sampled queries, without those that requests do not allow.
+	Sampled float64
+	// Blocks that it follows now.
+	NumSamples uint64
+	// Its memory, from the manager's allocator.
+	Bytes uint64
+}
+
+var _ = [unsafe.Sizeof(CurveInfo{})]byte([C.sizeof_kvc_curve_info]byte{}) // the same size
+
+// WorkloadInfo is kvc_workload_info.
+type WorkloadInfo struct {
+	size uint64
+	// So far.
+	NumObservations uint64
+	// Time of the last one.
+	LastNs uint64
+	// Its value.
+	Last float64
+	// Exponentially weighted moving average. An observation dt after the last one has the weight a = 1 - 2^(-dt / HalfLifeNs).
+	Average float64
+	// Level and trend of Holt's double exponential smoothing with the same a, which makes it aware of time: level = a * value + (1 - a) * (level
+	// + trend * dt); trend = a * (level - earlier level) / dt + (1 - a) * trend. The second observation sets both.
+	Level float64
+	// Per second.
+	Trend float64
+	// Over the last `window` observations: mean, variance (divided by their number), largest value.
+	Mean float64
+	// See mean.
+	Variance float64
+	// See mean.
+	Peak float64
+	// Observations per second in the window; 0 with one.
+	Rate float64
+	// (s - mean) / (s + mean) with s the standard deviation (Goh and Barabasi, 2008), for values of 0 and more: -1 = constant, 0 = s equals the
+	// mean, towards 1 = bursts. 0 if all are 0.
+	Burstiness float64
+	// variance / mean; 0 if the mean is 0.
+	Dispersion float64
+}
+
+var _ = [unsafe.Sizeof(WorkloadInfo{})]byte([C.sizeof_kvc_workload_info]byte{}) // the same size
+
+// TierCounts is kvc_tier_counts.
+type TierCounts struct {
+	size uint64
+	// Accepted.
+	Jobs uint64
+	// Of ended jobs.
+	Items uint64
+	// Got or put, of items with KVC_PAGE_OK.
+	Bytes uint64
+	// Items by result.
+	OK, Misses, Pending, Expired, NoSpace, Failed, Timeouts, Cancelled, Unavailable uint64
+}
+
+var _ = [unsafe.Sizeof(TierCounts{})]byte([C.sizeof_kvc_tier_counts]byte{}) // the same size
+
+// TierStats is kvc_tier_stats.
+type TierStats struct {
+	size uint64
+	// Gauges; 0 = unknown.
+	Pages, CapacityPages uint64
+	// The same in bytes.
+	Bytes, CapacityBytes uint64
+	// Jobs at one time, those not polled included.
+	MaxJobs uint64
+	// Gauges.
+	WaitingJobs, RunningJobs, DoneJobs uint64
+	// Gauge: bytes of puts that wait.
+	WaitingStoreBytes uint64
+	// Jobs refused because of MaxJobs.
+	RefusedLoads, RefusedPrefetches, RefusedStores uint64
+	// Jobs refused because of MaxStoreBytes.
+	RefusedBytes uint64
+	// Pages that gave way to others, because of the bound of the tier.
+	Evictions uint64
+	// Pages found when the tier was opened.
+	Recovered uint64
+	// Misses, because the header was not one of this page.
+	BadHeaders uint64
+	// Misses, because the checksum did not match.
+	BadPayloads uint64
+	// Of the system or server.
+	Failures uint64
+	// Of the last failure; 0 = none, or not known.
+	LastErrno int64
+	// I/O past the page cache or by IoUring that the system refused: done without.
+	Fallbacks uint64
+	// Times that reads or writes of a server were given up, after failures in a row.
+	Outages uint64
+	// 0 = they were given up, and none has succeeded since.
+	Available uint32
+	// 1 = IoUring does the I/O.
+	UsesUring uint32
+	// Pages that gave way because the disk was full, or for KeepFree.
+	DiskEvictions uint64
+	// Pages removed because nobody used them for ttl.
+	Expired uint64
+	// Pages removed by jobs.
+	Removed uint64
+	// Pages whose key came again with another size, which replaced them.
+	Mismatches uint64
+}
+
+var _ = [unsafe.Sizeof(TierStats{})]byte([C.sizeof_kvc_tier_stats]byte{}) // the same size
 
 // Properties: configuration of the manager. Errors: ErrInvalidArgument. Since 0.1.
 func (m *Manager) Properties() (info Properties, err error) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """forwards.py: the text of bindings/go/forwards.go, which scripts/generate writes: methods of Manager for calls of the core that only have ids and
-numbers, and a number or a struct as result; and these structs. A method or a struct that another file of the package has is not written."""
+numbers, and a number or a struct as result; and structs of numbers that the library fills. What another file of the package has is not written."""
 
 import pathlib
 import re
@@ -23,12 +23,12 @@ import (
 )
 """
 IDS = {"namespace_id": ("namespace", "Namespace"), "request": ("request", "Request"), "child": ("child", "Request"), "pin": ("pin", "Pin")}
-NUMBERS = {"uint64_t": "uint64", "uint32_t": "uint32", "int32_t": "int32", "double": "float64", "size_t": "uint64"}
+NUMBERS = {"uint64_t": "uint64", "uint32_t": "uint32", "int64_t": "int64", "int32_t": "int32", "double": "float64", "size_t": "uint64"}
 
 
 def camel(name):
     """min_blocks -> MinBlocks"""
-    return "".join({"id": "ID"}.get(part, part.capitalize()) for part in name.split("_"))
+    return "".join({"id": "ID", "ok": "OK"}.get(part, part.capitalize()) for part in name.split("_"))
 
 
 def local(name):
@@ -89,6 +89,10 @@ class Forwards:
         fields = self.headers.structs[kind].fields if kind in self.headers.structs else []
         return bool(fields) and fields[0].name == "struct_size" and all(it.kind in NUMBERS and not it.stars and not it.length for it in fields)
 
+    def is_missing(self, name, is_used):
+        """A type that a generated method or another file of the package uses, and none declares."""
+        return not re.search(rf"^type {name} struct", self.by_hand, re.M) and (is_used or re.search(rf"[(, *]{name}[,)]", self.by_hand) is not None)
+
     def method(self, function):
         name = camel(function.name.removeprefix("kvc_manager_").removeprefix("read_"))
         result = function.parameters[-1] if function.parameters[-1].stars and len(function.parameters) > 1 else None
@@ -121,7 +125,7 @@ class Forwards:
 
     def text(self):
         functions = [function for function in self.headers.functions.values() if self.is_forward(function)]
-        kinds = dict.fromkeys(it.kind for function in functions for it in function.parameters[1:] if it.stars and it.kind in self.headers.structs)
-        kinds = [kind for kind in kinds if not re.search(rf"^type {camel(kind[4:])} struct", self.by_hand, re.M)]
+        used = {it.kind for function in functions for it in function.parameters[1:]}
+        kinds = [kind for kind in self.headers.structs if self.is_record(kind) and self.is_missing(camel(kind[4:]), kind in used)]
         lines = [line for kind in kinds for line in self.record(kind)] + [line for function in functions for line in self.method(function)]
         return HEAD + "\n" + "\n".join(lines[:-1]) + "\n"

@@ -94,7 +94,7 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	for _, value := range []any{logReplay{}, Event{}, ExtraKey{}, BlockCopy{},
-		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}, TierStats{}, TierCounts{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
+		TableChange{}, requestConfig{}, Metrics{}, Run{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
 		EndedRequest{}} {
 		kind := reflect.TypeOf(value)
 		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {
@@ -129,30 +129,6 @@ func TestErrorsCarryStatusAndText(t *testing.T) {
 	after, _ := m.Digest()
 	equal(t, after, before)
 	equal(t, StatusNoSpace.String(), "KVC_ERROR_NO_SPACE")
-}
-
-func TestForkTruncatePreempt(t *testing.T) {
-	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4})
-	parent, _, err := m.AllocateRequest(sequence(0, 6), nil)
-	must(t, err)
-	must(t, m.CommitTokens(parent, 6))
-	child, err := m.ForkRequest(parent)
-	must(t, err)
-	must(t, m.AppendToken(child, 9))
-	copies, _, err := m.TakePending()
-	must(t, err)
-	equal(t, copies, []BlockCopy{{1, 2}})
-	must(t, m.TruncateRequest(child, 3))
-	must(t, m.PreemptRequest(child))
-	info, err := m.RequestInfo(child)
-	must(t, err)
-	equal(t, []uint64{info.NumTokens, uint64(info.Admitted)}, []uint64{3, 0})
-	_, err = m.AdmitRequest(child)
-	must(t, err)
-	ids, err := m.Requests()
-	must(t, err)
-	equal(t, ids, []Request{parent, child})
-	must(t, m.Check())
 }
 
 func TestNamespacesPinsAndKeys(t *testing.T) {

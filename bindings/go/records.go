@@ -47,7 +47,7 @@ var sizesInC = map[string]uintptr{
 	"Event":     C.sizeof_kvc_event, "ExtraKey": C.sizeof_kvc_extra_key, "BlockCopy": C.sizeof_kvc_block_copy,
 	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,
-	"Metrics": C.sizeof_kvc_quant_metrics, "MemoryEstimate": C.sizeof_kvc_memory_estimate, "Run": C.sizeof_kvc_run, "TierStats": C.sizeof_kvc_tier_stats, "TierCounts": C.sizeof_kvc_tier_counts,
+	"Metrics": C.sizeof_kvc_quant_metrics, "Run": C.sizeof_kvc_run,
 	"ScheduledInfo": C.sizeof_kvc_scheduled_info, "SchedulerStats": C.sizeof_kvc_scheduler_stats, "EncoderInput": C.sizeof_kvc_encoder_input,
 	"EncoderRun": C.sizeof_kvc_encoder_run, "EndedRequest": C.sizeof_kvc_ended_request,
 }

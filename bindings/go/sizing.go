@@ -22,15 +22,6 @@ type CurveConfig struct {
 	HalfLife   uint64  // After so many block queries earlier ones count half; 0 = all count alike.
 }
 
-// CurveInfo is what a curve has seen: kvc_curve_info.
-type CurveInfo struct {
-	size                            uint64
-	SampleRate                      float64
-	MaxSamples, MaxBlocks, HalfLife uint64
-	Queries, Sampled                float64
-	NumSamples, Bytes               uint64
-}
-
 // OpenCurve starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once, of a namespace
 // alone or of AllNamespaces together in one cache. Errors: ErrNotFound, ErrBusy (it has a curve), ErrLimit (64 curves), ErrInvalidArgument, ErrUnsupported (no prefix cache).
 func (m *Manager) OpenCurve(namespace Namespace, config CurveConfig) error {
@@ -93,13 +84,6 @@ func (o *object) close(destroy func(c unsafe.Pointer)) error {
 
 // Workload follows one number over time. Any goroutine may call it. Create it with NewWorkload, free it with Close.
 type Workload struct{ object }
-
-// WorkloadInfo is what a workload shows: kvc_workload_info. Trend and Rate are per second.
-type WorkloadInfo struct {
-	size                                                                            uint64
-	NumObservations, LastNs                                                         uint64
-	Last, Average, Level, Trend, Mean, Variance, Peak, Rate, Burstiness, Dispersion float64
-}
 
 // NewWorkload creates a workload. halfLifeNs: age at which an observation counts half; 0 = 60 s. window: last observations for mean and
 // variance, 2 .. 65536; 0 = 64.

@@ -85,27 +85,6 @@ func TestSamplesHaveTheDistributionOfTheTarget(t *testing.T) {
 	}
 }
 
-func TestDraftsByNgrams(t *testing.T) {
-	draft, err := DraftLookup([]int32{5, 1, 2, 1, 2}, 2, 4, 5)
-	must(t, err)
-	if !reflect.DeepEqual(draft, []int32{1, 2, 1, 2, 1}) {
-		t.Fatal(draft)
-	}
-	d, err := NewDraft(3, 1, 3, 0)
-	must(t, err)
-	must(t, d.Append([]int32{2, 0}, []uint64{0, 3, 5}, []int32{1, 2, 1, 7, 7}))
-	drafts, err := d.Propose([]int32{0, 1, 2}, []int32{2, 2, 2})
-	must(t, err)
-	if !reflect.DeepEqual(drafts.Tokens, []int32{7, 7, 2, 1}) || !reflect.DeepEqual(drafts.Offsets, []uint64{0, 2, 2, 4}) {
-		t.Fatal(drafts)
-	}
-	must(t, d.Truncate(0, 0))
-	must(t, d.Close())
-	if err := d.Truncate(0, 0); err != ErrClosed {
-		t.Fatal(err)
-	}
-}
-
 func TestBadDraftsAreRefused(t *testing.T) {
 	good := &Drafts{Offsets: []uint64{0, 2}, Tokens: []int32{1, 2}}
 	probabilities := &Probabilities{Vocab: 4, P: make([]float32, 12), Uniforms: make([]float64, 3)}

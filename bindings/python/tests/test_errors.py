@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors name what is wrong, in the words of Python: the argument, its value, the limit and the fix."""
 
+import builtins
 import pathlib
 import re
 import sys
@@ -209,3 +210,20 @@ def test_statuses_have_a_meaning():
     for status in Status:
         if status != Status.OK:
             assert errors.meaning(status).endswith(".")
+
+
+def test_the_text_is_that_of_the_failed_call_whatever_runs_meanwhile(monkeypatch):
+    with kvcache.Manager(4) as m:
+        imported, calls = builtins.__import__, []
+
+        def calling(name, *more, **named):
+            if name == "kvcache.errors" and not calls:
+                calls.append(name)
+                with pytest.raises(kvcache.KvCacheError, match="block 99"):
+                    m.block_info(99)
+            return imported(name, *more, **named)
+
+        monkeypatch.setattr(builtins, "__import__", calling)
+        with pytest.raises(kvcache.KvCacheError, match="block 77"):
+            m.block_info(77)
+        assert calls

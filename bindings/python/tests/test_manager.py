@@ -78,34 +78,6 @@ def test_each_status_is_a_class_that_python_users_expect():
         Manager(4).allocate([1], slot=3)
 
 
-def test_fork_copies_on_write_and_truncate_cuts():
-    with Manager(8, block_size=4) as m:
-        parent = m.allocate(range(6))
-        parent.commit(6)
-        child = parent.fork()
-        child.append(9)
-        assert m.take_pending().copies.tolist() == [[1, 2]]
-        assert m.take_pending().copies.shape == (0, 2)
-        child.truncate(3)
-        assert child.info.num_committed == 3
-        parent.close(), child.close(), child.close()
-        m.check()
-
-
-def test_preempted_requests_wait_with_their_tokens():
-    with Manager(8, block_size=4) as m:
-        r = m.create(range(9))
-        assert not r.info.admitted
-        assert r.admit() == 0
-        r.commit(9)
-        r.preempt()
-        assert r.admit() == 8 == r.num_cached
-        assert m.requests() == [r.id]
-        r.reserve(12)
-        assert r.info.capacity == 12
-        r.close()
-
-
 def test_namespaces_do_not_share_and_reset_forgets():
     with Manager(16, block_size=4) as m:
         with m.namespace(model=b"a") as a, m.namespace(model=b"a", tenant=b"") as b:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
@@ -249,12 +248,6 @@ public final class Index implements AutoCloseable {
   }
 
   private void use(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 }

@@ -51,13 +51,7 @@ public final class Manager implements AutoCloseable {
   }
 
   void call(Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 
   interface Question {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
@@ -132,13 +131,7 @@ public final class Publisher implements AutoCloseable {
   }
 
   private void call(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 
   /** Publishes the events that the manager has now, and answers requests for replay. Returns the number of batches. */

@@ -470,13 +470,7 @@ public final class Scheduler implements AutoCloseable {
   }
 
   private void call(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 
   /**

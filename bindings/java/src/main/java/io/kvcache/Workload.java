@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /** Follows one number over time: kvc_workload. Any thread may use it. */
@@ -57,12 +56,6 @@ public final class Workload implements AutoCloseable {
   }
 
   private void use(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 }
