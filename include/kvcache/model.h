@@ -6,14 +6,13 @@
  *  @brief Models: the shape of their KV cache, configs of other engines, how much memory it takes, and rotary
  *  embedding. */
 
+#include <kvcache/manager.h>
+#include <kvcache/storage.h>
 #include <kvcache/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct kvc_manager_config;
-struct kvc_storage_config;
 
 /** kvc_model.rope_scaling: how rotary embeddings are extended past the trained context. */
 enum {
@@ -171,8 +170,8 @@ KVC_API kvc_status kvc_model_from_config(const char* json, size_t size, kvc_mode
  *  the text names the field, its value and the fix; no such device), OUT_OF_MEMORY. A failed call changes
  *  nothing. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_config_from_shortfin(const char* json, size_t size, uint32_t device,
-                                            struct kvc_manager_config* manager,
-                                            struct kvc_storage_config* storage, uint32_t* num_devices);
+                                            kvc_manager_config* manager, kvc_storage_config* storage,
+                                            uint32_t* num_devices);
 
 /* ---------------------------------------------------------------- memory */
 

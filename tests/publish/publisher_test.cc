@@ -313,13 +313,13 @@ TEST(Publisher, ATenantsResetClearsAllOnlyIfNobodyElseHasBlocks) {
   publisher.poll();
   Subscriber subscriber;
   cache.store(text(1, 8), request_config(0, tenant));
-  cache.reset(tenant);
+  cache.reset_namespace(tenant);
   publisher.poll();
   EXPECT_EQ(publisher.stats().resyncs, 1u) << "nothing to tell anew";
   cache.store(text(1, 8), request_config(0, tenant));
   cache.store(text(1, 8));
   publisher.poll();
-  cache.reset(tenant);
+  cache.reset_namespace(tenant);
   publisher.poll();
   EXPECT_EQ(publisher.stats().resyncs, 2u);
   ASSERT_TRUE(subscriber.read(publisher.get()));

@@ -669,7 +669,7 @@ extern swig_voidp _wrap_kvc_model_get_native_56acb7785cc187f2(swig_type_403 arg1
 extern swig_voidp _wrap_kvc_model_find_native_56acb7785cc187f2(swig_type_404 arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_model_register_native_56acb7785cc187f2(swig_voidp arg1);
 extern swig_voidp _wrap_kvc_model_from_config_native_56acb7785cc187f2(swig_type_405 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(swig_type_406 arg1, int arg2, uintptr_t arg3, uintptr_t arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(swig_type_406 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_model_rope_native_56acb7785cc187f2(swig_voidp arg1, int arg2, swig_type_407 arg3, swig_type_408 arg4, swig_type_409 arg5, swig_type_410 arg6);
 extern swig_voidp _wrap_kvc_rope_table_native_56acb7785cc187f2(swig_type_411 arg1, double arg2, swig_type_412 arg3, swig_type_413 arg4);
 extern swig_voidp _wrap_kvc_offload_poll_native_56acb7785cc187f2(uintptr_t arg1, swig_type_414 arg2, uintptr_t arg3);
@@ -3478,14 +3478,14 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 Struct_SS_kvc_manager_config, arg4 Struct_SS_kvc_storage_config, arg5 *uint64) (_swig_ret error) {
+func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 *byte, arg4 *byte, arg5 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	_swig_i_2 := getSwigcptr(arg3)
-	_swig_i_3 := getSwigcptr(arg4)
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(*(*C.swig_type_406)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.uintptr_t(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(*(*C.swig_type_406)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4614,20 +4614,4 @@ func Kvc_build_info() (_swig_ret string) {
 	return swig_r_1
 }
 
-
-type SwigcptrStruct_SS_kvc_manager_config uintptr
-type Struct_SS_kvc_manager_config interface {
-	Swigcptr() uintptr;
-}
-func (p SwigcptrStruct_SS_kvc_manager_config) Swigcptr() uintptr {
-	return uintptr(p)
-}
-
-type SwigcptrStruct_SS_kvc_storage_config uintptr
-type Struct_SS_kvc_storage_config interface {
-	Swigcptr() uintptr;
-}
-func (p SwigcptrStruct_SS_kvc_storage_config) Swigcptr() uintptr {
-	return uintptr(p)
-}
 

@@ -1847,7 +1847,7 @@ char *_wrap_kvc_storage_adopt_native_56acb7785cc187f2(char *_swig_go_0, _goslice
   
   arg4 = (kvc_storage **)_swig_go_2;
   
-  result = (kvc_status)storage_adopt((kvc_storage_config const *)arg1,arg2,arg3,arg4);
+  result = (kvc_status)storage_adopt((struct kvc_storage_config const *)arg1,arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
@@ -4475,12 +4475,12 @@ char *_wrap_kvc_model_from_config_native_56acb7785cc187f2(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, struct kvc_manager_config *_swig_go_2, struct kvc_storage_config *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
-  struct kvc_manager_config *arg4 = (struct kvc_manager_config *) 0 ;
-  struct kvc_storage_config *arg5 = (struct kvc_storage_config *) 0 ;
+  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
+  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
   uint32_t *arg6 = (uint32_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4490,8 +4490,8 @@ char *_wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(_goslice_ _swig_go_
   arg2 = (size_t)_swig_go_0.len / sizeof(char);
   
   arg3 = (uint32_t)_swig_go_1;
-  arg4 = *(struct kvc_manager_config **)&_swig_go_2; 
-  arg5 = *(struct kvc_storage_config **)&_swig_go_3; 
+  arg4 = (kvc_manager_config *)_swig_go_2;
+  arg5 = (kvc_storage_config *)_swig_go_3;
   arg6 = (uint32_t *)_swig_go_4;
   
   result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
@@ -5833,7 +5833,7 @@ char *_wrap_kvc_storage_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_sto
   arg1 = (kvc_storage_config *)_swig_go_0;
   arg2 = (kvc_storage **)_swig_go_1;
   
-  result = (kvc_status)kvc_storage_create((kvc_storage_config const *)arg1,arg2);
+  result = (kvc_status)kvc_storage_create((struct kvc_storage_config const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
@@ -5865,7 +5865,7 @@ char *_wrap_kvc_storage_size_native_56acb7785cc187f2(char *_swig_go_0, long long
   arg2 = (uint64_t *)_swig_go_1;
   arg3 = (uint64_t *)_swig_go_2;
   
-  result = (kvc_status)kvc_storage_size((kvc_storage_config const *)arg1,arg2,arg3);
+  result = (kvc_status)kvc_storage_size((struct kvc_storage_config const *)arg1,arg2,arg3);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
