@@ -278,7 +278,8 @@ class Manager {
     check(kvc_manager_close_curve(get(), namespace_id));
   }
   /// Writes the hit rates of ascending sizes in blocks; both have the same length.
-  void hit_rates(Span<const uint64_t> num_blocks, Span<double> rates, uint64_t namespace_id = 0) const {
+  void hit_rates(Span<const uint64_t> num_blocks, Span<double> rates,
+                 uint64_t namespace_id = KVC_ALL_NAMESPACES) const {
     if (rates.size() != num_blocks.size())
       throw std::invalid_argument("kvc::Manager::hit_rates: two lengths");
     check(kvc_manager_read_curve(get(), namespace_id, num_blocks.data(), num_blocks.size(), rates.data()));

@@ -48,7 +48,7 @@ var _ = [unsafe.Sizeof(IndexStats{})]byte([C.sizeof_kvc_index_stats]byte{}) // t
 // Properties is kvc_properties.
 type Properties struct {
 	size uint64
-	// Blocks that all pools began with, null block included; now: PoolInfo.
+	// Blocks that all pools began with, null block included.
 	NumBlocks uint64
 	// As in Config.
 	MaxNodes, MaxRequests, MaxRequestTokens, EventCapacity, WatermarkBlocks uint64

@@ -241,7 +241,7 @@ func pick[T ~uint64](f *fuzzer, from []T) T {
 func (f *fuzzer) request() Request { return pick(f, f.requests) }
 func (f *fuzzer) namespace() Namespace {
 	if f.Intn(3) != 0 {
-		return 0
+		return []Namespace{0, 0, AllNamespaces}[f.Intn(3)]
 	}
 	return pick(f, f.namespaces)
 }

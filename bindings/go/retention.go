@@ -15,7 +15,7 @@ type Hint struct {
 	UntilNS  uint64
 }
 
-// PriorityDemoted is below 0, for SetPrefixPriority: it is evicted before all else.
+// PriorityDemoted, for SetPrefixPriority: evicted before all that have a priority.
 const PriorityDemoted uint32 = math.MaxUint32
 
 // ToTheEnd is a number of tokens: all that follow, those that will be generated included.

@@ -39,7 +39,7 @@ typedef struct kvc_event {
   uint64_t time_ns;          /**< Wall clock of the call, nanoseconds since 1970. */
   uint64_t epoch;            /**< Epoch of the namespace: grows with each reset. */
   uint64_t namespace_id;     /**< 0 = default; of ALL_CLEARED KVC_ALL_NAMESPACES. */
-  uint64_t node;             /**< Prefix position, never reused; 0 if all is cleared. */
+  uint64_t node;             /**< Prefix position, never reused; 0 for both CLEARED kinds. */
   uint64_t parent_node;      /**< Position before it; 0 = the root of the namespace. */
   uint64_t token_offset;     /**< Position of the first token. */
   uint32_t kind;             /**< KVC_EVENT_* */

@@ -196,7 +196,7 @@ typedef struct kvc_manager_config {
 /** Configuration of a manager, with defaults filled in: as it was created. */
 typedef struct kvc_properties {
   size_t struct_size;  /**< sizeof(kvc_properties) */
-  uint64_t num_blocks; /**< Blocks that all pools began with, null block included; now: kvc_pool_info. */
+  uint64_t num_blocks; /**< Blocks that all pools began with, null block included. */
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
@@ -333,8 +333,9 @@ KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespa
  *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.3. */
 KVC_API kvc_status kvc_manager_reset_namespace(kvc_manager* m, uint64_t namespace_id);
 
-/** Forgets all cached content of all namespaces, as kvc_manager_reset_namespace of each would, in constant
- *  time plus what that names. @return KVC_OK, LIMIT (after 2^47 resets). Since 0.3. */
+/** Forgets all cached content of all namespaces, as kvc_manager_reset_namespace of each would. Constant time,
+ *  plus all registered prompts and the samples of curves. @return KVC_OK, LIMIT (after 2^47 resets). Since
+ *  0.3. */
 KVC_API kvc_status kvc_manager_reset_all(kvc_manager* m);
 
 /** Counters and gauges as of the last finished call: a consistent snapshot that does not wait for the

@@ -87,8 +87,8 @@ typedef struct kvc_curve_info {
  *
  *  The samples depend on the keys, and so on kvc_manager_config.seed: with a seed other than 0, equal calls
  *  give equal curves in every process. At sample_rate 1 they always do.
- *  @param[in] namespace_id A namespace, as if it had the cache alone; 0 = the default one; all together in
- *  one cache = KVC_ALL_NAMESPACES. Closing a namespace closes its curve.
+ *  @param[in] namespace_id A namespace, as if it had the cache alone; 0 = the default one;
+ *  KVC_ALL_NAMESPACES = all of them in one cache. Closing a namespace closes its curve.
  *  @param[in] config Its settings.
  *  @return KVC_OK; NOT_FOUND (namespace); BUSY (it has a curve); LIMIT (KVC_MAX_CURVES); INVALID_ARGUMENT
  *  (rate outside 0 .. 1 or not a number, sizes out of range); UNSUPPORTED (KVC_MANAGER_NO_PREFIX_CACHE);

@@ -113,9 +113,8 @@ kvc_status read_job(const kvc_schedule_job* from, const SchedulerOptions& option
   config->struct_size = sizeof *config;
   if (config->slots != 0 || config->lookahead != 0 || config->external_tokens != 0 || config->headroom != 0)
     return invalid(
-        "slots (%llu), lookahead (%llu), external_tokens (%llu) and headroom (%u) must be 0: plans say what "
-        "a "
-        "request gets",
+        "slots (%llu), lookahead (%llu), external_tokens (%llu) and headroom (%u) must be 0: plans say "
+        "what a request gets",
         ull(config->slots), ull(config->lookahead), ull(config->external_tokens), config->headroom);
   constexpr uint32_t kInFlight = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
   if ((config->flags & kInFlight) != 0)

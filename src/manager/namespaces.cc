@@ -15,6 +15,11 @@ kvc_status Blocks::open_namespace(const kvc_namespace_config& config, uint64_t* 
 
 kvc_status Blocks::find_namespace(uint64_t id, uint32_t* ns) const {
   if (!namespaces_.is_open(id)) {
+    if (id == KVC_ALL_NAMESPACES) {
+      return fail(
+          KVC_ERROR_NOT_FOUND,
+          "KVC_ALL_NAMESPACES is no namespace: curves alone take it; kvc_manager_reset_all resets all");
+    }
     return fail(KVC_ERROR_NOT_FOUND, "no namespace %llu: it was closed, or is of another manager", ull(id));
   }
   *ns = id == 0 ? 0 : handle_index(id);

@@ -97,9 +97,29 @@ static void test_parts_of_ranks_join_to_the_page(void) {
   CHECK(memcmp(joined_, page_, all.page_bytes) == 0);
 }
 
+/* Pages that do not follow each other: what is between them stays. */
+static void test_pages_with_a_stride(void) {
+  const kvc_storage_config config = config_();
+  kvc_storage* s = open_storage(&config);
+  const kvc_page_config named = source();
+  const uint64_t bytes = info_of(s, &named).page_bytes, stride = bytes + 100;
+  const int32_t blocks[] = {2, 0};
+  fill_page(page_, bytes);
+  memcpy(back_, page_, bytes);
+  memset(back_ + bytes, 9, 100);
+  memset(back_ + stride, 5, bytes);
+  OK(kvc_storage_unpack_pages(s, blocks, 2, back_, stride + bytes, stride));
+  memset(back_, 0, sizeof back_);
+  OK(kvc_storage_pack_pages(s, blocks, 2, back_, stride + bytes, stride));
+  kvc_storage_destroy(s);
+  CHECK(memcmp(back_, page_, bytes) == 0);
+  for (uint64_t i = bytes; i < stride; ++i) CHECK_EQ(back_[i], 0);
+  for (uint64_t i = stride; i < stride + bytes; ++i) CHECK_EQ(back_[i], 5);
+}
+
 /* All layouts of a shape have one fingerprint; anything else that differs gives another. */
 static void test_fingerprint_flips_with_every_field(void) {
-  enum { kStorages = 16, kSources = 7 };
+  enum { kStorages = 17, kSources = 7 };
   kvc_storage_config c[kStorages];
   kvc_page_config n[kSources];
   for (int i = 0; i < kStorages; ++i) c[i] = config_();
@@ -119,6 +139,7 @@ static void test_fingerprint_flips_with_every_field(void) {
   c[13].dtype = KVC_INT4;
   c[14].dtype = KVC_FLOAT8_E4M3, c[14].k_scale = 0.5f;
   c[15].dtype = KVC_FLOAT8_E4M3, c[15].v_scale = 0.5f;
+  c[16].dtype = KVC_FLOAT8_E5M2;
   n[0].model = "mv", n[0].model_size = 2, n[0].weights = "1", n[0].weights_size = 1;
   n[1].model = "n";
   n[2].weights = "v2";
@@ -235,6 +256,7 @@ static void test_refusals(void) {
 }
 
 int main(void) {
+  test_pages_with_a_stride();
   test_parts_of_ranks_join_to_the_page();
   test_fingerprint_flips_with_every_field();
   test_positions_are_those_of_events();

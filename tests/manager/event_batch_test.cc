@@ -133,6 +133,19 @@ TEST_F(EventBatch, WithoutRoomForAnEventIsRefused) {
   }
 }
 
+TEST_F(EventBatch, AListingRefusesACursorThatItNeverGave) {
+  create(8, 4, 4);
+  store(0, 4);
+  std::vector<kvc_event> events(2);
+  int32_t tokens[8];
+  kvc_event_batch batch = {sizeof batch, events.data(), sizeof(kvc_event), events.size(), 0, tokens, 8};
+  uint64_t cursor = UINT64_MAX, at = 77;
+  EXPECT_EQ(kvc_manager_list_prefixes(m_, &cursor, &at, &batch), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(kvc_last_error()).find("begin with 0"), std::string::npos) << kvc_last_error();
+  EXPECT_EQ(cursor, UINT64_MAX);
+  EXPECT_EQ(at, 77u);
+}
+
 TEST_F(EventBatch, ReadersHaveTheirOwnCursors) {
   create(8, 2, 4);
   store(0, 4);

@@ -162,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="print JSON")
         return sub
 
-    command("info", _info, "version, build and features of the library")
+    command("info", _info, "version and build of the library")
     command("models", _models, "the models that estimate knows")
     estimate = command("estimate", _estimate, "memory of a model's KV cache, and what fits into a budget")
     estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b, or the path of a Hugging Face config.json or its folder")

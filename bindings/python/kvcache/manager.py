@@ -109,7 +109,7 @@ class Manager:
     policy_history evicted blocks are remembered (0 = 4 * blocks). "fragmentation": blocks that no hit can use, since another group with full
     attention lost its block, go first; policy_weight 0 = as "lru" .. 1 = all of them first.
 
-    hints: evict by priorities before the policy: Request.set_priority(), Request.end_session(), set_prefix_priority(), demote().
+    hints: evict by priorities before the policy: Request.set_priority(), Request.end_session(), set_prefix_priority().
 
     max_quotas: namespaces that may have a quota, at most 63: set_quota().
 
@@ -526,7 +526,8 @@ class Manager:
                    half_life: int = 0) -> None:
         """Starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once.
 
-        namespace: one as if it had the cache alone, or all together in one cache. sample_rate: share of the blocks to follow, up to 1, which is exact; 0 = what max_samples allows. max_samples: 0 = 16,000; without a limit if sample_rate is set.
+        namespace: a namespace, as if it had the cache alone; ALL_NAMESPACES = all of them in one cache. sample_rate: share of the blocks to follow, up
+        to 1, which is exact; 0 = what max_samples allows. max_samples: 0 = 16,000; without a limit if sample_rate is set.
         max_blocks: largest size to ask for; 0 = 8 times the blocks of the manager. half_life: after so many block queries earlier ones count
         half; 0 = all count alike. Raises BusyError if the namespace has a curve, LimitError after 64 curves, UnsupportedError without a
         prefix cache."""
