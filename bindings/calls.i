@@ -27,9 +27,6 @@ static kvc_status manager_set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64
                                               uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
 }
-static kvc_status manager_demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
-  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
-}
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
                               kvc_index_applied *applied) {
@@ -244,9 +241,9 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
                                          num_layers, num_heads, first_layer, first_head}
 
 /* fingerprint: [32] */
-static kvc_status storage_page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
+static kvc_status storage_page_properties(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;

@@ -48,7 +48,7 @@ var _ = [unsafe.Sizeof(IndexStats{})]byte([C.sizeof_kvc_index_stats]byte{}) // t
 // Properties is kvc_properties.
 type Properties struct {
 	size uint64
-	// Blocks that all pools have now, null block included.
+	// Blocks that all pools began with, null block included.
 	NumBlocks uint64
 	// As in Config.
 	MaxNodes, MaxRequests, MaxRequestTokens, EventCapacity, WatermarkBlocks uint64
@@ -578,7 +578,7 @@ type TierStats struct {
 	Available uint32
 	// 1 = IoUring does the I/O.
 	UsesUring uint32
-	// Pages that gave way because the disk was full, or for ReserveFree.
+	// Pages that gave way because the disk was full, or for KeepFree.
 	DiskEvictions uint64
 	// Pages removed because nobody used them for ttl.
 	Expired uint64
@@ -612,7 +612,7 @@ func (m *Manager) CloseNamespace(namespace Namespace) error {
 func (m *Manager) Stats() (info Stats, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = m.call(func(c uintptr) error {
-		return native.Kvc_manager_stats(c, asByte(&info))
+		return native.Kvc_manager_read_stats(c, asByte(&info))
 	})
 	return info, err
 }
@@ -676,12 +676,11 @@ func (m *Manager) LostReuse(group uint32) (info LostReuse, err error) {
 // SetQuota sets the quota of a namespace in one pool. Blocks that it has already count. If it has more than maxBlocks, cached ones are evicted;
 // what it holds stays, and it gets no more until it holds less. A minimum of 0 and no maximum in every pool end the quota: its blocks come to the
 // common share, the cached ones as the most recently used. The last close of the namespace ends its quota, too. The first quota of a namespace
-// and its end hold the lock for O(blocks); a change does for O(evicted blocks). namespace: A namespace; 0 or KVC_DEFAULT_NAMESPACE = the default
-// one. pool: Index of a pool. minBlocks: Blocks that it is sure of; 0 = none. The minimums of all namespaces sum to at most the blocks of the
-// pool, the null block not counted. maxBlocks: Blocks that it may have, at least minBlocks and at most those of the pool; 0 = no maximum. Errors:
-// ErrInvalidArgument (no such pool, a minimum above the maximum, a maximum or a sum of minimums above the pool), ErrNotFound (namespace),
-// ErrLimit (maxQuotas namespaces have one), ErrNoSpace (others hold blocks of the minimum now), ErrUnsupported (maxQuotas is 0). A failed call
-// changes nothing. Since 0.3.
+// and its end hold the lock for O(blocks); a change does for O(evicted blocks). namespace: A namespace; 0 = the default one. pool: Index of a
+// pool. minBlocks: Blocks that it is sure of; 0 = none. The minimums of all namespaces sum to at most the blocks of the pool, the null block not
+// counted. maxBlocks: Blocks that it may have, at least minBlocks and at most those of the pool; 0 = no maximum. Errors: ErrInvalidArgument (no
+// such pool, a minimum above the maximum, a maximum or a sum of minimums above the pool), ErrNotFound (namespace), ErrLimit (maxQuotas namespaces
+// have one), ErrNoSpace (others hold blocks of the minimum now), ErrUnsupported (maxQuotas is 0). A failed call changes nothing. Since 0.3.
 func (m *Manager) SetQuota(namespace Namespace, pool uint32, minBlocks uint64, maxBlocks uint64) error {
 	return m.call(func(c uintptr) error {
 		return native.Kvc_manager_set_quota(c, uint64(namespace), pool, minBlocks, maxBlocks)
@@ -689,8 +688,8 @@ func (m *Manager) SetQuota(namespace Namespace, pool uint32, minBlocks uint64, m
 }
 
 // QuotaInfo: the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces, whose minimum and
-// maximum are 0. namespace: A namespace; 0 or KVC_DEFAULT_NAMESPACE = the default one. pool: Index of a pool. Errors: ErrInvalidArgument (no such
-// pool), ErrNotFound (namespace), ErrUnsupported (maxQuotas is 0). Since 0.3.
+// maximum are 0. namespace: A namespace; 0 = the default one. pool: Index of a pool. Errors: ErrInvalidArgument (no such pool), ErrNotFound
+// (namespace), ErrUnsupported (maxQuotas is 0). Since 0.3.
 func (m *Manager) QuotaInfo(namespace Namespace, pool uint32) (info QuotaInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = m.call(func(c uintptr) error {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""forwards.py: the text of bindings/go/forwards.go, which scripts/generate writes: methods of Manager for calls of the core that only have ids and
+"""forwards.py: the text of bindings/go/forwards.go, which scripts/generate writes: methods for calls that only have ids and
 numbers, and a number or a struct as result; and structs of numbers that the library fills. What another file of the package has is not written."""
 
 import pathlib
@@ -75,12 +75,14 @@ class Forwards:
 
     def is_forward(self, function):
         """Whether the method follows from the parameters, and no other file calls the function."""
-        if function.experimental or function.result != "kvc_status":
+        if function.result != "kvc_status":
             return False
         first, rest = function.parameters[:1], function.parameters[1:]
         if not first or first[0].kind != "kvc_manager" or first[0].const or re.search(rf"native\.K{function.name[1:]}\b", self.by_hand):
             return False
         if rest and rest[-1].stars == 1 and not rest[-1].const and (rest[-1].kind == "uint64_t" or self.is_record(rest[-1].kind)):
+            if rest[-1].kind == "uint64_t" and re.search(rf"@param\[in,out\]\s+{rest[-1].name}\b", function.doc):
+                return False  # it is read, too
             rest = rest[:-1]
         return all(not it.stars and it.kind in NUMBERS for it in rest)
 
@@ -94,7 +96,7 @@ class Forwards:
         return not re.search(rf"^type {name} struct", self.by_hand, re.M) and (is_used or re.search(rf"[(, *]{name}[,)]", self.by_hand) is not None)
 
     def method(self, function):
-        name = camel(function.name.removeprefix("kvc_manager_"))
+        name = camel(function.name.removeprefix("kvc_manager_").removeprefix("read_"))
         result = function.parameters[-1] if function.parameters[-1].stars and len(function.parameters) > 1 else None
         parameters = function.parameters[1:-1] if result else function.parameters[1:]
         typed = [IDS.get(it.name, (local(it.name), NUMBERS[it.kind])) for it in parameters]

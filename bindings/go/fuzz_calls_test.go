@@ -69,7 +69,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return f.s.UnpackPages(f.blockList(), pages, f.oneOf(0, f.number()))
 		},
 		"Version":       func() error { Version(); return nil },
-		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
 		"ConfigFromShortfin": func() error {
 			text := []byte(shortfinConfig)
@@ -213,17 +212,17 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			_, _, _, err := f.m.Prefixes(f.number(), make([]Event, f.Intn(3)), make([]int32, f.Intn(3)*8))
 			return err
 		},
-		"Manager.AcquirePrompt": func() error {
+		"Manager.AllocateFromPrompt": func() error {
 			if f.Intn(16) == 0 { // where there is such a prompt
 				own, err := New(Config{NumBlocks: 4, BlockSize: 4, MaxRequests: 1, MaxRequestTokens: 16})
 				must(t, err)
 				defer own.Close()
 				_, err = own.RegisterPrompt("a", 0, make([]int32, 4), nil)
 				must(t, err)
-				_, _, err = own.AcquirePrompt("a", []int32{1}, nil)
+				_, _, err = own.AllocateFromPrompt("a", []int32{1}, nil)
 				return err
 			}
-			r, _, err := f.m.AcquirePrompt(f.name(), f.prompt(), f.options())
+			r, _, err := f.m.AllocateFromPrompt(f.name(), f.prompt(), f.options())
 			f.keep(r, err)
 			return err
 		},

@@ -145,7 +145,7 @@ func (f *fuzzer) argument(of reflect.Type, name string) reflect.Value {
 // like is mostly a number that a parameter of this name may have.
 func (f *fuzzer) like(name string) uint64 {
 	switch strings.ToLower(name) {
-	case "pool", "group", "layer", "tier", "worker", "medium", "kind", "reserve":
+	case "pool", "group", "layer", "tier", "worker", "medium", "kind", "headroom":
 		return f.small(3)
 	case "stepid":
 		return f.oneOf(f.step.StepID, f.number())
@@ -153,6 +153,8 @@ func (f *fuzzer) like(name string) uint64 {
 		return f.oneOf(4, 4, 0, 2000)
 	case "nowns":
 		return f.small(40)
+	case "priority":
+		return f.oneOf(0, 35, 100, uint64(PriorityDemoted), f.number())
 	}
 	return f.number()
 }

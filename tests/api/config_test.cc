@@ -59,6 +59,20 @@ struct Case {
   std::function<void(Config&)> spoil;
 };
 
+TEST(Config, EveryUnknownFlagIsRefused) {
+  constexpr uint32_t kKnown = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
+                              KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
+                              KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS |
+                              KVC_MANAGER_HEADROOM | KVC_MANAGER_PARTIAL_REUSE;
+  for (uint32_t flag = 1; flag != 0; flag <<= 1) {
+    if ((kKnown & flag) != 0) continue;
+    kvc_manager_config config = {};
+    config.struct_size = sizeof config, config.num_blocks = 8, config.flags = flag;
+    kvc_manager* m = nullptr;
+    EXPECT_EQ(kvc_manager_create(&config, &m), KVC_ERROR_UNSUPPORTED) << flag;
+  }
+}
+
 TEST(Config, ABadFieldIsNamed) {
   constexpr kvc_status kInvalid = KVC_ERROR_INVALID_ARGUMENT, kUnsupported = KVC_ERROR_UNSUPPORTED;
   const Case cases[] = {

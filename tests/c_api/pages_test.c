@@ -32,7 +32,7 @@ static kvc_page_config source(void) {
 }
 static kvc_page_info info_of(kvc_storage* s, const kvc_page_config* config) {
   kvc_page_info info = {.struct_size = sizeof info};
-  OK(kvc_storage_page_info(s, config, &info));
+  OK(kvc_storage_page_properties(s, config, &info));
   return info;
 }
 
@@ -97,9 +97,29 @@ static void test_parts_of_ranks_join_to_the_page(void) {
   CHECK(memcmp(joined_, page_, all.page_bytes) == 0);
 }
 
+/* Pages that do not follow each other: what is between them stays. */
+static void test_pages_with_a_stride(void) {
+  const kvc_storage_config config = config_();
+  kvc_storage* s = open_storage(&config);
+  const kvc_page_config named = source();
+  const uint64_t bytes = info_of(s, &named).page_bytes, stride = bytes + 100;
+  const int32_t blocks[] = {2, 0};
+  fill_page(page_, bytes);
+  memcpy(back_, page_, bytes);
+  memset(back_ + bytes, 9, 100);
+  memset(back_ + stride, 5, bytes);
+  OK(kvc_storage_unpack_pages(s, blocks, 2, back_, stride + bytes, stride));
+  memset(back_, 0, sizeof back_);
+  OK(kvc_storage_pack_pages(s, blocks, 2, back_, stride + bytes, stride));
+  kvc_storage_destroy(s);
+  CHECK(memcmp(back_, page_, bytes) == 0);
+  for (uint64_t i = bytes; i < stride; ++i) CHECK_EQ(back_[i], 0);
+  for (uint64_t i = stride; i < stride + bytes; ++i) CHECK_EQ(back_[i], 5);
+}
+
 /* All layouts of a shape have one fingerprint; anything else that differs gives another. */
 static void test_fingerprint_flips_with_every_field(void) {
-  enum { kStorages = 16, kSources = 7 };
+  enum { kStorages = 17, kSources = 7 };
   kvc_storage_config c[kStorages];
   kvc_page_config n[kSources];
   for (int i = 0; i < kStorages; ++i) c[i] = config_();
@@ -119,6 +139,7 @@ static void test_fingerprint_flips_with_every_field(void) {
   c[13].dtype = KVC_INT4;
   c[14].dtype = KVC_FLOAT8_E4M3, c[14].k_scale = 0.5f;
   c[15].dtype = KVC_FLOAT8_E4M3, c[15].v_scale = 0.5f;
+  c[16].dtype = KVC_FLOAT8_E5M2;
   n[0].model = "mv", n[0].model_size = 2, n[0].weights = "1", n[0].weights_size = 1;
   n[1].model = "n";
   n[2].weights = "v2";
@@ -192,21 +213,21 @@ static void test_refusals(void) {
   kvc_page_info info = {.struct_size = sizeof info};
   kvc_page_config named = source();
   named.model_size = 0;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "the model");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "the model");
   named = source(), named.weights = NULL, named.weights_size = 0;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "version");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "version");
   named = source(), named.model = NULL;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "model is NULL");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "model is NULL");
   named = source(), named.weights_size = 65537;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "65537");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "65537");
   named = source(), named.num_layers = kLayers - 1;
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info));
+  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info));
   named = source(), named.first_layer = 1;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "first_layer is 1");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "first_layer is 1");
   named = source(), named.first_head = UINT32_MAX;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "first_head");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "first_head");
   named = source(), named.num_layers = UINT32_MAX, named.num_heads = UINT32_MAX;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "address space");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "address space");
   CHECK_EQ(info.page_bytes, 0);
   named = source();
   info = info_of(s, &named);
@@ -229,12 +250,13 @@ static void test_refusals(void) {
 
   config.dtype = KVC_INT8, config.flags = KVC_STORAGE_CHANNEL_KEYS;
   s = open_storage(&config);
-  REFUSED_TEXT(KVC_ERROR_UNSUPPORTED, kvc_storage_page_info(s, &named, &info), "channel keys");
+  REFUSED_TEXT(KVC_ERROR_UNSUPPORTED, kvc_storage_page_properties(s, &named, &info), "channel keys");
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_storage_pack_pages(s, blocks, 1, back_, sizeof back_, 0));
   kvc_storage_destroy(s);
 }
 
 int main(void) {
+  test_pages_with_a_stride();
   test_parts_of_ranks_join_to_the_page();
   test_fingerprint_flips_with_every_field();
   test_positions_are_those_of_events();

@@ -138,8 +138,10 @@ static kvc_status estimate_of_model(kvc_manager* m, void* object) {
 }
 static kvc_workload* workload_;
 static kvc_sizer* sizer_;
-static kvc_status open_curve(kvc_manager* m, void* object) { return kvc_manager_open_curve(m, 0, object); }
-static void close_curve(kvc_manager* m) { OK(kvc_manager_close_curve(m, 0)); }
+static kvc_status open_curve(kvc_manager* m, void* object) {
+  return kvc_manager_open_curve(m, KVC_ALL_NAMESPACES, object);
+}
+static void close_curve(kvc_manager* m) { OK(kvc_manager_close_curve(m, KVC_ALL_NAMESPACES)); }
 static kvc_status make_workload(kvc_manager* m, void* object) {
   (void)m;
   return kvc_workload_create(object, &workload_);

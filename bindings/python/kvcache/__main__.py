@@ -71,8 +71,7 @@ def _print(values: dict[str, Any], as_json: bool) -> None:
 
 
 def _info(args: argparse.Namespace) -> None:
-    features = [feature.name.lower() for feature in kvcache.Feature if kvcache.supports(feature)]
-    _print({"version": kvcache.__version__, "build": kvcache.build_info(), "features": " ".join(features)}, args.json)
+    _print({"version": kvcache.__version__, "build": kvcache.build_info()}, args.json)
 
 
 _COLUMNS = (("name", "model"), ("num_layers", "layers"), ("num_kv_heads", "KV heads"), ("head_dim", "head dim"), ("latent_dim", "latent"),
@@ -163,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="print JSON")
         return sub
 
-    command("info", _info, "version, build and features of the library")
+    command("info", _info, "version and build of the library")
     command("models", _models, "the models that estimate knows")
     estimate = command("estimate", _estimate, "memory of a model's KV cache, and what fits into a budget")
     estimate.add_argument("model", help="name of a preset, such as llama-3.1-8b, or the path of a Hugging Face config.json or its folder")

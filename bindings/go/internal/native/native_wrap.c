@@ -369,9 +369,6 @@ static kvc_status manager_set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64
                                               uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
 }
-static kvc_status manager_demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
-  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
-}
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
                               kvc_index_applied *applied) {
@@ -586,9 +583,9 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
                                          num_layers, num_heads, first_layer, first_head}
 
 /* fingerprint: [32] */
-static kvc_status storage_page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
+static kvc_status storage_page_properties(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
@@ -906,7 +903,7 @@ static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VE
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_65623fe6b2da73d3(void *_swig_go_0) {
+void _wrap_Swig_free_native_56acb7785cc187f2(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -916,7 +913,7 @@ void _wrap_Swig_free_native_65623fe6b2da73d3(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_65623fe6b2da73d3(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_56acb7785cc187f2(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -929,7 +926,7 @@ void *_wrap_Swig_malloc_native_65623fe6b2da73d3(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_65623fe6b2da73d3() {
+long long _wrap_kvc_clock_native_56acb7785cc187f2() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -940,7 +937,7 @@ long long _wrap_kvc_clock_native_65623fe6b2da73d3() {
 }
 
 
-char *_wrap_kvc_waits_make_native_65623fe6b2da73d3(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_56acb7785cc187f2(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -953,7 +950,7 @@ char *_wrap_kvc_waits_make_native_65623fe6b2da73d3(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_65623fe6b2da73d3(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_56acb7785cc187f2(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -963,7 +960,7 @@ void _wrap_kvc_waits_free_native_65623fe6b2da73d3(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_65623fe6b2da73d3(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_56acb7785cc187f2(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1028,7 +1025,7 @@ char *_wrap_kvc_tier_do_native_65623fe6b2da73d3(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_56acb7785cc187f2(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1053,7 +1050,7 @@ char *_wrap_kvc_plugin_open_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_56acb7785cc187f2(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1065,7 +1062,7 @@ void _wrap_kvc_offload_wait_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1100,38 +1097,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_65623fe6b2da73d3(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint64_t arg7 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint64_t)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)manager_demote_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_apply_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1158,7 +1124,7 @@ char *_wrap_kvc_index_apply_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_match_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1187,7 +1153,7 @@ char *_wrap_kvc_index_match_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1220,7 +1186,7 @@ char *_wrap_kvc_index_match_tokens_native_65623fe6b2da73d3(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1249,7 +1215,7 @@ char *_wrap_kvc_index_digests_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1272,7 +1238,7 @@ char *_wrap_kvc_index_worker_info_native_65623fe6b2da73d3(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1301,7 +1267,7 @@ char *_wrap_kvc_manager_export_tables_native_65623fe6b2da73d3(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1326,7 +1292,7 @@ char *_wrap_kvc_manager_export_slots_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1355,7 +1321,7 @@ char *_wrap_kvc_manager_take_pending_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1388,7 +1354,7 @@ char *_wrap_kvc_manager_rebuild_native_65623fe6b2da73d3(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1419,7 +1385,7 @@ char *_wrap_kvc_manager_poll_events_native_65623fe6b2da73d3(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1452,7 +1418,7 @@ char *_wrap_kvc_manager_list_prefixes_native_65623fe6b2da73d3(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_56acb7785cc187f2(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1487,7 +1453,7 @@ char *_wrap_kvc_manager_step_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_65623fe6b2da73d3(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_56acb7785cc187f2(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1504,7 +1470,7 @@ char *_wrap_kvc_step_use_native_65623fe6b2da73d3(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_65623fe6b2da73d3(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_56acb7785cc187f2(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1517,7 +1483,7 @@ long long _wrap_kvc_step_num_failed_native_65623fe6b2da73d3(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1556,7 +1522,7 @@ char *_wrap_kvc_storage_store_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1587,7 +1553,7 @@ char *_wrap_kvc_storage_gather_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1620,7 +1586,7 @@ char *_wrap_kvc_storage_measure_native_65623fe6b2da73d3(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1677,7 +1643,7 @@ char *_wrap_kvc_storage_attend_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1734,7 +1700,7 @@ char *_wrap_kvc_storage_explain_native_65623fe6b2da73d3(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1797,7 +1763,7 @@ char *_wrap_kvc_storage_select_blocks_native_65623fe6b2da73d3(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1824,7 +1790,7 @@ char *_wrap_kvc_attention_merge_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_65623fe6b2da73d3(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_56acb7785cc187f2(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1841,7 +1807,7 @@ char *_wrap_kvc_estimate_memory_native_65623fe6b2da73d3(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_65623fe6b2da73d3(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1866,7 +1832,7 @@ char *_wrap_kvc_rope_apply_native_65623fe6b2da73d3(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_65623fe6b2da73d3(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1887,7 +1853,7 @@ char *_wrap_kvc_storage_adopt_native_65623fe6b2da73d3(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_properties_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1926,13 +1892,13 @@ char *_wrap_kvc_storage_page_info_native_65623fe6b2da73d3(kvc_storage *_swig_go_
   arg13 = (uint64_t *)_swig_go_9;
   arg14 = (uint64_t *)_swig_go_10;
   
-  result = (kvc_status)storage_page_info(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
+  result = (kvc_status)storage_page_properties(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_position_digests_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1967,7 +1933,7 @@ char *_wrap_kvc_manager_position_digests_native_65623fe6b2da73d3(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_page_key_native_65623fe6b2da73d3(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1994,7 +1960,7 @@ char *_wrap_kvc_page_key_native_65623fe6b2da73d3(_goslice_ _swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_tier_create_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_56acb7785cc187f2(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -2020,7 +1986,7 @@ char *_wrap_kvc_tier_create_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_sampling_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2069,7 +2035,7 @@ char *_wrap_kvc_verify_sampling_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2112,7 +2078,7 @@ char *_wrap_kvc_verify_typical_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2155,7 +2121,7 @@ char *_wrap_kvc_verdict_moves_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2196,7 +2162,7 @@ char *_wrap_kvc_verdict_states_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_65623fe6b2da73d3(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_56acb7785cc187f2(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2219,7 +2185,7 @@ char *_wrap_kvc_draft_append_native_65623fe6b2da73d3(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_65623fe6b2da73d3(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_56acb7785cc187f2(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2250,7 +2216,7 @@ char *_wrap_kvc_draft_propose_native_65623fe6b2da73d3(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2277,7 +2243,7 @@ char *_wrap_kvc_acceptance_add_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_65623fe6b2da73d3(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_56acb7785cc187f2(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2290,7 +2256,7 @@ char *_wrap_kvc_acceptance_halve_native_65623fe6b2da73d3(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2313,7 +2279,7 @@ char *_wrap_kvc_acceptance_length_native_65623fe6b2da73d3(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2332,7 +2298,7 @@ char *_wrap_kvc_scheduler_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2383,7 +2349,7 @@ char *_wrap_kvc_scheduler_add_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2404,7 +2370,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_65623fe6b2da73d3(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2437,7 +2403,7 @@ char *_wrap_kvc_scheduler_finish_native_65623fe6b2da73d3(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2510,7 +2476,7 @@ char *_wrap_kvc_checkpoint_save_native_65623fe6b2da73d3(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2580,7 +2546,7 @@ char *_wrap_kvc_checkpoint_restore_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_measure_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+char *_wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2643,7 +2609,7 @@ char *_wrap_kvc_checkpoint_measure_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_stream_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+char *_wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2703,7 +2669,7 @@ char *_wrap_kvc_checkpoint_save_stream_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_checkpoint_restore_stream_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2773,7 +2739,7 @@ char *_wrap_kvc_checkpoint_restore_stream_native_65623fe6b2da73d3(kvc_manager *_
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_65623fe6b2da73d3(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -2808,7 +2774,7 @@ char *_wrap_kvc_checkpoint_compact_native_65623fe6b2da73d3(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -2823,7 +2789,7 @@ char *_wrap_kvc_manager_content_digest_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_offload_create_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2904,7 +2870,7 @@ char *_wrap_kvc_offload_create_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2921,7 +2887,7 @@ char *_wrap_kvc_offload_store_request_native_65623fe6b2da73d3(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -2982,7 +2948,7 @@ char *_wrap_kvc_publisher_create_native_65623fe6b2da73d3(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_65623fe6b2da73d3(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3007,7 +2973,7 @@ char *_wrap_kvc_publisher_read_native_65623fe6b2da73d3(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_65623fe6b2da73d3(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3043,7 +3009,7 @@ char *_wrap_kvc_publisher_name_namespace_native_65623fe6b2da73d3(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3106,7 +3072,7 @@ char *_wrap_kvc_metrics_render_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3147,7 +3113,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_65623fe6b2da73d3(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3192,7 +3158,7 @@ char *_wrap_kvc_metrics_read_latency_native_65623fe6b2da73d3(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3235,7 +3201,7 @@ char *_wrap_kvc_metrics_read_memory_native_65623fe6b2da73d3(_goslice_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3272,7 +3238,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3307,7 +3273,7 @@ char *_wrap_kvc_manager_publish_blocks_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_index_root_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_root_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3338,7 +3304,7 @@ char *_wrap_kvc_index_root_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslic
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3371,7 +3337,7 @@ char *_wrap_kvc_manager_open_namespace_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_storage_page_runs_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3418,7 +3384,7 @@ char *_wrap_kvc_storage_page_runs_native_65623fe6b2da73d3(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_probe_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3447,7 +3413,7 @@ char *_wrap_kvc_manager_probe_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3478,7 +3444,7 @@ char *_wrap_kvc_manager_pin_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3507,7 +3473,7 @@ char *_wrap_kvc_manager_drop_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_create_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3538,7 +3504,7 @@ char *_wrap_kvc_manager_create_request_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3571,7 +3537,7 @@ char *_wrap_kvc_manager_allocate_request_native_65623fe6b2da73d3(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -3607,7 +3573,7 @@ char *_wrap_kvc_manager_register_prompt_native_65623fe6b2da73d3(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_drafts_check_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_drafts_check_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3628,7 +3594,7 @@ char *_wrap_kvc_drafts_check_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_greedy_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+char *_wrap_kvc_verify_greedy_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3657,7 +3623,7 @@ char *_wrap_kvc_verify_greedy_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _gos
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_65623fe6b2da73d3() {
+_gostring_ _wrap_kvc_last_error_native_56acb7785cc187f2() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3668,7 +3634,7 @@ _gostring_ _wrap_kvc_last_error_native_65623fe6b2da73d3() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_65623fe6b2da73d3(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_56acb7785cc187f2(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3683,7 +3649,7 @@ char *_wrap_kvc_dtype_bits_native_65623fe6b2da73d3(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3708,7 +3674,7 @@ char *_wrap_kvc_storage_key_bounds_native_65623fe6b2da73d3(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -3731,7 +3697,7 @@ char *_wrap_kvc_tree_mask_native_65623fe6b2da73d3(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_list_native_56acb7785cc187f2(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3757,7 +3723,7 @@ char *_wrap_kvc_checkpoint_list_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_65623fe6b2da73d3(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3779,7 +3745,7 @@ char *_wrap_kvc_checkpoint_read_info_native_65623fe6b2da73d3(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_65623fe6b2da73d3(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3801,7 +3767,7 @@ char *_wrap_kvc_checkpoint_validate_native_65623fe6b2da73d3(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_65623fe6b2da73d3(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3821,7 +3787,7 @@ char *_wrap_kvc_checkpoint_remove_native_65623fe6b2da73d3(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_collect_native_65623fe6b2da73d3(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3843,7 +3809,7 @@ char *_wrap_kvc_checkpoint_collect_native_65623fe6b2da73d3(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_backend_open_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_56acb7785cc187f2(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3868,7 +3834,7 @@ char *_wrap_kvc_backend_open_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_65623fe6b2da73d3(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_56acb7785cc187f2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3888,7 +3854,7 @@ char *_wrap_kvc_backend_properties_native_65623fe6b2da73d3(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_65623fe6b2da73d3(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_read_info_native_56acb7785cc187f2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3901,14 +3867,14 @@ char *_wrap_kvc_device_properties_native_65623fe6b2da73d3(_gostring_ _swig_go_0,
   
   arg2 = (kvc_device_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_device_properties((char const *)arg1,arg2);
+  result = (kvc_status)kvc_device_read_info((char const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg1); 
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3929,7 +3895,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3948,7 +3914,7 @@ char *_wrap_kvc_manager_release_blocks_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3969,7 +3935,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_65623fe6b2da73d3(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3992,7 +3958,7 @@ char *_wrap_kvc_manager_fail_step_native_65623fe6b2da73d3(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_index_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_index **_swig_go_1) {
+char *_wrap_kvc_index_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_index **_swig_go_1) {
   kvc_index_config *arg1 = (kvc_index_config *) 0 ;
   kvc_index **arg2 = (kvc_index **) 0 ;
   kvc_status result;
@@ -4007,7 +3973,7 @@ char *_wrap_kvc_index_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_index
 }
 
 
-char *_wrap_kvc_index_add_worker_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_add_worker_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -4031,7 +3997,7 @@ char *_wrap_kvc_index_add_worker_native_65623fe6b2da73d3(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_remove_worker_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_index_remove_worker_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4046,7 +4012,7 @@ char *_wrap_kvc_index_remove_worker_native_65623fe6b2da73d3(kvc_index *_swig_go_
 }
 
 
-char *_wrap_kvc_index_touch_worker_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_index_touch_worker_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4063,7 +4029,7 @@ char *_wrap_kvc_index_touch_worker_native_65623fe6b2da73d3(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_expire_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_expire_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4080,7 +4046,7 @@ char *_wrap_kvc_index_expire_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_index_begin_resync_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_index_begin_resync_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4097,7 +4063,7 @@ char *_wrap_kvc_index_begin_resync_native_65623fe6b2da73d3(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_end_resync_native_65623fe6b2da73d3(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_end_resync_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4116,7 +4082,7 @@ char *_wrap_kvc_index_end_resync_native_65623fe6b2da73d3(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_list_workers_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_list_workers_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4137,7 +4103,7 @@ char *_wrap_kvc_index_list_workers_native_65623fe6b2da73d3(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_read_stats_native_65623fe6b2da73d3(kvc_index *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_index_read_stats_native_56acb7785cc187f2(kvc_index *_swig_go_0, char *_swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
   kvc_status result;
@@ -4152,7 +4118,7 @@ char *_wrap_kvc_index_read_stats_native_65623fe6b2da73d3(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_dump_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_dump_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4173,7 +4139,7 @@ char *_wrap_kvc_index_dump_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_index_load_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_index_load_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4192,7 +4158,7 @@ char *_wrap_kvc_index_load_native_65623fe6b2da73d3(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_page_file_read_info_native_65623fe6b2da73d3(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_read_info_native_56acb7785cc187f2(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   int32_t arg2 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4214,7 +4180,7 @@ char *_wrap_kvc_page_file_read_info_native_65623fe6b2da73d3(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_read_part_native_65623fe6b2da73d3(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_page_file_read_part_native_56acb7785cc187f2(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   int32_t arg3 ;
@@ -4238,7 +4204,7 @@ char *_wrap_kvc_page_file_read_part_native_65623fe6b2da73d3(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_purge_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_purge_native_56acb7785cc187f2(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4260,7 +4226,7 @@ char *_wrap_kvc_page_file_purge_native_65623fe6b2da73d3(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_manager_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -4275,7 +4241,7 @@ char *_wrap_kvc_manager_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -4290,7 +4256,7 @@ char *_wrap_kvc_manager_properties_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4305,7 +4271,7 @@ char *_wrap_kvc_manager_close_namespace_native_65623fe6b2da73d3(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4326,7 +4292,7 @@ char *_wrap_kvc_manager_list_namespaces_native_65623fe6b2da73d3(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4335,13 +4301,26 @@ char *_wrap_kvc_manager_reset_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, l
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint64_t)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_reset(arg1,arg2);
+  result = (kvc_status)kvc_manager_reset_namespace(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_stats_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_reset_all_native_56acb7785cc187f2(kvc_manager *_swig_go_0) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  result = (kvc_status)kvc_manager_reset_all(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_read_stats_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -4350,13 +4329,13 @@ char *_wrap_kvc_manager_stats_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, c
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (kvc_stats *)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_stats(arg1,arg2);
+  result = (kvc_status)kvc_manager_read_stats(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -4373,7 +4352,7 @@ char *_wrap_kvc_manager_pool_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -4390,7 +4369,7 @@ char *_wrap_kvc_manager_block_info_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_check_native_65623fe6b2da73d3(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_56acb7785cc187f2(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4403,7 +4382,7 @@ char *_wrap_kvc_manager_check_native_65623fe6b2da73d3(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4418,7 +4397,7 @@ char *_wrap_kvc_manager_digest_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, 
 }
 
 
-long long _wrap_kvc_model_count_native_65623fe6b2da73d3() {
+long long _wrap_kvc_model_count_native_56acb7785cc187f2() {
   size_t result;
   long long _swig_go_result;
   
@@ -4429,7 +4408,7 @@ long long _wrap_kvc_model_count_native_65623fe6b2da73d3() {
 }
 
 
-char *_wrap_kvc_model_get_native_65623fe6b2da73d3(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_56acb7785cc187f2(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4444,7 +4423,7 @@ char *_wrap_kvc_model_get_native_65623fe6b2da73d3(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_65623fe6b2da73d3(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_56acb7785cc187f2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4464,7 +4443,7 @@ char *_wrap_kvc_model_find_native_65623fe6b2da73d3(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_65623fe6b2da73d3(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_56acb7785cc187f2(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4477,7 +4456,7 @@ char *_wrap_kvc_model_register_native_65623fe6b2da73d3(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_65623fe6b2da73d3(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_56acb7785cc187f2(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4496,7 +4475,32 @@ char *_wrap_kvc_model_from_config_native_65623fe6b2da73d3(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_65623fe6b2da73d3(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  uint32_t arg3 ;
+  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
+  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
+  uint32_t *arg6 = (uint32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (uint32_t)_swig_go_1;
+  arg4 = (kvc_manager_config *)_swig_go_2;
+  arg5 = (kvc_storage_config *)_swig_go_3;
+  arg6 = (uint32_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_model_rope_native_56acb7785cc187f2(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4523,7 +4527,7 @@ char *_wrap_kvc_model_rope_native_65623fe6b2da73d3(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_65623fe6b2da73d3(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_56acb7785cc187f2(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4550,7 +4554,7 @@ char *_wrap_kvc_rope_table_native_65623fe6b2da73d3(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_offload_poll_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -4567,7 +4571,7 @@ char *_wrap_kvc_offload_poll_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4588,7 +4592,7 @@ char *_wrap_kvc_offload_flush_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4605,7 +4609,7 @@ char *_wrap_kvc_offload_lookup_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_load_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_offload_load_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4624,7 +4628,7 @@ char *_wrap_kvc_offload_load_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_query_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -4641,7 +4645,7 @@ char *_wrap_kvc_offload_query_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4656,7 +4660,7 @@ char *_wrap_kvc_offload_cancel_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_56acb7785cc187f2(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -4671,7 +4675,7 @@ char *_wrap_kvc_offload_read_stats_native_65623fe6b2da73d3(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_65623fe6b2da73d3(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_56acb7785cc187f2(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -4688,7 +4692,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_65623fe6b2da73d3(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_storage_pack_pages_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4715,7 +4719,7 @@ char *_wrap_kvc_storage_pack_pages_native_65623fe6b2da73d3(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4742,7 +4746,7 @@ char *_wrap_kvc_storage_unpack_pages_native_65623fe6b2da73d3(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -4759,7 +4763,7 @@ char *_wrap_kvc_manager_probe_request_native_65623fe6b2da73d3(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_lost_reuse_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_lost_reuse_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
@@ -4776,7 +4780,7 @@ char *_wrap_kvc_manager_lost_reuse_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4791,7 +4795,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4812,18 +4816,18 @@ char *_wrap_kvc_manager_list_pins_native_65623fe6b2da73d3(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (int32_t)_swig_go_1;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t *)_swig_go_3;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
   
   result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
@@ -4831,7 +4835,7 @@ char *_wrap_kvc_manager_evict_blocks_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_publisher_poll_native_65623fe6b2da73d3(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_publisher_poll_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4846,7 +4850,7 @@ char *_wrap_kvc_publisher_poll_native_65623fe6b2da73d3(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_resync_native_65623fe6b2da73d3(kvc_publisher *_swig_go_0) {
+char *_wrap_kvc_publisher_resync_native_56acb7785cc187f2(kvc_publisher *_swig_go_0) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4859,7 +4863,7 @@ char *_wrap_kvc_publisher_resync_native_65623fe6b2da73d3(kvc_publisher *_swig_go
 }
 
 
-char *_wrap_kvc_publisher_read_stats_native_65623fe6b2da73d3(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_publisher_read_stats_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, char *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
   kvc_status result;
@@ -4874,7 +4878,7 @@ char *_wrap_kvc_publisher_read_stats_native_65623fe6b2da73d3(kvc_publisher *_swi
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4895,7 +4899,7 @@ char *_wrap_kvc_manager_set_quota_native_65623fe6b2da73d3(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4914,7 +4918,7 @@ char *_wrap_kvc_manager_quota_info_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -4935,7 +4939,7 @@ char *_wrap_kvc_storage_copy_tokens_native_65623fe6b2da73d3(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_log_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4956,7 +4960,7 @@ char *_wrap_kvc_manager_take_log_native_65623fe6b2da73d3(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_log_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -4971,7 +4975,7 @@ char *_wrap_kvc_manager_log_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_65623fe6b2da73d3(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_56acb7785cc187f2(_goslice_ _swig_go_0, char *_swig_go_1) {
   void *arg1 = (void *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -4990,7 +4994,7 @@ char *_wrap_kvc_log_replay_native_65623fe6b2da73d3(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5007,7 +5011,7 @@ char *_wrap_kvc_manager_admit_request_native_65623fe6b2da73d3(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5024,7 +5028,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_65623fe6b2da73d3(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5045,7 +5049,7 @@ char *_wrap_kvc_manager_append_tokens_native_65623fe6b2da73d3(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5062,7 +5066,7 @@ char *_wrap_kvc_manager_commit_tokens_native_65623fe6b2da73d3(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5079,7 +5083,7 @@ char *_wrap_kvc_manager_truncate_request_native_65623fe6b2da73d3(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5096,7 +5100,7 @@ char *_wrap_kvc_manager_fork_request_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5111,7 +5115,7 @@ char *_wrap_kvc_manager_preempt_request_native_65623fe6b2da73d3(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5126,7 +5130,7 @@ char *_wrap_kvc_manager_free_request_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -5143,7 +5147,7 @@ char *_wrap_kvc_manager_request_info_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5164,7 +5168,7 @@ char *_wrap_kvc_manager_list_requests_native_65623fe6b2da73d3(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -5187,7 +5191,7 @@ char *_wrap_kvc_manager_compact_native_65623fe6b2da73d3(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_resize_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5212,7 +5216,7 @@ char *_wrap_kvc_manager_resize_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5231,7 +5235,7 @@ char *_wrap_kvc_manager_expected_tokens_native_65623fe6b2da73d3(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5250,7 +5254,7 @@ char *_wrap_kvc_storage_discard_blocks_native_65623fe6b2da73d3(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_manager_set_time_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_set_time_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5265,7 +5269,7 @@ char *_wrap_kvc_manager_set_time_native_65623fe6b2da73d3(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5288,7 +5292,7 @@ char *_wrap_kvc_manager_set_priority_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5305,7 +5309,7 @@ char *_wrap_kvc_manager_end_session_native_65623fe6b2da73d3(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5330,14 +5334,14 @@ char *_wrap_kvc_manager_acquire_prompt_native_65623fe6b2da73d3(kvc_manager *_swi
   arg6 = (uint64_t *)_swig_go_4;
   arg7 = (uint64_t *)_swig_go_5;
   
-  result = (kvc_status)kvc_manager_acquire_prompt(arg1,(char const *)arg2,(int const *)arg3,arg4,(struct kvc_request_config const *)arg5,arg6,arg7);
+  result = (kvc_status)kvc_manager_allocate_from_prompt(arg1,(char const *)arg2,(int const *)arg3,arg4,(struct kvc_request_config const *)arg5,arg6,arg7);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg2); 
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5357,7 +5361,7 @@ char *_wrap_kvc_manager_unregister_prompt_native_65623fe6b2da73d3(kvc_manager *_
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -5378,7 +5382,7 @@ char *_wrap_kvc_manager_list_prompts_native_65623fe6b2da73d3(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_abort_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5393,7 +5397,7 @@ char *_wrap_kvc_scheduler_abort_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5408,7 +5412,7 @@ char *_wrap_kvc_scheduler_set_ready_native_65623fe6b2da73d3(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -5425,7 +5429,7 @@ char *_wrap_kvc_scheduler_set_priority_native_65623fe6b2da73d3(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -5442,7 +5446,7 @@ char *_wrap_kvc_scheduler_set_weight_native_65623fe6b2da73d3(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -5459,7 +5463,7 @@ char *_wrap_kvc_scheduler_plan_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -5476,7 +5480,7 @@ char *_wrap_kvc_scheduler_request_info_native_65623fe6b2da73d3(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -5491,7 +5495,7 @@ char *_wrap_kvc_scheduler_read_stats_native_65623fe6b2da73d3(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5504,32 +5508,7 @@ char *_wrap_kvc_scheduler_check_native_65623fe6b2da73d3(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_65623fe6b2da73d3(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  uint32_t arg3 ;
-  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
-  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
-  uint32_t *arg6 = (uint32_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  arg3 = (uint32_t)_swig_go_1;
-  arg4 = (kvc_manager_config *)_swig_go_2;
-  arg5 = (kvc_storage_config *)_swig_go_3;
-  arg6 = (uint32_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_open_curve_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -5546,7 +5525,7 @@ char *_wrap_kvc_manager_open_curve_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5561,7 +5540,7 @@ char *_wrap_kvc_manager_close_curve_native_65623fe6b2da73d3(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5584,7 +5563,7 @@ char *_wrap_kvc_manager_read_curve_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -5601,7 +5580,7 @@ char *_wrap_kvc_manager_curve_info_native_65623fe6b2da73d3(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -5616,7 +5595,7 @@ char *_wrap_kvc_workload_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_65623fe6b2da73d3(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_56acb7785cc187f2(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5633,7 +5612,7 @@ char *_wrap_kvc_workload_record_native_65623fe6b2da73d3(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_65623fe6b2da73d3(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_info_native_56acb7785cc187f2(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -5642,13 +5621,13 @@ char *_wrap_kvc_workload_read_native_65623fe6b2da73d3(kvc_workload *_swig_go_0, 
   arg1 = (kvc_workload *)_swig_go_0;
   arg2 = (kvc_workload_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_workload_read(arg1,arg2);
+  result = (kvc_status)kvc_workload_read_info(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_workload_predict_native_65623fe6b2da73d3(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_56acb7785cc187f2(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -5665,7 +5644,7 @@ char *_wrap_kvc_workload_predict_native_65623fe6b2da73d3(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -5680,7 +5659,7 @@ char *_wrap_kvc_sizer_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_65623fe6b2da73d3(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_56acb7785cc187f2(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5699,7 +5678,7 @@ char *_wrap_kvc_sizer_decide_native_65623fe6b2da73d3(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_65623fe6b2da73d3(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_56acb7785cc187f2(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -5716,7 +5695,7 @@ char *_wrap_kvc_sizer_read_log_native_65623fe6b2da73d3(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -5735,7 +5714,7 @@ char *_wrap_kvc_storage_move_tokens_native_65623fe6b2da73d3(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_65623fe6b2da73d3(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -5764,7 +5743,7 @@ char *_wrap_kvc_draft_lookup_native_65623fe6b2da73d3(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -5779,7 +5758,7 @@ char *_wrap_kvc_draft_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_65623fe6b2da73d3(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_56acb7785cc187f2(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;
@@ -5796,7 +5775,7 @@ char *_wrap_kvc_draft_truncate_native_65623fe6b2da73d3(kvc_draft *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_step_create_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -5813,7 +5792,7 @@ char *_wrap_kvc_step_create_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_65623fe6b2da73d3(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_56acb7785cc187f2(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -5830,7 +5809,7 @@ char *_wrap_kvc_step_view_native_65623fe6b2da73d3(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_65623fe6b2da73d3(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5845,7 +5824,7 @@ char *_wrap_kvc_manager_retire_step_native_65623fe6b2da73d3(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_storage_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -5860,7 +5839,7 @@ char *_wrap_kvc_storage_create_native_65623fe6b2da73d3(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -5875,7 +5854,7 @@ char *_wrap_kvc_storage_properties_native_65623fe6b2da73d3(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_65623fe6b2da73d3(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_56acb7785cc187f2(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5892,7 +5871,7 @@ char *_wrap_kvc_storage_size_native_65623fe6b2da73d3(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_56acb7785cc187f2(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5909,7 +5888,7 @@ char *_wrap_kvc_storage_trim_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_56acb7785cc187f2(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -5928,7 +5907,7 @@ char *_wrap_kvc_storage_view_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_56acb7785cc187f2(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -5953,7 +5932,7 @@ char *_wrap_kvc_storage_runs_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -5974,7 +5953,7 @@ char *_wrap_kvc_storage_copy_blocks_native_65623fe6b2da73d3(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5995,7 +5974,7 @@ char *_wrap_kvc_storage_zero_blocks_native_65623fe6b2da73d3(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6024,7 +6003,7 @@ char *_wrap_kvc_storage_swap_out_native_65623fe6b2da73d3(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6053,7 +6032,7 @@ char *_wrap_kvc_storage_swap_in_native_65623fe6b2da73d3(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_65623fe6b2da73d3(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -6074,7 +6053,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_65623fe6b2da73d3(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_65623fe6b2da73d3(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -6097,7 +6076,7 @@ char *_wrap_kvc_quantize_native_65623fe6b2da73d3(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_65623fe6b2da73d3(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -6120,7 +6099,7 @@ char *_wrap_kvc_dequantize_native_65623fe6b2da73d3(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_tier_drain_native_65623fe6b2da73d3(kvc_tier *_swig_go_0) {
+char *_wrap_kvc_tier_drain_native_56acb7785cc187f2(kvc_tier *_swig_go_0) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -6133,7 +6112,7 @@ char *_wrap_kvc_tier_drain_native_65623fe6b2da73d3(kvc_tier *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_65623fe6b2da73d3(kvc_tier *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_tier_read_stats_native_56acb7785cc187f2(kvc_tier *_swig_go_0, char *_swig_go_1) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
   kvc_status result;
@@ -6148,7 +6127,7 @@ char *_wrap_kvc_tier_read_stats_native_65623fe6b2da73d3(kvc_tier *_swig_go_0, ch
 }
 
 
-char *_wrap_kvc_tier_read_counts_native_65623fe6b2da73d3(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_tier_read_counts_native_56acb7785cc187f2(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   uint32_t arg2 ;
   kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
@@ -6165,7 +6144,7 @@ char *_wrap_kvc_tier_read_counts_native_65623fe6b2da73d3(kvc_tier *_swig_go_0, i
 }
 
 
-int _wrap_kvc_version_native_65623fe6b2da73d3() {
+int _wrap_kvc_version_native_56acb7785cc187f2() {
   uint32_t result;
   int _swig_go_result;
   
@@ -6176,26 +6155,13 @@ int _wrap_kvc_version_native_65623fe6b2da73d3() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_65623fe6b2da73d3() {
+_gostring_ _wrap_kvc_build_info_native_56acb7785cc187f2() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
   
   result = (char *)kvc_build_info();
   _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_supports_native_65623fe6b2da73d3(int _swig_go_0) {
-  uint32_t arg1 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (uint32_t)_swig_go_0;
-  
-  result = (kvc_status)kvc_supports(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 

@@ -147,11 +147,11 @@ def name(w):
     return w.rng.choice(("a", "a", "b", "", "n" * 256, "a\0b", "\udcff", b"a", 5, None))
 
 
-@call("Manager.acquire_prompt")
-def acquire_prompt(w):
+@call("Manager.allocate_from_prompt")
+def allocate_from_prompt(w):
     options = w.options()
     options.pop("namespace", None)
-    w.added(w.m.acquire_prompt(name(w), w.tokens(), **options))
+    w.added(w.m.allocate_from_prompt(name(w), w.tokens(), **options))
 
 
 @call("Manager.acquire_blocks")

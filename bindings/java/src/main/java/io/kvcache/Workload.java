@@ -42,7 +42,7 @@ public final class Workload implements AutoCloseable {
   /** Returns the figures so far. */
   public Info read() throws KvCacheException {
     try (kvc_workload_info i = new kvc_workload_info()) {
-      use(w -> Native.kvc_workload_read(w, i));
+      use(w -> Native.kvc_workload_read_info(w, i));
       return new Info(i.getNum_observations(), i.getLast_ns(), i.getLast(), i.getAverage(), i.getLevel(), i.getTrend(), i.getMean(), i.getVariance(), i.getPeak(),
           i.getRate(), i.getBurstiness(), i.getDispersion());
     }

@@ -110,7 +110,7 @@ final class FuzzCalls {
       config.hints();
     }
     if (!h.rarely(4)) {
-      config.reserves();
+      config.headroom();
     }
     if (!h.rarely(2)) {
       config.partialReuse();
@@ -1107,8 +1107,8 @@ final class FuzzCalls {
         arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
       } else if (type == Config.Policy.class) {
         arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
-      } else if (type == RequestOptions.Reserve.class) {
-        arguments[i] = RequestOptions.Reserve.values()[h.random.nextInt(4)];
+      } else if (type == RequestOptions.Headroom.class) {
+        arguments[i] = RequestOptions.Headroom.values()[h.random.nextInt(4)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {
