@@ -178,8 +178,10 @@ class Manager {
   Namespace open_namespace(const kvc_namespace_config& config) {
     return Namespace(get(), ask<uint64_t>(kvc_manager_open_namespace, get(), &config));
   }
-  /// Forgets the cached content of a namespace; KVC_DEFAULT_NAMESPACE = of the default one; 0 = of all.
-  void reset(uint64_t namespace_id = 0) { check(kvc_manager_reset(get(), namespace_id)); }
+  /// Forgets the cached content of a namespace; 0 = of the default one.
+  void reset_namespace(uint64_t namespace_id) { check(kvc_manager_reset_namespace(get(), namespace_id)); }
+  /// Forgets the cached content of all namespaces.
+  void reset_all() { check(kvc_manager_reset_all(get())); }
   /// What an admission of this prompt would find. Changes nothing.
   kvc_probe_info probe(const Prompt& p) const {
     return ask<kvc_probe_info>(kvc_manager_probe, get(), p.get());

@@ -207,7 +207,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return err
 		},
 		"Manager.CloseNamespace": func() error { return f.m.CloseNamespace(f.namespace()) },
-		"Manager.Reset":          func() error { return f.m.Reset(Namespace(f.number())) },
+		"Manager.ResetNamespace": func() error { return f.m.ResetNamespace(Namespace(f.number())) },
+		"Manager.ResetAll":       func() error { return f.m.ResetAll() },
 		"Manager.Probe":          func() error { return first(f.m.Probe(f.namespace(), f.prompt(), f.extraKeys())) },
 		"Manager.ProbeRequest":   func() error { return first(f.m.ProbeRequest(f.request())) },
 		"Manager.OpenCurve": func() error {

@@ -21,7 +21,7 @@ type Pin uint64
 // is different.
 type Identity struct{ Model, Adapter, Tenant []byte }
 
-// DefaultNamespace stands for the default namespace alone in Reset and in EventCleared.
+// DefaultNamespace stands for the default namespace alone in EventCleared.
 const DefaultNamespace Namespace = C.KVC_DEFAULT_NAMESPACE
 
 // Kinds of events, states of blocks, and reasons why reuse is lost.
@@ -68,10 +68,15 @@ func (m *Manager) Namespaces() ([]Namespace, error) {
 	})
 }
 
-// Reset forgets all cached content of a namespace (0 = all, DefaultNamespace = the default one alone) in constant time. Requests
-// keep their blocks and finish.
-func (m *Manager) Reset(namespace Namespace) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_reset(c, uint64(namespace)) })
+// ResetNamespace forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests keep their
+// blocks and finish.
+func (m *Manager) ResetNamespace(namespace Namespace) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_reset_namespace(c, uint64(namespace)) })
+}
+
+// ResetAll forgets all cached content of all namespaces, as ResetNamespace of each would.
+func (m *Manager) ResetAll() error {
+	return m.call(native.Kvc_manager_reset_all)
 }
 
 // Probe asks whether a prompt would fit, and how much of it is cached. It changes nothing.

@@ -326,15 +326,19 @@ KVC_API kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespac
 KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity,
                                                size_t* count);
 
-/** For kvc_manager_reset and in its events: the default namespace alone. */
+/** Elsewhere than in resets the default namespace alone, where 0 means all. */
 #define KVC_DEFAULT_NAMESPACE UINT64_MAX
 
 /** Forgets all cached content of a namespace, for example after new weights. Constant time, plus its
  *  registered prompts, whose pins end, plus the samples of a curve of all namespaces. Requests keep their
  *  blocks and finish, but publish nothing more. Old content is never hit.
- *  @param[in] namespace_id A namespace; KVC_DEFAULT_NAMESPACE = the default one; 0 = all.
- *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.1. */
-KVC_API kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id);
+ *  @param[in] namespace_id A namespace; 0 = the default one alone.
+ *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.3. */
+KVC_API kvc_status kvc_manager_reset_namespace(kvc_manager* m, uint64_t namespace_id);
+
+/** Forgets all cached content of all namespaces, as kvc_manager_reset_namespace of each would, in constant
+ *  time plus what that names. @return KVC_OK, LIMIT (after 2^47 resets). Since 0.3. */
+KVC_API kvc_status kvc_manager_reset_all(kvc_manager* m);
 
 /** Counters and gauges as of the last finished call: a consistent snapshot that does not wait for the
  *  lock.

@@ -87,9 +87,14 @@ kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespace_id) {
   return on_manager(m, [&](Manager& manager) { return manager.close_namespace(namespace_id); });
 }
 
-kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id) {
-  KVC_RECORD(kvc_manager_reset, m, namespace_id);
-  return on_manager(m, [&](Manager& manager) { return manager.reset(namespace_id); });
+kvc_status kvc_manager_reset_namespace(kvc_manager* m, uint64_t namespace_id) {
+  KVC_RECORD(kvc_manager_reset_namespace, m, namespace_id);
+  return on_manager(m, [&](Manager& manager) { return manager.reset_namespace(namespace_id); });
+}
+
+kvc_status kvc_manager_reset_all(kvc_manager* m) {
+  KVC_RECORD(kvc_manager_reset_all, m);
+  return on_manager(m, [](Manager& manager) { return manager.reset_all(); });
 }
 
 kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity, size_t* count) {

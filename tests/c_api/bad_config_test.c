@@ -151,7 +151,7 @@ static void test_namespaces(void) {
   EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_open_namespace(NULL, &c, &id));
   REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_close_namespace(m, 0));
   EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_close_namespace(NULL, 1));
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_reset(NULL, 0));
+  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_reset_all(NULL));
 }
 
 static void test_namespace_limit(void) {

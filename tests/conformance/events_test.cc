@@ -235,8 +235,8 @@ TEST(Events, ReplayedTheyAreTheIndex) {
     const uint64_t space = i % 2 ? ns : 0;
     c.store(tokens, request_config(i % 11 == 0 ? KVC_REQUEST_NO_READ : 0, space));
     if (i % 13 == 0) c.drop(tokens);
-    if (i == 30) c.reset(ns);
-    if (i == 45) c.reset();
+    if (i == 30) c.reset_namespace(ns);
+    if (i == 45) c.reset_all();
     replay();
     EXPECT_EQ(index.size(), c.stats().blocks_cached);  // every block here is idle, each position has one copy
     for (int32_t j = 0; j < 7; ++j)

@@ -214,7 +214,7 @@ TEST(Reset, SucceedsWithLiveRequestsAndNothingOldIsHit) {  // C30
   const Admitted live = c.compute(live_text);
   const Ids held = c.table(live.id);
   EXPECT_EQ(c.whole_hit(live_text), 12u);
-  c.reset();
+  c.reset_all();
   EXPECT_EQ(c.whole_hit(old_text), 0u);
   EXPECT_EQ(c.whole_hit(live_text), 0u);
   EXPECT_EQ(c.table(live.id), held);
@@ -247,11 +247,11 @@ TEST(Reset, OfOneNamespaceLeavesTheOthers) {
   const uint64_t a = c.open("a"), b = c.open("b");
   const Tokens tokens = text(1, 12);
   for (uint64_t ns : {uint64_t{0}, a, b}) c.store(tokens, request_config(0, ns));
-  c.reset(a);
+  c.reset_namespace(a);
   EXPECT_EQ(c.whole_hit(tokens, a), 0u);
   EXPECT_EQ(c.whole_hit(tokens, b), 12u);
   EXPECT_EQ(c.whole_hit(tokens), 12u);
-  c.reset();
+  c.reset_all();
   EXPECT_EQ(c.whole_hit(tokens, b), 0u);
   EXPECT_EQ(c.whole_hit(tokens), 0u);
 }

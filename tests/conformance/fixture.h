@@ -314,7 +314,8 @@ class Cache {
     EXPECT_EQ(verify(kvc_manager_open_namespace(m_, &c, &id)), KVC_OK);
     return id;
   }
-  void reset(uint64_t ns = 0) { EXPECT_EQ(verify(kvc_manager_reset(m_, ns)), KVC_OK); }
+  void reset_all() { EXPECT_EQ(verify(kvc_manager_reset_all(m_)), KVC_OK); }
+  void reset_namespace(uint64_t ns) { EXPECT_EQ(verify(kvc_manager_reset_namespace(m_, ns)), KVC_OK); }
   // The victims of allocating every available block one by one, in order.
   Ids drain(uint32_t group = 0) {
     Ids all, one;

@@ -407,12 +407,12 @@ TEST(Prompts, AResetGivesUpThePin) {
   Hinted c(shape(4, B));
   c.store(text(1, 4 * B));
   c.name("a", text(1, 4 * B));
-  c.reset();
+  c.reset_all();
   EXPECT_EQ(c.stats().blocks_free, 4u);
   const Admitted a = c.acquire_prompt("a", {});
   EXPECT_EQ(a.cached, 0u);
   c.commit(a.id, 4 * B);
-  c.reset();  // in its life: it publishes nothing more, and nothing is pinned
+  c.reset_all();  // in its life: it publishes nothing more, and nothing is pinned
   c.free(a.id);
   EXPECT_EQ(c.stats().blocks_free, 4u);
   const Admitted b = c.acquire_prompt("a", {});

@@ -231,7 +231,7 @@ TEST(Fills, AnEndedFillIsHandedOn) {
       EXPECT_EQ(kvc_manager_truncate_request(engine.m, first, 8), KVC_OK);
     }
     if (how == 3) {
-      EXPECT_EQ(kvc_manager_reset(engine.m, 0), KVC_OK);
+      EXPECT_EQ(kvc_manager_reset_all(engine.m), KVC_OK);
     }
     engine.retire();
     const auto next = engine.admit(options(0));
@@ -408,7 +408,7 @@ TEST(Fills, ForksAreAdmittedAgainInChunks) {
   for (const uint64_t id : {fork, first}) {
     ASSERT_EQ(kvc_manager_preempt_request(engine.m, id), KVC_OK);
   }
-  ASSERT_EQ(kvc_manager_reset(engine.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(engine.m), KVC_OK);
   ASSERT_EQ(kvc_manager_admit_request(engine.m, fork, nullptr), KVC_OK);
   kvc_request_info info = {};
   info.struct_size = sizeof info;

@@ -147,8 +147,8 @@ kvc_status Abuser::call(int kind) {
         case 1:
           return kvc_manager_close_namespace(m_, any(namespaces_));
         case 2:
-          return random_.chance(10)
-                     ? kvc_manager_reset(m_, random_.chance(20) ? KVC_DEFAULT_NAMESPACE : any(namespaces_))
+          return random_.chance(10)   ? (random_.chance(20) ? kvc_manager_reset_all(m_)
+                                                            : kvc_manager_reset_namespace(m_, any(namespaces_)))
                  : random_.chance(20) ? kvc_manager_fail_step(m_, number(), ids_, room(), count_out())
                                       : kvc_manager_retire_step(m_, number());
         case 3:

@@ -76,10 +76,10 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.ns, 0)).after([](Scene& s) {
     return kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, s.ns).after([](Scene& s) {
+  calls.push_back(KVC_CALL(kvc_manager_reset_namespace, s.m, s.ns).after([](Scene& s) {
     return s.cache(20) && kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, 0u).as("all").after([](Scene& s) { return s.cache(20); }));
+  calls.push_back(KVC_CALL(kvc_manager_reset_all, s.m).after([](Scene& s) { return s.cache(20); }));
 }
 
 void add_requests(std::vector<Call>& calls) {

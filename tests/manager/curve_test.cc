@@ -194,12 +194,12 @@ TEST_F(ManagerCurveTest, AResetEmptiesTheStackAndKeepsTheCounts) {
   open(manager.m);
   const Turn turn = {tokens_from(1, 21), {}};
   run(manager.m, turn), run(manager.m, turn);
-  ASSERT_EQ(kvc_manager_reset(manager.m, KVC_DEFAULT_NAMESPACE), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_namespace(manager.m, 0), KVC_OK);
   EXPECT_EQ(info(manager.m).num_samples, 0u);
   run(manager.m, turn);
   EXPECT_EQ(info(manager.m).queries, 15);
   EXPECT_EQ(read(manager.m, 99), 5.0 / 15);
-  ASSERT_EQ(kvc_manager_reset(manager.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(manager.m), KVC_OK);
   EXPECT_EQ(info(manager.m).num_samples, 0u);
 }
 

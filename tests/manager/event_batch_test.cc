@@ -87,7 +87,7 @@ TEST_F(EventBatch, ASliceEndsAfterSomeEventsOrTokens) {
 TEST_F(EventBatch, TokensThatDoNotFitEndIt) {
   create(8, 3, 16);
   store(10, 3);
-  ASSERT_EQ(kvc_manager_reset(m_, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(m_), KVC_OK);
   store(20, 3);
   store(30, 3);
   std::vector<kvc_event> events(8);

@@ -189,7 +189,7 @@ TEST(PrefixList, WithTheEventsSinceIsTheState) {
       EXPECT_EQ(kvc_manager_commit_tokens(manager.m, request, tokens.size()), KVC_OK);
       EXPECT_EQ(kvc_manager_free_request(manager.m, request), KVC_OK);
       if (i % 100 == 70) {
-        EXPECT_EQ(kvc_manager_reset(manager.m, 0), KVC_OK);
+        EXPECT_EQ(kvc_manager_reset_all(manager.m), KVC_OK);
       }
     }
   };

@@ -147,8 +147,8 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
       ASSERT_EQ(kvc_manager_fail_step(m, step.step_id, ids, 8, &size), KVC_OK);
       ASSERT_EQ(kvc_manager_retire_step(m, step.step_id), KVC_OK);
     }
-    for (const uint64_t of : {ns, uint64_t{KVC_DEFAULT_NAMESPACE}, uint64_t{0}, uint64_t{0}})
-      ASSERT_EQ(kvc_manager_reset(m, of), KVC_OK);
+    for (const uint64_t of : {ns, uint64_t{0}}) ASSERT_EQ(kvc_manager_reset_namespace(m, of), KVC_OK);
+    for (int twice = 0; twice < 2; ++twice) ASSERT_EQ(kvc_manager_reset_all(m), KVC_OK);
     ASSERT_EQ(kvc_manager_check(m), KVC_OK) << kvc_last_error();
   }
   constexpr uint64_t kSome = 64u << 20;  // some large pages, while a curve has 1.2 GB

@@ -69,7 +69,7 @@ class Twins {
         break;
       }
       case 5:
-        if (random(10) == 0) each([&](size_t i) { return kvc_manager_reset(m_[i].m, 0); });
+        if (random(10) == 0) each([&](size_t i) { return kvc_manager_reset_all(m_[i].m); });
         break;
       case 6: {
         uint64_t dropped = 0;

@@ -171,7 +171,7 @@ TEST(Offload, AResetDuringALoadPublishesNothing) {
     int gets = 0;
     scene.weather[0].before = [&](TierJobKind kind) {
       if (kind == TierJobKind::kGet && gets++ == reset_at) {
-        ASSERT_EQ(kvc_manager_reset(scene.manager, 0), KVC_OK);
+        ASSERT_EQ(kvc_manager_reset_all(scene.manager), KVC_OK);
       }
     };
     EXPECT_EQ(scene.serve(tokens), 0u);
@@ -349,7 +349,7 @@ TEST(Offload, StaleBlocksAreNoneThatLeaveNext) {
   config.policy = KVC_OFFLOAD_BEFORE_EVICTION;
   Scene scene(config);
   scene.serve(tokens_of(100, 8 * kBlock + 1));
-  ASSERT_EQ(kvc_manager_reset(scene.manager, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(scene.manager), KVC_OK);
   for (int i = 0; i < 10; ++i) scene.poll();
   EXPECT_EQ(scene.stats().gone_blocks, 0u);
   EXPECT_EQ(scene.tier().stored_pages, 0u);

@@ -123,7 +123,7 @@ class Engine {
     switch (draw(8)) {
       case 0:
         if (draw(4) != 0) break;
-        ASSERT_EQ(kvc_manager_reset(scene_.manager, 0), KVC_OK);
+        ASSERT_EQ(kvc_manager_reset_all(scene_.manager), KVC_OK);
         break;
       case 1: {
         std::vector<kvc_block_copy> moves(64);

@@ -117,7 +117,7 @@ TEST(Partial, StaysInsideANamespaceAndAnEpoch) {
   cache(a.m, tokens_from(0, 4), ns);
   EXPECT_EQ(admit(a.m, tokens_from(0, 3)).cached, 0u);
   EXPECT_EQ(admit(a.m, tokens_from(0, 3), nullptr, ns).cached, 2u);
-  ASSERT_EQ(kvc_manager_reset(a.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(a.m), KVC_OK);
   EXPECT_EQ(admit(a.m, tokens_from(0, 3), nullptr, ns).cached, 0u);
 }
 

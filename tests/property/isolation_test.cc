@@ -251,7 +251,7 @@ void Tenant::call() {
       return s;
     });
   } else if (pick < 57) {
-    each([&](kvc_manager* m, size_t i) { return kvc_manager_reset(m, ns_[i]); });
+    each([&](kvc_manager* m, size_t i) { return kvc_manager_reset_namespace(m, ns_[i]); });
   } else if (pick < 58) {  // what belongs to nobody gets nothing
     int32_t block = 0;
     each([&](kvc_manager* m, size_t) { return kvc_manager_acquire_blocks(m, 0, &block, 1); });

@@ -202,7 +202,7 @@ std::string to_text(const Op& op) {
       out << "identity " << op.number << ") -> ns" << op.tag;
       break;
     case Kind::kReset:
-      out << (op.number == 0 ? ns : "KVC_DEFAULT_NAMESPACE") << ")";
+      out << (op.number != 0 ? "default" : op.ns == 0 ? "all" : ns) << ")";
       break;
     case Kind::kSetQuota:
       out << ns << ", pool " << op.group << ", " << op.number << ", " << op.most << ")";

@@ -94,7 +94,7 @@ class Log {
         kvc_manager_drop_prefix(m_, PROMPT(0, text(family, length).data(), length, nullptr, 0), &number);
         break;
       case 10:
-        if (random_.chance(20)) kvc_manager_reset(m_, 0);
+        if (random_.chance(20)) kvc_manager_reset_all(m_);
         break;
       case 11:
         step(text(family, random_.chance(50) ? length : kTooLong));

@@ -424,7 +424,8 @@ Outcome World::ask_library(const Op& op, int side) {
                                          static_cast<uint32_t>(op.group), op.number, op.most);
       break;
     case Kind::kReset:
-      out.status = kvc_manager_reset(m, op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);
+      out.status = op.number == 0 && ns == 0 ? kvc_manager_reset_all(m)
+                                             : kvc_manager_reset_namespace(m, op.number == 0 ? ns : 0);
       break;
     case Kind::kTakeCopies:
     case Kind::kTakeZeros: {

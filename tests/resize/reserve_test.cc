@@ -203,16 +203,16 @@ TEST(Reserve, WhatIsRememberedIsState) {
   const ManagerOf a(remembering(16)), b(remembering(16));
   for (kvc_manager* m : {a.m, b.m}) {
     generate(m, 4);
-    ASSERT_EQ(kvc_manager_reset(m, 0), KVC_OK);
+    ASSERT_EQ(kvc_manager_reset_all(m), KVC_OK);
     resize(m, 15);
     resize(m, 16);
   }
   EXPECT_EQ(digest_of(a.m), digest_of(b.m));
   generate(b.m, 4);
-  ASSERT_EQ(kvc_manager_reset(b.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(b.m), KVC_OK);
   resize(b.m, 15);
   resize(b.m, 16);
-  ASSERT_EQ(kvc_manager_reset(a.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(a.m), KVC_OK);
   EXPECT_NE(digest_of(a.m), digest_of(b.m));
 }
 

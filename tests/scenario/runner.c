@@ -422,7 +422,8 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("record")) return record_bytes = a[0], KVC_OK;
   if (IS("quota"))
     return kvc_manager_set_quota(m, namespaces[a[0]], (uint32_t)a[1], (uint64_t)a[2], (uint64_t)a[3]);
-  if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
+  if (IS("resetall")) return kvc_manager_reset_all(m);
+  if (IS("reset")) return kvc_manager_reset_namespace(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
     kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};

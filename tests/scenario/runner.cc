@@ -485,7 +485,8 @@ class Runner {
                 "";
        }},
       {"share", [this](const Numbers& a) { return share(a); }},
-      {"reset", [this](const Numbers& a) { return m_->reset(namespaces_[a[0]]), ""; }},
+      {"reset", [this](const Numbers& a) { return m_->reset_namespace(namespaces_[a[0]]), ""; }},
+      {"resetall", [this](const Numbers&) { return m_->reset_all(), ""; }},
       {"allocate", [this](const Numbers& a) { return create(a, true); }},
       {"create", [this](const Numbers& a) { return create(a, false); }},
       {"admit",

@@ -409,10 +409,13 @@ class Manager:
         """Opens the namespace with this identity. A part that is None is absent; b"" is present and empty, which is different."""
         return Namespace(self, _native.kvc_manager_open_namespace(self._m, model, adapter, tenant))
 
-    def reset(self, namespace: Namespace | int = 0) -> None:
-        """Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests keep
-        their blocks and finish."""
-        _native.kvc_manager_reset(self._m, namespace_id(namespace))
+    def reset_namespace(self, namespace: Namespace | int) -> None:
+        """Forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests keep their blocks and finish."""
+        _native.kvc_manager_reset_namespace(self._m, namespace_id(namespace))
+
+    def reset_all(self) -> None:
+        """Forgets all cached content of all namespaces, as reset_namespace of each would."""
+        _native.kvc_manager_reset_all(self._m)
 
     def set_quota(self, namespace: Namespace | int = 0, pool: int = 0, *, min_blocks: int = 0, max_blocks: int = 0) -> None:
         """Sets the quota of a namespace in one pool: the blocks that it can always hold, and those that it may have at most (0 = no maximum).

@@ -263,7 +263,10 @@ class Runner:
         return self.m.quota_info(self.namespace(name), pool)
 
     def line_reset(self, name):
-        self.m.reset(self.namespace(name))
+        self.m.reset_namespace(self.namespace(name))
+
+    def line_resetall(self):
+        self.m.reset_all()
 
     def line_allocate(self, name, namespace, first, count):
         request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode, **self.encoder)

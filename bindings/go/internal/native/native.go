@@ -662,7 +662,8 @@ extern swig_voidp _wrap_kvc_manager_create_native_a3e7208897f328db(swig_voidp ar
 extern swig_voidp _wrap_kvc_manager_properties_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_manager_close_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_403 arg2);
 extern swig_voidp _wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(uintptr_t arg1, swig_type_404 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reset_native_a3e7208897f328db(uintptr_t arg1, swig_type_405 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_405 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_all_native_a3e7208897f328db(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_manager_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_manager_pool_info_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_block_info_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
@@ -3382,11 +3383,20 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
+func Kvc_manager_reset_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_405(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_405(_swig_i_1)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_reset_all(arg1 uintptr) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_all_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1

@@ -4327,7 +4327,7 @@ char *_wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4336,7 +4336,20 @@ char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, l
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint64_t)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_reset(arg1,arg2);
+  result = (kvc_status)kvc_manager_reset_namespace(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_reset_all_native_a3e7208897f328db(kvc_manager *_swig_go_0) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  result = (kvc_status)kvc_manager_reset_all(arg1);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }

@@ -365,7 +365,9 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "share":
 		return r.share(r.namespace(a[0]), uint32(a[1]))
 	case "reset":
-		err = r.m.Reset(r.namespace(a[0]))
+		err = r.m.ResetNamespace(r.namespace(a[0]))
+	case "resetall":
+		err = r.m.ResetAll()
 	case "allocate":
 		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		return said(cached, keep(r.requests, a[0], id, failure))

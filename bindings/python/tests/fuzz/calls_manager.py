@@ -113,9 +113,14 @@ def namespace(w):
     w.m.namespace(part, adapter=b"x").close()
 
 
-@call("Manager.reset")
-def reset(w):
-    w.m.reset(w.any_namespace())
+@call("Manager.reset_namespace")
+def reset_namespace(w):
+    w.m.reset_namespace(w.any_namespace())
+
+
+@call("Manager.reset_all")
+def reset_all(w):
+    w.m.reset_all()
 
 
 @call("Manager.probe")

@@ -258,12 +258,17 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_namespaces(m, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
-  /** The default namespace alone, for {@link #reset} and in events of kind 3 (cleared). */
+  /** The default namespace alone, in events of kind 3 (cleared). */
   public static final long DEFAULT_NAMESPACE = -1;
 
-  /** Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests finish. */
-  public void reset(long namespace) throws KvCacheException {
-    call(m -> Native.kvc_manager_reset(m, namespace));
+  /** Forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests finish. */
+  public void resetNamespace(long namespace) throws KvCacheException {
+    call(m -> Native.kvc_manager_reset_namespace(m, namespace));
+  }
+
+  /** Forgets all cached content of all namespaces, as {@link #resetNamespace} of each would. */
+  public void resetAll() throws KvCacheException {
+    call(Native::kvc_manager_reset_all);
   }
 
   // ---- miss-ratio curves

@@ -322,7 +322,8 @@ final class FuzzCalls {
     });
     table.put("Manager.openNamespace", () -> namespaces.add(m().openNamespace(part(), part(), part())));
     table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
-    table.put("Manager.reset", () -> m().reset(h.rarely(4) ? namespace() : h.number()));
+    table.put("Manager.resetNamespace", () -> m().resetNamespace(h.rarely(4) ? namespace() : h.number()));
+    table.put("Manager.resetAll", () -> m().resetAll());
     table.put("Manager.probe", () -> m().probe(namespace(), prompt(), keys()));
     table.put("Manager.probeInfo", () -> m().probeInfo(namespace(), prompt(), keys()));
     table.put("Manager.probeRequest", () -> m().probeRequest(request().id()));

@@ -236,7 +236,7 @@ class ManagerTest {
       assertEquals(0, m.evict(9));
       assertEquals(List.of(pin), m.pins());
       assertEquals(List.of(a, b), m.namespaces());
-      m.reset(Manager.DEFAULT_NAMESPACE);
+      m.resetNamespace(0);
       assertEquals(8, m.probe(a, tokens, key));
       assertTrue(m.probeInfo(a, tokens, key).fits());
       try (Request waiting = m.create(direct(sequence(0, 70)), new RequestOptions().slots(4))) {
@@ -250,7 +250,7 @@ class ManagerTest {
       m.closeCurve(a);
       m.unpin(pin);
       assertEquals(2, m.drop(a, tokens, key));
-      m.reset(a);
+      m.resetNamespace(a);
       m.closeNamespace(b);
       assertThrows(KvCacheException.class, () -> m.closeNamespace(b));
     }

@@ -420,7 +420,8 @@ final class Scenario {
       case "quotas" -> quotas = a[0];
       case "record" -> recordBytes = numbers[0];
       case "quota" -> m.setQuota(namespace(a[0]), a[1], a[2], a[3]);
-      case "reset" -> m.reset(namespace(a[0]));
+      case "reset" -> m.resetNamespace(namespace(a[0]));
+      case "resetall" -> m.resetAll();
       case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), options(a[1])).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));
       case "reserve" -> request(a[0]).reserve(a[1]);
