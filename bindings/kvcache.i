@@ -88,7 +88,7 @@ KVC_STRUCT(kvc_group_config)
 %immutable kvc_page_file_info::description;
 %immutable kvc_offload_tier_stats::difference;
 
-%ignore KVC_DEFAULT_NAMESPACE; // each language has its own constant
+%ignore KVC_ALL_NAMESPACES; // each language has its own constant
 %ignore KVC_NO_RETENTION;
 %ignore KVC_INDEX_ALL_MEDIA;
 // A plug-in is written in C. Other languages open it.

@@ -270,12 +270,15 @@ class Manager {
   uint64_t expected_tokens(uint32_t reserve, uint64_t generated = 0) const {
     return ask<uint64_t>(kvc_manager_expected_tokens, get(), reserve, generated);
   }
-  /// Starts a miss-ratio curve of a namespace; 0 = of all together.
-  void open_curve(uint64_t namespace_id = 0, const kvc_curve_config& c = make<kvc_curve_config>()) {
+  /// Starts a miss-ratio curve of a namespace, or of all together.
+  void open_curve(uint64_t namespace_id = KVC_ALL_NAMESPACES,
+                  const kvc_curve_config& c = make<kvc_curve_config>()) {
     check(kvc_manager_open_curve(get(), namespace_id, &c));
   }
   /// Ends it.
-  void close_curve(uint64_t namespace_id = 0) { check(kvc_manager_close_curve(get(), namespace_id)); }
+  void close_curve(uint64_t namespace_id = KVC_ALL_NAMESPACES) {
+    check(kvc_manager_close_curve(get(), namespace_id));
+  }
   /// Writes the hit rates of ascending sizes in blocks; both have the same length.
   void hit_rates(Span<const uint64_t> num_blocks, Span<double> rates, uint64_t namespace_id = 0) const {
     if (rates.size() != num_blocks.size())
@@ -283,7 +286,7 @@ class Manager {
     check(kvc_manager_read_curve(get(), namespace_id, num_blocks.data(), num_blocks.size(), rates.data()));
   }
   /// What the curve has seen.
-  kvc_curve_info curve(uint64_t namespace_id = 0) const {
+  kvc_curve_info curve(uint64_t namespace_id = KVC_ALL_NAMESPACES) const {
     return ask<kvc_curve_info>(kvc_manager_curve_info, get(), namespace_id);
   }
   /// Sets the quota of a namespace in pool `p`; max_blocks 0 = no maximum. Needs

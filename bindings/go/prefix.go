@@ -21,14 +21,15 @@ type Pin uint64
 // is different.
 type Identity struct{ Model, Adapter, Tenant []byte }
 
-// DefaultNamespace stands for the default namespace alone in EventCleared.
-const DefaultNamespace Namespace = C.KVC_DEFAULT_NAMESPACE
+// AllNamespaces stands for all namespaces together, in curves and in EventAllCleared. No namespace has this id.
+const AllNamespaces Namespace = C.KVC_ALL_NAMESPACES
 
 // Kinds of events, states of blocks, and reasons why reuse is lost.
 const (
-	EventStored  = C.KVC_EVENT_STORED
-	EventRemoved = C.KVC_EVENT_REMOVED
-	EventCleared = C.KVC_EVENT_CLEARED
+	EventStored           = C.KVC_EVENT_STORED
+	EventRemoved          = C.KVC_EVENT_REMOVED
+	EventNamespaceCleared = C.KVC_EVENT_NAMESPACE_CLEARED
+	EventAllCleared       = C.KVC_EVENT_ALL_CLEARED
 
 	BlockFree     = C.KVC_BLOCK_FREE
 	BlockCached   = C.KVC_BLOCK_CACHED

@@ -326,9 +326,6 @@ KVC_API kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespac
 KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity,
                                                size_t* count);
 
-/** Elsewhere than in resets the default namespace alone, where 0 means all. */
-#define KVC_DEFAULT_NAMESPACE UINT64_MAX
-
 /** Forgets all cached content of a namespace, for example after new weights. Constant time, plus its
  *  registered prompts, whose pins end, plus the samples of a curve of all namespaces. Requests keep their
  *  blocks and finish, but publish nothing more. Old content is never hit.

@@ -40,7 +40,7 @@ void visit_results(Log& log, Args& args) {
 
 namespace codec {
 #define KVC_LOGGED_CALL(number, duration, function, ...) using of_##function = CodecList<__VA_ARGS__>;
-#define KVC_RETIRED_CALL(number, function, ...) using of_##function = CodecList<__VA_ARGS__>;
+#define KVC_RETIRED_CALL(number, function, ...) using retired_##function = CodecList<__VA_ARGS__>;
 #include "api/calls.def"
 }  // namespace codec
 
@@ -57,7 +57,7 @@ struct LoggedCall;
   template <>                                       \
   struct LoggedCall<retired::function> {            \
     static constexpr const char* kName = #function; \
-    using Codecs = codec::of_##function;            \
+    using Codecs = codec::retired_##function;       \
   };
 #include "api/calls.def"
 

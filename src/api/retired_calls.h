@@ -1,15 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that only logs of earlier libraries have, by today's functions. A function whose arguments change
-// their meaning gets another number in calls.def, and its old number and meaning come here.
+// What calls of earlier libraries' logs mean, by today's functions. A function whose arguments change their
+// meaning gets another number in calls.def, and what its old number means comes here.
 #pragma once
 #include <kvcache.h>
 
 namespace kvc::retired {
 
-// 0 was all namespaces, and UINT64_MAX the default one.
+// The default namespace was UINT64_MAX where 0 was all of them.
+inline constexpr uint64_t kDefault = UINT64_MAX;
+
 inline kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id) {
   if (namespace_id == 0) return kvc_manager_reset_all(m);
-  return kvc_manager_reset_namespace(m, namespace_id == UINT64_MAX ? 0 : namespace_id);
+  return kvc_manager_reset_namespace(m, namespace_id == kDefault ? 0 : namespace_id);
+}
+
+// 0 was the default one, too.
+inline kvc_status kvc_manager_set_quota(kvc_manager* m, uint64_t namespace_id, uint32_t pool, uint64_t least,
+                                        uint64_t most) {
+  return ::kvc_manager_set_quota(m, namespace_id == kDefault ? 0 : namespace_id, pool, least, most);
+}
+
+inline uint64_t of_curve(uint64_t namespace_id) {
+  return namespace_id == 0 ? KVC_ALL_NAMESPACES : namespace_id == kDefault ? 0 : namespace_id;
+}
+inline kvc_status kvc_manager_open_curve(kvc_manager* m, uint64_t namespace_id,
+                                         const kvc_curve_config* config) {
+  return ::kvc_manager_open_curve(m, of_curve(namespace_id), config);
+}
+inline kvc_status kvc_manager_close_curve(kvc_manager* m, uint64_t namespace_id) {
+  return ::kvc_manager_close_curve(m, of_curve(namespace_id));
 }
 
 }  // namespace kvc::retired

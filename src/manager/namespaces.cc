@@ -80,11 +80,12 @@ void Blocks::forget(uint32_t ns) {
 }
 
 void Blocks::announce_cleared(uint32_t ns) {
-  if (events_.enabled()) events_.add(KVC_EVENT_CLEARED, namespaces_.epoch(ns), root_of(ns), 0, kNoBlock);
+  if (events_.enabled())
+    events_.add(KVC_EVENT_NAMESPACE_CLEARED, namespaces_.epoch(ns), root_of(ns), 0, kNoBlock);
 }
 
 void Blocks::announce_all_cleared() {
-  if (events_.enabled()) events_.add(KVC_EVENT_CLEARED, namespaces_.epoch(0), kNoNode, 0, kNoBlock);
+  if (events_.enabled()) events_.add(KVC_EVENT_ALL_CLEARED, namespaces_.epoch(0), kNoNode, 0, kNoBlock);
 }
 
 }  // namespace kvc

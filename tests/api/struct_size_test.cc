@@ -190,8 +190,9 @@ TEST_F(OutputSize, EveryOutputOfSizingIsWrittenBySize) {
     config.struct_size = sizeof config;
     return config;
   }();
-  ASSERT_EQ(kvc_manager_open_curve(m_, 0, &curve), KVC_OK);
-  expect_written_by_size<kvc_curve_info>([&](auto* out) { return kvc_manager_curve_info(m_, 0, out); });
+  ASSERT_EQ(kvc_manager_open_curve(m_, KVC_ALL_NAMESPACES, &curve), KVC_OK);
+  expect_written_by_size<kvc_curve_info>(
+      [&](auto* out) { return kvc_manager_curve_info(m_, KVC_ALL_NAMESPACES, out); });
   kvc_workload_config config = {};
   config.struct_size = sizeof config;
   kvc_workload* workload = nullptr;

@@ -189,8 +189,10 @@ static kvc_status get_estimate(kvc_manager* m, void* object) {
 
 static kvc_workload* workload_;
 static kvc_sizer* sizer_;
-static kvc_status open_curve(kvc_manager* m, void* object) { return kvc_manager_open_curve(m, 0, object); }
-static void close_curve(kvc_manager* m) { OK(kvc_manager_close_curve(m, 0)); }
+static kvc_status open_curve(kvc_manager* m, void* object) {
+  return kvc_manager_open_curve(m, KVC_ALL_NAMESPACES, object);
+}
+static void close_curve(kvc_manager* m) { OK(kvc_manager_close_curve(m, KVC_ALL_NAMESPACES)); }
 static kvc_status make_workload(kvc_manager* m, void* object) {
   (void)m;
   return kvc_workload_create(object, &workload_);
@@ -207,7 +209,9 @@ static void end_sizer(kvc_manager* m) {
   (void)m;
   kvc_sizer_destroy(sizer_);
 }
-static kvc_status get_curve(kvc_manager* m, void* object) { return kvc_manager_curve_info(m, 0, object); }
+static kvc_status get_curve(kvc_manager* m, void* object) {
+  return kvc_manager_curve_info(m, KVC_ALL_NAMESPACES, object);
+}
 static kvc_status get_workload(kvc_manager* m, void* object) {
   (void)m;
   return kvc_workload_read(workload_, object);
@@ -297,7 +301,7 @@ int main(void) {
   check_output("kvc_model", m, sizeof(kvc_model), get_model);
   check_output("kvc_model found", m, sizeof(kvc_model), find_model);
   check_output("kvc_memory_estimate", m, sizeof(kvc_memory_estimate), get_estimate);
-  OK(kvc_manager_open_curve(m, 0, &curve));
+  OK(kvc_manager_open_curve(m, KVC_ALL_NAMESPACES, &curve));
   check_output("kvc_curve_info", m, sizeof(kvc_curve_info), get_curve);
   OK(kvc_workload_create(&workload, &workload_));
   check_output("kvc_workload_info", m, sizeof(kvc_workload_info), get_workload);

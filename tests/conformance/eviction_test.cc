@@ -238,8 +238,9 @@ TEST(Reset, SucceedsWithLiveRequestsAndNothingOldIsHit) {  // C30
   size_t count = 0;
   ASSERT_EQ(poll_events(c.get(), &cursor, events.data(), sizeof(kvc_event), 64, &count, nullptr, 0), KVC_OK);
   events.resize(count);
-  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](auto& e) { return e.kind == KVC_EVENT_CLEARED; }),
-            1);
+  EXPECT_EQ(
+      std::count_if(events.begin(), events.end(), [](auto& e) { return e.kind == KVC_EVENT_ALL_CLEARED; }),
+      1);
 }
 
 TEST(Reset, OfOneNamespaceLeavesTheOthers) {

@@ -171,8 +171,8 @@ kvc_status Abuser::call(int kind) {
         }
         case 6: {
           const uint64_t min = number(), max = random_.chance(60) ? 0 : number();
-          return kvc_manager_set_quota(m_, random_.chance(30) ? KVC_DEFAULT_NAMESPACE : any(namespaces_),
-                                       group(), random_.chance(70) ? min % 6 : min, max);
+          return kvc_manager_set_quota(m_, random_.chance(30) ? 0 : any(namespaces_), group(),
+                                       random_.chance(70) ? min % 6 : min, max);
         }
         case 7: {
           kvc_quota_info info = {};

@@ -205,7 +205,7 @@ TEST(PrefixList, WithTheEventsSinceIsTheState) {
                             nullptr, 0),
                 KVC_OK);
       for (size_t i = 0; i < count; ++i) {
-        if (events[i].kind == KVC_EVENT_CLEARED) state.clear();
+        if (events[i].kind == KVC_EVENT_ALL_CLEARED) state.clear();
         if (events[i].kind == KVC_EVENT_STORED) state[events[i].node] = events[i].token_offset;
         if (events[i].kind == KVC_EVENT_REMOVED) state.erase(events[i].node);
       }

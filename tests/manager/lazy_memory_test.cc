@@ -71,7 +71,7 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   kvc_curve_config curve = {};
   curve.struct_size = sizeof curve, curve.sample_rate = 1,
   curve.max_blocks = 1 << 24;  // as many samples: the most
-  for (const uint64_t of : {uint64_t{0}, ns, uint64_t{KVC_DEFAULT_NAMESPACE}})
+  for (const uint64_t of : {uint64_t{KVC_ALL_NAMESPACES}, ns, uint64_t{0}})
     ASSERT_EQ(kvc_manager_open_curve(m, of, &curve), KVC_OK) << kvc_last_error();
   const uint64_t before = resident_bytes();
   std::vector<int32_t> tokens(30);
@@ -155,7 +155,7 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   EXPECT_LT(resident_bytes() - before, kSome);
   ASSERT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);
   EXPECT_LT(resident_bytes() - before, kSome);
-  ASSERT_EQ(kvc_manager_close_curve(m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_close_curve(m, KVC_ALL_NAMESPACES), KVC_OK);
 }
 
 // Whether a part of the state was never used is no part of the state.

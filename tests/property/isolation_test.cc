@@ -159,7 +159,7 @@ void Tenant::see_events() {
       for (size_t i = 0; i < count; ++i) {
         const kvc_event& e = events[i];
         if (e.namespace_id != ns_[m]) continue;
-        if (e.kind != KVC_EVENT_CLEARED && e.block < 0)
+        if (e.kind != KVC_EVENT_NAMESPACE_CLEARED && e.block < 0)
           continue;  // of waypoints: when they go, others decide
         uint64_t digest;
         std::memcpy(&digest, e.digest, sizeof digest);

@@ -641,8 +641,8 @@ class Model : public PartialRules {
     return changed();
   }
   kvc_status reset(uint64_t ns) {
-    if (ns != KVC_DEFAULT_NAMESPACE && !epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    for (auto& [id, epoch] : epochs) epoch += ns == 0 || id == (ns == KVC_DEFAULT_NAMESPACE ? 0 : ns);
+    if (ns != KVC_ALL_NAMESPACES && !epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    for (auto& [id, epoch] : epochs) epoch += ns == KVC_ALL_NAMESPACES || id == ns;
     clear(ns), end_stale_pins(), ++stats.epoch;
     return changed();
   }

@@ -176,7 +176,7 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.set_quota(ns, op.group, op.number, op.most);
       break;
     case Kind::kReset:
-      out.status = model_.reset(op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);
+      out.status = model_.reset(op.number != 0 ? 0 : ns == 0 ? KVC_ALL_NAMESPACES : ns);
       break;
     case Kind::kTakeCopies:  // both take all that is pending, and one of the arrays may be too small
     case Kind::kTakeZeros: {
@@ -420,8 +420,7 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_close_namespace(m, ns);
       break;
     case Kind::kSetQuota:
-      out.status = kvc_manager_set_quota(m, ns == 0 && op.tag % 2 ? KVC_DEFAULT_NAMESPACE : ns,
-                                         static_cast<uint32_t>(op.group), op.number, op.most);
+      out.status = kvc_manager_set_quota(m, ns, static_cast<uint32_t>(op.group), op.number, op.most);
       break;
     case Kind::kReset:
       out.status = op.number == 0 && ns == 0 ? kvc_manager_reset_all(m)

@@ -44,11 +44,13 @@ static size_t log_size;
 static kvc_workload* workload;
 static kvc_sizer* sizer;
 
+static uint64_t of_curve(int64_t name) { return name < 0 ? KVC_ALL_NAMESPACES : namespaces[name]; }
+
 static kvc_status print_rates(size_t count) {
   uint64_t sizes[kNames];
   double rates[kNames];
   for (size_t i = 1; i < count; ++i) sizes[i - 1] = (uint64_t)a[i];
-  const kvc_status status = kvc_manager_read_curve(m, namespaces[a[0]], sizes, count - 1, rates);
+  const kvc_status status = kvc_manager_read_curve(m, of_curve(a[0]), sizes, count - 1, rates);
   for (size_t i = 1; status == KVC_OK && i < count; ++i)
     printf("%s %d", i == 1 ? " 0" : "", (int)(rates[i - 1] * 1e6));
   return status;
@@ -406,9 +408,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("curve")) {
     const kvc_curve_config config = {
         .struct_size = sizeof config, .sample_rate = (double)a[1] / 100, .max_blocks = (uint64_t)a[2]};
-    return kvc_manager_open_curve(m, namespaces[a[0]], &config);
+    return kvc_manager_open_curve(m, of_curve(a[0]), &config);
   }
-  if (IS("uncurve")) return kvc_manager_close_curve(m, namespaces[a[0]]);
+  if (IS("uncurve")) return kvc_manager_close_curve(m, of_curve(a[0]));
   if (IS("sizer")) return make_sizer();
   if (IS("workload")) {
     const kvc_workload_config config = {

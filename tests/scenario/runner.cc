@@ -287,10 +287,11 @@ class Runner {
     return "";
   }
 
+  uint64_t of_curve(int64_t name) { return name < 0 ? KVC_ALL_NAMESPACES : namespaces_[name]; }
   std::string open_curve(const Numbers& a) {
     auto config = kvc::make<kvc_curve_config>();
     config.sample_rate = double(a[1]) / 100, config.max_blocks = static_cast<uint64_t>(a[2]);
-    m_->open_curve(namespaces_[a[0]], config);
+    m_->open_curve(of_curve(a[0]), config);
     return "";
   }
   std::string speculation(const std::string& word, const Numbers& a) {
@@ -319,7 +320,7 @@ class Runner {
   std::string rates(const Numbers& a) {
     const std::vector<uint64_t> sizes(a.begin() + 1, a.end());
     std::vector<double> rates(sizes.size());
-    m_->hit_rates(sizes, rates, namespaces_[a[0]]);
+    m_->hit_rates(sizes, rates, of_curve(a[0]));
     std::string text;
     for (const double rate : rates) text += " " + std::to_string(static_cast<int>(rate * 1e6));
     return text;
@@ -460,7 +461,7 @@ class Runner {
       {"close",
        [this](const Numbers& a) { return done(kvc_manager_close_namespace(c(), namespaces_[a[0]])); }},
       {"curve", [this](const Numbers& a) { return open_curve(a); }},
-      {"uncurve", [this](const Numbers& a) { return m_->close_curve(namespaces_[a[0]]), ""; }},
+      {"uncurve", [this](const Numbers& a) { return m_->close_curve(of_curve(a[0])), ""; }},
       {"rates", [this](const Numbers& a) { return rates(a); }},
       {"sizer", [this](const Numbers& a) { return make_sizer(a); }},
       {"decide",

@@ -33,7 +33,7 @@ from .quant import dequantize, quantize
 from .records import (AttentionInfo, BackendInfo, BlockInfo, CheckpointInfo, CheckpointNeeds, CurveInfo, DeviceInfo, IndexApplied, IndexStats, LatencyInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, MemoryProfile, OffloadInfo, OffloadStats,
                       OffloadTierStats, PageFileInfo, PoolInfo, ProbeInfo, Properties, PublisherStats, QuantMetrics,
                       QuotaInfo, RequestInfo, ScheduledInfo, SchedulerStats, SizingDecision, Stats, TierCounts, TierStats, WorkloadInfo)
-from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
+from .request import ALL_NAMESPACES, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .scheduler import EndedRequest, Plan, Scheduler
 from .sizing import Sizer, Workload
@@ -80,7 +80,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo", "CheckpointNeeds",
-    "Completion", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
+    "Completion", "CorruptError", "CurveInfo", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
     "EndedRequest", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "FillingError", "Group", "Index", "IndexApplied", "IndexStats", "IndexWorker", "InternalError", "InvalidArgumentError",
     "KvCacheError", "Latency", "LatencyInfo", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Matches", "Memory", "MemoryEstimate",
     "MemoryKind", "MemoryProfile", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "Offload", "OffloadInfo", "OffloadPolicy",

@@ -86,11 +86,13 @@ class LostReason(IntEnum):
 class EventKind(IntEnum):
     """Kind of an event.
 
-    STORED: a prefix position can be found from now on. REMOVED: it cannot. CLEARED: all content of a namespace cannot."""
+    STORED: a prefix position can be found from now on. REMOVED: it cannot. NAMESPACE_CLEARED:
+    all content of a namespace cannot. ALL_CLEARED: that of all namespaces cannot."""
 
     STORED = _native.KVC_EVENT_STORED
     REMOVED = _native.KVC_EVENT_REMOVED
-    CLEARED = _native.KVC_EVENT_CLEARED
+    NAMESPACE_CLEARED = _native.KVC_EVENT_NAMESPACE_CLEARED
+    ALL_CLEARED = _native.KVC_EVENT_ALL_CLEARED
 
 
 class Layout(IntEnum):

@@ -17,7 +17,7 @@ from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .models import Memory
 from .records import BlockInfo, CurveInfo, LogInfo, LogReplay, LostReuse, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
-from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config, reserve_number
+from .request import ALL_NAMESPACES, ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config, reserve_number
 
 if TYPE_CHECKING:
     import numpy
@@ -526,12 +526,11 @@ class Manager:
 
     # ---- miss-ratio curves
 
-    def open_curve(self, namespace: Namespace | int = 0, *, sample_rate: float = 0.0, max_samples: int = 0, max_blocks: int = 0,
+    def open_curve(self, namespace: Namespace | int = ALL_NAMESPACES, *, sample_rate: float = 0.0, max_samples: int = 0, max_blocks: int = 0,
                    half_life: int = 0) -> None:
         """Starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once.
 
-        namespace: 0 = all together in one cache, DEFAULT_NAMESPACE, or a namespace as if it had the cache alone. sample_rate: share of the blocks
-        to follow, up to 1, which is exact; 0 = what max_samples allows. max_samples: 0 = 16,000; without a limit if sample_rate is set.
+        namespace: one as if it had the cache alone, or all together in one cache. sample_rate: share of the blocks to follow, up to 1, which is exact; 0 = what max_samples allows. max_samples: 0 = 16,000; without a limit if sample_rate is set.
         max_blocks: largest size to ask for; 0 = 8 times the blocks of the manager. half_life: after so many block queries earlier ones count
         half; 0 = all count alike. Raises BusyError if the namespace has a curve, LimitError after 64 curves, UnsupportedError without a
         prefix cache."""
@@ -539,11 +538,11 @@ class Manager:
         config.sample_rate, config.max_samples, config.max_blocks, config.half_life = sample_rate, max_samples, max_blocks, half_life
         _native.kvc_manager_open_curve(self._m, namespace_id(namespace), config)
 
-    def close_curve(self, namespace: Namespace | int = 0) -> None:
+    def close_curve(self, namespace: Namespace | int = ALL_NAMESPACES) -> None:
         """Ends a curve and frees its memory. Raises NotFoundError if there is none."""
         _native.kvc_manager_close_curve(self._m, namespace_id(namespace))
 
-    def hit_rates(self, num_blocks: numpy.ndarray | Sequence[int], namespace: Namespace | int = 0) -> numpy.ndarray:
+    def hit_rates(self, num_blocks: numpy.ndarray | Sequence[int], namespace: Namespace | int = ALL_NAMESPACES) -> numpy.ndarray:
         """Returns the share of the block queries that caches of these sizes would answer: float64 [sizes]. num_blocks: ascending, uint64.
         Raises NotFoundError if there is no curve."""
         sizes = take("num_blocks", num_blocks)
@@ -551,7 +550,7 @@ class Manager:
         _native.kvc_manager_read_curve(self._m, namespace_id(namespace), sizes, as_bytes(rates))
         return rates
 
-    def curve(self, namespace: Namespace | int = 0) -> CurveInfo:
+    def curve(self, namespace: Namespace | int = ALL_NAMESPACES) -> CurveInfo:
         """Returns what a curve has seen. Raises NotFoundError if there is none."""
         struct = _native.kvc_curve_info()
         _native.kvc_manager_curve_info(self._m, namespace_id(namespace), struct)

@@ -110,7 +110,7 @@ def cross_words(digest: bytes) -> tuple[int, ...]:
     return struct.unpack("<4Q", digest or bytes(32))
 
 
-DEFAULT_NAMESPACE = 2**64 - 1  # in events: the default namespace alone
+ALL_NAMESPACES = 2**64 - 1  # of a curve, and in ALL_CLEARED events; no namespace has this id
 
 
 def namespace_id(namespace: Namespace | int) -> int:

@@ -141,11 +141,14 @@ class Runner:
     def line_close(self, name):
         kvcache.Namespace(self.m, self.namespace(name)).close()
 
+    def of_curve(self, name):
+        return kvcache.ALL_NAMESPACES if name < 0 else self.namespace(name)
+
     def line_curve(self, name, percent, blocks):
-        self.m.open_curve(self.namespace(name), sample_rate=percent / 100, max_blocks=blocks)
+        self.m.open_curve(self.of_curve(name), sample_rate=percent / 100, max_blocks=blocks)
 
     def line_uncurve(self, name):
-        self.m.close_curve(self.namespace(name))
+        self.m.close_curve(self.of_curve(name))
 
     def line_tier(self, bytes_, page):
         self.tier, self.tier_page, self.tier_now = kvcache.Tier(f"memory:?bytes={bytes_}&threads=0", page, b"1" * 32), page, 1
@@ -221,7 +224,7 @@ class Runner:
         return [s.waiting, s.running, s.preemptions, s.cached_tokens, s.recomputed_tokens, s.ended]
 
     def line_rates(self, name, *sizes):
-        return [int(rate * 1e6) for rate in self.m.hit_rates(sizes, self.namespace(name))]
+        return [int(rate * 1e6) for rate in self.m.hit_rates(sizes, self.of_curve(name))]
 
     def line_sizer(self, mode, first, most, hysteresis, cooldown):
         self.sizer = kvcache.Sizer(kvcache.SizingMode(mode).name.lower(), num_blocks=first, max_blocks=most, hysteresis=hysteresis / 100,

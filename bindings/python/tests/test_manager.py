@@ -126,7 +126,7 @@ def test_the_default_namespace_is_reset_alone():
                 r.commit(9)
         m.reset_namespace(0)
         assert m.probe(range(9)).num_cached == 0 and m.probe(range(9), namespace=a).num_cached == 8
-        assert [e.namespace_id for e in m.events() if e.kind == kvcache.EventKind.CLEARED] == [kvcache.DEFAULT_NAMESPACE]
+        assert [e.namespace_id for e in m.events() if e.kind == kvcache.EventKind.NAMESPACE_CLEARED] == [0]
 
 
 def test_a_probe_says_whether_the_prompt_fits():
@@ -314,7 +314,7 @@ def test_events_by_columns_are_the_same_events():
         reader = m.events()
         records, tokens = reader.poll()
         events, first = list(m.events()), 0
-        assert [event.kind.name for event in events] == ["STORED", "STORED", "REMOVED", "REMOVED", "CLEARED"]
+        assert [event.kind.name for event in events] == ["STORED", "STORED", "REMOVED", "REMOVED", "ALL_CLEARED"]
         for record, event in zip(records, events):
             assert {name: getattr(event, name) for name in records.dtype.names} == dict(zip(records.dtype.names, record.item()))
             assert isinstance(event.node, int) and isinstance(event.digest, bytes) and len(event.digest) == 32

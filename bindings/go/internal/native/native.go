@@ -548,224 +548,224 @@ typedef long long swig_type_514;
 typedef long long swig_type_515;
 typedef _goslice_ swig_type_516;
 typedef _gostring_ swig_type_517;
-extern void _wrap_Swig_free_native_a3e7208897f328db(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_a3e7208897f328db(swig_intgo arg1);
-extern swig_type_1 _wrap_kvc_clock_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_waits_make_native_a3e7208897f328db(swig_voidp arg1);
-extern void _wrap_kvc_waits_free_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_tier_do_native_a3e7208897f328db(uintptr_t arg1, uintptr_t arg2, int arg3, int arg4, swig_type_2 arg5, swig_type_3 arg6, swig_type_4 arg7, swig_type_5 arg8, swig_type_6 arg9, swig_type_7 arg10, swig_type_8 arg11, swig_type_9 arg12, swig_type_10 arg13, swig_type_11 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_plugin_open_native_a3e7208897f328db(swig_type_12 arg1, swig_type_13 arg2);
-extern void _wrap_kvc_offload_wait_native_a3e7208897f328db(uintptr_t arg1, int arg2);
-extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(uintptr_t arg1, swig_type_14 arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, int arg6, swig_type_18 arg7, swig_voidp arg8);
-extern swig_voidp _wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_index_apply_native_a3e7208897f328db(uintptr_t arg1, swig_type_23 arg2, int arg3, swig_type_24 arg4, swig_type_25 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_index_match_native_a3e7208897f328db(uintptr_t arg1, swig_type_26 arg2, swig_type_27 arg3, swig_type_28 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_index_match_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_29 arg2, swig_type_30 arg3, int arg4, swig_type_31 arg5, swig_type_32 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_index_digests_native_a3e7208897f328db(swig_type_33 arg1, swig_type_34 arg2, int arg3, swig_type_35 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_index_worker_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_36 arg2, swig_type_37 arg3, swig_type_38 arg4);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_a3e7208897f328db(uintptr_t arg1, swig_type_39 arg2, int arg3, int arg4, swig_type_40 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_a3e7208897f328db(uintptr_t arg1, swig_type_41 arg2, int arg3, swig_type_42 arg4, swig_type_43 arg5);
-extern swig_voidp _wrap_kvc_manager_take_pending_native_a3e7208897f328db(uintptr_t arg1, swig_type_44 arg2, swig_type_45 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_rebuild_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_46 arg3, swig_type_47 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_a3e7208897f328db(uintptr_t arg1, swig_type_48 arg2, swig_type_49 arg3, swig_type_50 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(uintptr_t arg1, swig_type_51 arg2, swig_type_52 arg3, swig_type_53 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_step_native_a3e7208897f328db(uintptr_t arg1, uintptr_t arg2, swig_type_54 arg3, swig_voidp arg4, swig_type_55 arg5, swig_type_56 arg6);
-extern swig_voidp _wrap_kvc_step_use_native_a3e7208897f328db(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_57 _wrap_kvc_step_num_failed_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_58 arg3, swig_type_59 arg4, swig_type_60 arg5, swig_type_61 arg6, swig_type_62 arg7, swig_type_63 arg8, swig_type_64 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_65 arg3, swig_type_66 arg4, swig_type_67 arg5, swig_type_68 arg6, swig_type_69 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_70 arg3, swig_type_71 arg4, swig_type_72 arg5, swig_type_73 arg6, swig_type_74 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_75 arg3, swig_type_76 arg4, swig_type_77 arg5, swig_type_78 arg6, swig_type_79 arg7, swig_type_80 arg8, swig_type_81 arg9, swig_type_82 arg10, swig_type_83 arg11, swig_type_84 arg12, swig_type_85 arg13, swig_type_86 arg14, swig_type_87 arg15, swig_voidp arg16, swig_type_88 arg17, swig_type_89 arg18, uintptr_t arg19);
-extern swig_voidp _wrap_kvc_storage_explain_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_90 arg3, swig_type_91 arg4, swig_type_92 arg5, swig_type_93 arg6, swig_type_94 arg7, swig_type_95 arg8, swig_type_96 arg9, swig_type_97 arg10, swig_type_98 arg11, swig_type_99 arg12, swig_type_100 arg13, swig_type_101 arg14, swig_type_102 arg15, swig_voidp arg16, swig_type_103 arg17, swig_type_104 arg18, swig_voidp arg19);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_105 arg3, swig_type_106 arg4, swig_type_107 arg5, swig_type_108 arg6, swig_type_109 arg7, swig_type_110 arg8, swig_type_111 arg9, swig_type_112 arg10, swig_type_113 arg11, swig_type_114 arg12, swig_type_115 arg13, swig_type_116 arg14, swig_type_117 arg15, swig_voidp arg16, swig_type_118 arg17, swig_type_119 arg18, swig_voidp arg19, swig_type_120 arg20, swig_type_121 arg21, uintptr_t arg22);
-extern swig_voidp _wrap_kvc_attention_merge_native_a3e7208897f328db(swig_type_122 arg1, swig_type_123 arg2, swig_type_124 arg3, swig_type_125 arg4, int arg5, int arg6, swig_type_126 arg7, swig_type_127 arg8);
-extern swig_voidp _wrap_kvc_estimate_memory_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_rope_apply_native_a3e7208897f328db(swig_voidp arg1, swig_type_128 arg2, swig_type_129 arg3, swig_type_130 arg4, swig_type_131 arg5);
-extern swig_voidp _wrap_kvc_storage_adopt_native_a3e7208897f328db(swig_voidp arg1, swig_type_132 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_page_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_133 arg2, swig_type_134 arg3, swig_type_135 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_136 arg9, swig_voidp arg10, swig_voidp arg11);
-extern swig_voidp _wrap_kvc_manager_position_digests_native_a3e7208897f328db(uintptr_t arg1, swig_type_137 arg2, swig_type_138 arg3, swig_type_139 arg4, swig_type_140 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_page_key_native_a3e7208897f328db(swig_type_141 arg1, int arg2, swig_type_142 arg3, swig_type_143 arg4);
-extern swig_voidp _wrap_kvc_tier_create_native_a3e7208897f328db(swig_type_144 arg1, swig_type_145 arg2, swig_type_146 arg3, swig_type_147 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_verify_sampling_native_a3e7208897f328db(swig_type_148 arg1, swig_type_149 arg2, swig_type_150 arg3, int arg4, int arg5, swig_type_151 arg6, swig_type_152 arg7, swig_type_153 arg8, swig_type_154 arg9, swig_type_155 arg10, swig_type_156 arg11, swig_type_157 arg12, swig_type_158 arg13, swig_type_159 arg14, swig_type_160 arg15, swig_type_161 arg16, swig_type_162 arg17);
-extern swig_voidp _wrap_kvc_verify_typical_native_a3e7208897f328db(swig_type_163 arg1, swig_type_164 arg2, swig_type_165 arg3, int arg4, int arg5, swig_type_166 arg6, swig_type_167 arg7, swig_type_168 arg8, swig_type_169 arg9, double arg10, double arg11, swig_type_170 arg12, swig_type_171 arg13, swig_type_172 arg14);
-extern swig_voidp _wrap_kvc_verdict_moves_native_a3e7208897f328db(swig_type_173 arg1, swig_type_174 arg2, swig_type_175 arg3, swig_type_176 arg4, swig_type_177 arg5, int arg6, int arg7, swig_type_178 arg8, swig_type_179 arg9, swig_type_180 arg10, swig_type_181 arg11, swig_voidp arg12);
-extern swig_voidp _wrap_kvc_verdict_states_native_a3e7208897f328db(swig_type_182 arg1, swig_type_183 arg2, swig_type_184 arg3, swig_type_185 arg4, swig_type_186 arg5, int arg6, swig_type_187 arg7, swig_type_188 arg8, swig_type_189 arg9, swig_type_190 arg10, swig_type_191 arg11);
-extern swig_voidp _wrap_kvc_draft_append_native_a3e7208897f328db(uintptr_t arg1, swig_type_192 arg2, swig_type_193 arg3, swig_type_194 arg4);
-extern swig_voidp _wrap_kvc_draft_propose_native_a3e7208897f328db(uintptr_t arg1, swig_type_195 arg2, swig_type_196 arg3, swig_type_197 arg4, swig_type_198 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_acceptance_add_native_a3e7208897f328db(swig_type_199 arg1, swig_type_200 arg2, swig_type_201 arg3, swig_type_202 arg4, swig_type_203 arg5, swig_type_204 arg6);
-extern swig_voidp _wrap_kvc_acceptance_halve_native_a3e7208897f328db(swig_type_205 arg1);
-extern swig_voidp _wrap_kvc_acceptance_length_native_a3e7208897f328db(swig_type_206 arg1, swig_type_207 arg2, swig_type_208 arg3, swig_type_209 arg4);
-extern swig_voidp _wrap_kvc_scheduler_create_native_a3e7208897f328db(swig_voidp arg1, uintptr_t arg2, uintptr_t arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_scheduler_add_native_a3e7208897f328db(uintptr_t arg1, swig_type_210 arg2, swig_type_211 arg3, swig_type_212 arg4, swig_voidp arg5, swig_type_213 arg6, swig_type_214 arg7, int arg8, int arg9, swig_type_215 arg10, swig_type_216 arg11, int arg12, swig_type_217 arg13, swig_voidp arg14);
-extern swig_voidp _wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(uintptr_t arg1, swig_type_218 arg2, swig_type_219 arg3);
-extern swig_voidp _wrap_kvc_scheduler_finish_native_a3e7208897f328db(uintptr_t arg1, swig_type_220 arg2, swig_type_221 arg3, swig_type_222 arg4, swig_type_223 arg5, swig_type_224 arg6, int arg7, swig_type_225 arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_checkpoint_save_native_a3e7208897f328db(uintptr_t arg1, swig_type_226 arg2, swig_type_227 arg3, swig_type_228 arg4, swig_type_229 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_230 arg10, swig_type_231 arg11, int arg12, int arg13, int arg14, swig_type_232 arg15, swig_type_233 arg16, swig_type_234 arg17, swig_voidp arg18);
-extern swig_voidp _wrap_kvc_checkpoint_restore_native_a3e7208897f328db(uintptr_t arg1, swig_type_235 arg2, swig_type_236 arg3, swig_type_237 arg4, swig_type_238 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_239 arg10, swig_type_240 arg11, int arg12, swig_type_241 arg13, swig_type_242 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_checkpoint_measure_native_a3e7208897f328db(uintptr_t arg1, swig_type_243 arg2, swig_type_244 arg3, swig_type_245 arg4, swig_type_246 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_247 arg10, swig_type_248 arg11, int arg12, swig_voidp arg13);
-extern swig_voidp _wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(uintptr_t arg1, swig_type_249 arg2, swig_type_250 arg3, swig_type_251 arg4, swig_type_252 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_253 arg11, int arg12, int arg13, swig_voidp arg14);
-extern swig_voidp _wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(uintptr_t arg1, swig_type_254 arg2, swig_type_255 arg3, swig_type_256 arg4, swig_type_257 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_258 arg11, int arg12, swig_type_259 arg13, swig_type_260 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_checkpoint_compact_native_a3e7208897f328db(swig_type_261 arg1, swig_type_262 arg2, swig_type_263 arg3, int arg4, int arg5, int arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_content_digest_native_a3e7208897f328db(uintptr_t arg1, swig_type_264 arg2);
-extern swig_voidp _wrap_kvc_offload_create_native_a3e7208897f328db(uintptr_t arg1, swig_type_265 arg2, swig_type_266 arg3, swig_type_267 arg4, swig_type_268 arg5, swig_type_269 arg6, swig_type_270 arg7, int arg8, int arg9, int arg10, int arg11, int arg12, int arg13, int arg14, int arg15, int arg16, int arg17, swig_type_271 arg18, swig_type_272 arg19, double arg20, swig_type_273 arg21, swig_type_274 arg22, swig_voidp arg23);
-extern swig_voidp _wrap_kvc_offload_store_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_275 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_publisher_create_native_a3e7208897f328db(uintptr_t arg1, swig_type_276 arg2, swig_type_277 arg3, swig_type_278 arg4, swig_type_279 arg5, swig_type_280 arg6, swig_type_281 arg7, swig_type_282 arg8, swig_type_283 arg9, int arg10, int arg11, int arg12, int arg13, int arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_publisher_read_native_a3e7208897f328db(uintptr_t arg1, swig_type_284 arg2, swig_type_285 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_286 arg2, swig_type_287 arg3, swig_type_288 arg4, swig_type_289 arg5);
-extern swig_voidp _wrap_kvc_metrics_render_native_a3e7208897f328db(swig_type_290 arg1, swig_type_291 arg2, swig_type_292 arg3, swig_type_293 arg4, swig_type_294 arg5, swig_type_295 arg6, swig_type_296 arg7, int arg8, swig_type_297 arg9, swig_voidp arg10);
-extern swig_voidp _wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(swig_type_298 arg1, swig_type_299 arg2, swig_type_300 arg3, swig_type_301 arg4, swig_type_302 arg5);
-extern swig_voidp _wrap_kvc_metrics_read_latency_native_a3e7208897f328db(swig_type_303 arg1, swig_type_304 arg2, swig_type_305 arg3, swig_type_306 arg4, swig_type_307 arg5, int arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_metrics_read_memory_native_a3e7208897f328db(swig_type_308 arg1, swig_type_309 arg2, swig_type_310 arg3, swig_type_311 arg4, swig_type_312 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_313 arg2, swig_type_314 arg3, swig_type_315 arg4, int arg5, swig_type_316 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_317 arg2, swig_type_318 arg3, swig_type_319 arg4, int arg5, swig_type_320 arg6);
-extern swig_voidp _wrap_kvc_index_root_native_a3e7208897f328db(swig_type_321 arg1, swig_type_322 arg2, swig_type_323 arg3, swig_type_324 arg4);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_325 arg2, swig_type_326 arg3, swig_type_327 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_page_runs_native_a3e7208897f328db(uintptr_t arg1, swig_type_328 arg2, swig_type_329 arg3, swig_type_330 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_331 arg9, swig_voidp arg10);
-extern swig_voidp _wrap_kvc_manager_probe_native_a3e7208897f328db(uintptr_t arg1, swig_type_332 arg2, swig_type_333 arg3, swig_type_334 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_335 arg2, swig_type_336 arg3, swig_type_337 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_338 arg2, swig_type_339 arg3, swig_type_340 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_create_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_341 arg2, swig_type_342 arg3, swig_type_343 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_344 arg2, swig_type_345 arg3, swig_type_346 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_register_prompt_native_a3e7208897f328db(uintptr_t arg1, swig_type_347 arg2, swig_type_348 arg3, swig_type_349 arg4, swig_type_350 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_drafts_check_native_a3e7208897f328db(swig_type_351 arg1, swig_type_352 arg2, swig_type_353 arg3);
-extern swig_voidp _wrap_kvc_verify_greedy_native_a3e7208897f328db(swig_type_354 arg1, swig_type_355 arg2, swig_type_356 arg3, swig_type_357 arg4, swig_type_358 arg5, swig_type_359 arg6, swig_type_360 arg7);
-extern swig_type_361 _wrap_kvc_last_error_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_dtype_bits_native_a3e7208897f328db(int arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_362 arg3, swig_type_363 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_tree_mask_native_a3e7208897f328db(swig_type_364 arg1, swig_type_365 arg2, swig_type_366 arg3, swig_type_367 arg4);
-extern swig_voidp _wrap_kvc_checkpoint_list_native_a3e7208897f328db(swig_type_368 arg1, swig_type_369 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(swig_type_370 arg1, swig_type_371 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_validate_native_a3e7208897f328db(swig_type_372 arg1, swig_type_373 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_remove_native_a3e7208897f328db(swig_type_374 arg1, swig_type_375 arg2);
-extern swig_voidp _wrap_kvc_checkpoint_collect_native_a3e7208897f328db(swig_type_376 arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_backend_open_native_a3e7208897f328db(swig_type_377 arg1, swig_type_378 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_a3e7208897f328db(swig_type_379 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_a3e7208897f328db(swig_type_380 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_381 arg3);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_382 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_383 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_fail_step_native_a3e7208897f328db(uintptr_t arg1, swig_type_384 arg2, swig_type_385 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_index_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_index_add_worker_native_a3e7208897f328db(uintptr_t arg1, swig_type_386 arg2, swig_type_387 arg3, swig_type_388 arg4);
-extern swig_voidp _wrap_kvc_index_remove_worker_native_a3e7208897f328db(uintptr_t arg1, swig_type_389 arg2);
-extern swig_voidp _wrap_kvc_index_touch_worker_native_a3e7208897f328db(uintptr_t arg1, swig_type_390 arg2, swig_type_391 arg3);
-extern swig_voidp _wrap_kvc_index_expire_native_a3e7208897f328db(uintptr_t arg1, swig_type_392 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_begin_resync_native_a3e7208897f328db(uintptr_t arg1, swig_type_393 arg2, int arg3);
-extern swig_voidp _wrap_kvc_index_end_resync_native_a3e7208897f328db(uintptr_t arg1, swig_type_394 arg2, int arg3, swig_type_395 arg4);
-extern swig_voidp _wrap_kvc_index_list_workers_native_a3e7208897f328db(uintptr_t arg1, swig_type_396 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_index_dump_native_a3e7208897f328db(uintptr_t arg1, swig_type_397 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_load_native_a3e7208897f328db(uintptr_t arg1, swig_type_398 arg2);
-extern swig_voidp _wrap_kvc_page_file_read_info_native_a3e7208897f328db(swig_type_399 arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_page_file_read_part_native_a3e7208897f328db(swig_type_400 arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_page_file_purge_native_a3e7208897f328db(swig_type_401 arg1, swig_type_402 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_403 arg2);
-extern swig_voidp _wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(uintptr_t arg1, swig_type_404 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reset_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_405 arg2);
-extern swig_voidp _wrap_kvc_manager_reset_all_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_check_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_type_406 _wrap_kvc_model_count_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_model_get_native_a3e7208897f328db(swig_type_407 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_a3e7208897f328db(swig_type_408 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_register_native_a3e7208897f328db(swig_voidp arg1);
-extern swig_voidp _wrap_kvc_model_from_config_native_a3e7208897f328db(swig_type_409 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_rope_native_a3e7208897f328db(swig_voidp arg1, int arg2, swig_type_410 arg3, swig_type_411 arg4, swig_type_412 arg5, swig_type_413 arg6);
-extern swig_voidp _wrap_kvc_rope_table_native_a3e7208897f328db(swig_type_414 arg1, double arg2, swig_type_415 arg3, swig_type_416 arg4);
-extern swig_voidp _wrap_kvc_offload_poll_native_a3e7208897f328db(uintptr_t arg1, swig_type_417 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_offload_flush_native_a3e7208897f328db(uintptr_t arg1, swig_type_418 arg2, swig_type_419 arg3, uintptr_t arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_offload_lookup_native_a3e7208897f328db(uintptr_t arg1, swig_type_420 arg2, swig_type_421 arg3);
-extern swig_voidp _wrap_kvc_offload_load_native_a3e7208897f328db(uintptr_t arg1, swig_type_422 arg2, swig_type_423 arg3, swig_type_424 arg4);
-extern swig_voidp _wrap_kvc_offload_query_native_a3e7208897f328db(uintptr_t arg1, swig_type_425 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_offload_cancel_native_a3e7208897f328db(uintptr_t arg1, swig_type_426 arg2);
-extern swig_voidp _wrap_kvc_offload_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_pack_pages_native_a3e7208897f328db(uintptr_t arg1, swig_type_427 arg2, swig_type_428 arg3, swig_type_429 arg4);
-extern swig_voidp _wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(uintptr_t arg1, swig_type_430 arg2, swig_type_431 arg3, swig_type_432 arg4);
-extern swig_voidp _wrap_kvc_manager_probe_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_433 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_434 arg2);
-extern swig_voidp _wrap_kvc_manager_list_pins_native_a3e7208897f328db(uintptr_t arg1, swig_type_435 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_436 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_publisher_poll_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_publisher_resync_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_publisher_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_set_quota_native_a3e7208897f328db(uintptr_t arg1, swig_type_437 arg2, int arg3, swig_type_438 arg4, swig_type_439 arg5);
-extern swig_voidp _wrap_kvc_manager_quota_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_440 arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(uintptr_t arg1, uintptr_t arg2, swig_type_441 arg3);
-extern swig_voidp _wrap_kvc_manager_take_log_native_a3e7208897f328db(uintptr_t arg1, swig_type_442 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_log_info_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_log_replay_native_a3e7208897f328db(swig_type_443 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_444 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_445 arg2, swig_type_446 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_447 arg2, swig_type_448 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_449 arg2, swig_type_450 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_451 arg2, swig_type_452 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_453 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_454 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_455 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_456 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_a3e7208897f328db(uintptr_t arg1, swig_type_457 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_compact_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_458 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_resize_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_459 arg3, swig_type_460 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_461 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_462 arg2, swig_type_463 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_set_time_native_a3e7208897f328db(uintptr_t arg1, swig_type_464 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_a3e7208897f328db(uintptr_t arg1, swig_type_465 arg2, swig_type_466 arg3, swig_type_467 arg4, int arg5, swig_type_468 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_a3e7208897f328db(uintptr_t arg1, swig_type_469 arg2, swig_type_470 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(uintptr_t arg1, swig_type_471 arg2, swig_type_472 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(uintptr_t arg1, swig_type_473 arg2);
-extern swig_voidp _wrap_kvc_manager_list_prompts_native_a3e7208897f328db(uintptr_t arg1, swig_type_474 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_abort_native_a3e7208897f328db(uintptr_t arg1, swig_type_475 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(uintptr_t arg1, swig_type_476 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(uintptr_t arg1, swig_type_477 arg2, int arg3);
-extern swig_voidp _wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(uintptr_t arg1, int arg2, double arg3);
-extern swig_voidp _wrap_kvc_scheduler_plan_native_a3e7208897f328db(uintptr_t arg1, swig_type_478 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_request_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_479 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_scheduler_check_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_config_from_shortfin_native_a3e7208897f328db(swig_type_480 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_open_curve_native_a3e7208897f328db(uintptr_t arg1, swig_type_481 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_close_curve_native_a3e7208897f328db(uintptr_t arg1, swig_type_482 arg2);
-extern swig_voidp _wrap_kvc_manager_read_curve_native_a3e7208897f328db(uintptr_t arg1, swig_type_483 arg2, swig_type_484 arg3, swig_type_485 arg4);
-extern swig_voidp _wrap_kvc_manager_curve_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_486 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_workload_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_record_native_a3e7208897f328db(uintptr_t arg1, swig_type_487 arg2, double arg3);
-extern swig_voidp _wrap_kvc_workload_read_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_predict_native_a3e7208897f328db(uintptr_t arg1, swig_type_488 arg2, swig_type_489 arg3);
-extern swig_voidp _wrap_kvc_sizer_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_sizer_decide_native_a3e7208897f328db(uintptr_t arg1, swig_type_490 arg2, double arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_sizer_read_log_native_a3e7208897f328db(uintptr_t arg1, swig_type_491 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_move_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_492 arg2);
-extern swig_voidp _wrap_kvc_draft_lookup_native_a3e7208897f328db(swig_type_493 arg1, int arg2, int arg3, swig_type_494 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_draft_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_draft_truncate_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_495 arg3);
-extern swig_voidp _wrap_kvc_step_create_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_a3e7208897f328db(uintptr_t arg1, swig_type_496 arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_trim_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_a3e7208897f328db(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_497 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_498 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_499 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_a3e7208897f328db(uintptr_t arg1, swig_type_500 arg2, swig_type_501 arg3, swig_type_502 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_a3e7208897f328db(uintptr_t arg1, swig_type_503 arg2, swig_type_504 arg3, swig_type_505 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_506 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_quantize_native_a3e7208897f328db(swig_voidp arg1, swig_type_507 arg2, swig_type_508 arg3, swig_type_509 arg4, swig_type_510 arg5, swig_type_511 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_a3e7208897f328db(swig_voidp arg1, swig_type_512 arg2, swig_type_513 arg3, swig_type_514 arg4, swig_type_515 arg5, swig_type_516 arg6);
-extern swig_voidp _wrap_kvc_tier_drain_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_tier_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_tier_read_counts_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern int _wrap_kvc_version_native_a3e7208897f328db(void);
-extern swig_type_517 _wrap_kvc_build_info_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_supports_native_a3e7208897f328db(int arg1);
+extern void _wrap_Swig_free_native_3501b70e121247f8(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_3501b70e121247f8(swig_intgo arg1);
+extern swig_type_1 _wrap_kvc_clock_native_3501b70e121247f8(void);
+extern swig_voidp _wrap_kvc_waits_make_native_3501b70e121247f8(swig_voidp arg1);
+extern void _wrap_kvc_waits_free_native_3501b70e121247f8(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_tier_do_native_3501b70e121247f8(uintptr_t arg1, uintptr_t arg2, int arg3, int arg4, swig_type_2 arg5, swig_type_3 arg6, swig_type_4 arg7, swig_type_5 arg8, swig_type_6 arg9, swig_type_7 arg10, swig_type_8 arg11, swig_type_9 arg12, swig_type_10 arg13, swig_type_11 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_plugin_open_native_3501b70e121247f8(swig_type_12 arg1, swig_type_13 arg2);
+extern void _wrap_kvc_offload_wait_native_3501b70e121247f8(uintptr_t arg1, int arg2);
+extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_3501b70e121247f8(uintptr_t arg1, swig_type_14 arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, int arg6, swig_type_18 arg7, swig_voidp arg8);
+extern swig_voidp _wrap_kvc_manager_demote_prefix_native_3501b70e121247f8(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_index_apply_native_3501b70e121247f8(uintptr_t arg1, swig_type_23 arg2, int arg3, swig_type_24 arg4, swig_type_25 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_index_match_native_3501b70e121247f8(uintptr_t arg1, swig_type_26 arg2, swig_type_27 arg3, swig_type_28 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_index_match_tokens_native_3501b70e121247f8(uintptr_t arg1, swig_type_29 arg2, swig_type_30 arg3, int arg4, swig_type_31 arg5, swig_type_32 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_index_digests_native_3501b70e121247f8(swig_type_33 arg1, swig_type_34 arg2, int arg3, swig_type_35 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_index_worker_info_native_3501b70e121247f8(uintptr_t arg1, swig_type_36 arg2, swig_type_37 arg3, swig_type_38 arg4);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_3501b70e121247f8(uintptr_t arg1, swig_type_39 arg2, int arg3, int arg4, swig_type_40 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_3501b70e121247f8(uintptr_t arg1, swig_type_41 arg2, int arg3, swig_type_42 arg4, swig_type_43 arg5);
+extern swig_voidp _wrap_kvc_manager_take_pending_native_3501b70e121247f8(uintptr_t arg1, swig_type_44 arg2, swig_type_45 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_rebuild_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_type_46 arg3, swig_type_47 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_3501b70e121247f8(uintptr_t arg1, swig_type_48 arg2, swig_type_49 arg3, swig_type_50 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_list_prefixes_native_3501b70e121247f8(uintptr_t arg1, swig_type_51 arg2, swig_type_52 arg3, swig_type_53 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_step_native_3501b70e121247f8(uintptr_t arg1, uintptr_t arg2, swig_type_54 arg3, swig_voidp arg4, swig_type_55 arg5, swig_type_56 arg6);
+extern swig_voidp _wrap_kvc_step_use_native_3501b70e121247f8(uintptr_t arg1, int arg2, int arg3);
+extern swig_type_57 _wrap_kvc_step_num_failed_native_3501b70e121247f8(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_type_58 arg3, swig_type_59 arg4, swig_type_60 arg5, swig_type_61 arg6, swig_type_62 arg7, swig_type_63 arg8, swig_type_64 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_type_65 arg3, swig_type_66 arg4, swig_type_67 arg5, swig_type_68 arg6, swig_type_69 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_type_70 arg3, swig_type_71 arg4, swig_type_72 arg5, swig_type_73 arg6, swig_type_74 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_type_75 arg3, swig_type_76 arg4, swig_type_77 arg5, swig_type_78 arg6, swig_type_79 arg7, swig_type_80 arg8, swig_type_81 arg9, swig_type_82 arg10, swig_type_83 arg11, swig_type_84 arg12, swig_type_85 arg13, swig_type_86 arg14, swig_type_87 arg15, swig_voidp arg16, swig_type_88 arg17, swig_type_89 arg18, uintptr_t arg19);
+extern swig_voidp _wrap_kvc_storage_explain_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_type_90 arg3, swig_type_91 arg4, swig_type_92 arg5, swig_type_93 arg6, swig_type_94 arg7, swig_type_95 arg8, swig_type_96 arg9, swig_type_97 arg10, swig_type_98 arg11, swig_type_99 arg12, swig_type_100 arg13, swig_type_101 arg14, swig_type_102 arg15, swig_voidp arg16, swig_type_103 arg17, swig_type_104 arg18, swig_voidp arg19);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_type_105 arg3, swig_type_106 arg4, swig_type_107 arg5, swig_type_108 arg6, swig_type_109 arg7, swig_type_110 arg8, swig_type_111 arg9, swig_type_112 arg10, swig_type_113 arg11, swig_type_114 arg12, swig_type_115 arg13, swig_type_116 arg14, swig_type_117 arg15, swig_voidp arg16, swig_type_118 arg17, swig_type_119 arg18, swig_voidp arg19, swig_type_120 arg20, swig_type_121 arg21, uintptr_t arg22);
+extern swig_voidp _wrap_kvc_attention_merge_native_3501b70e121247f8(swig_type_122 arg1, swig_type_123 arg2, swig_type_124 arg3, swig_type_125 arg4, int arg5, int arg6, swig_type_126 arg7, swig_type_127 arg8);
+extern swig_voidp _wrap_kvc_estimate_memory_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_rope_apply_native_3501b70e121247f8(swig_voidp arg1, swig_type_128 arg2, swig_type_129 arg3, swig_type_130 arg4, swig_type_131 arg5);
+extern swig_voidp _wrap_kvc_storage_adopt_native_3501b70e121247f8(swig_voidp arg1, swig_type_132 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_page_info_native_3501b70e121247f8(uintptr_t arg1, swig_type_133 arg2, swig_type_134 arg3, swig_type_135 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_136 arg9, swig_voidp arg10, swig_voidp arg11);
+extern swig_voidp _wrap_kvc_manager_position_digests_native_3501b70e121247f8(uintptr_t arg1, swig_type_137 arg2, swig_type_138 arg3, swig_type_139 arg4, swig_type_140 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_page_key_native_3501b70e121247f8(swig_type_141 arg1, int arg2, swig_type_142 arg3, swig_type_143 arg4);
+extern swig_voidp _wrap_kvc_tier_create_native_3501b70e121247f8(swig_type_144 arg1, swig_type_145 arg2, swig_type_146 arg3, swig_type_147 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_verify_sampling_native_3501b70e121247f8(swig_type_148 arg1, swig_type_149 arg2, swig_type_150 arg3, int arg4, int arg5, swig_type_151 arg6, swig_type_152 arg7, swig_type_153 arg8, swig_type_154 arg9, swig_type_155 arg10, swig_type_156 arg11, swig_type_157 arg12, swig_type_158 arg13, swig_type_159 arg14, swig_type_160 arg15, swig_type_161 arg16, swig_type_162 arg17);
+extern swig_voidp _wrap_kvc_verify_typical_native_3501b70e121247f8(swig_type_163 arg1, swig_type_164 arg2, swig_type_165 arg3, int arg4, int arg5, swig_type_166 arg6, swig_type_167 arg7, swig_type_168 arg8, swig_type_169 arg9, double arg10, double arg11, swig_type_170 arg12, swig_type_171 arg13, swig_type_172 arg14);
+extern swig_voidp _wrap_kvc_verdict_moves_native_3501b70e121247f8(swig_type_173 arg1, swig_type_174 arg2, swig_type_175 arg3, swig_type_176 arg4, swig_type_177 arg5, int arg6, int arg7, swig_type_178 arg8, swig_type_179 arg9, swig_type_180 arg10, swig_type_181 arg11, swig_voidp arg12);
+extern swig_voidp _wrap_kvc_verdict_states_native_3501b70e121247f8(swig_type_182 arg1, swig_type_183 arg2, swig_type_184 arg3, swig_type_185 arg4, swig_type_186 arg5, int arg6, swig_type_187 arg7, swig_type_188 arg8, swig_type_189 arg9, swig_type_190 arg10, swig_type_191 arg11);
+extern swig_voidp _wrap_kvc_draft_append_native_3501b70e121247f8(uintptr_t arg1, swig_type_192 arg2, swig_type_193 arg3, swig_type_194 arg4);
+extern swig_voidp _wrap_kvc_draft_propose_native_3501b70e121247f8(uintptr_t arg1, swig_type_195 arg2, swig_type_196 arg3, swig_type_197 arg4, swig_type_198 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_acceptance_add_native_3501b70e121247f8(swig_type_199 arg1, swig_type_200 arg2, swig_type_201 arg3, swig_type_202 arg4, swig_type_203 arg5, swig_type_204 arg6);
+extern swig_voidp _wrap_kvc_acceptance_halve_native_3501b70e121247f8(swig_type_205 arg1);
+extern swig_voidp _wrap_kvc_acceptance_length_native_3501b70e121247f8(swig_type_206 arg1, swig_type_207 arg2, swig_type_208 arg3, swig_type_209 arg4);
+extern swig_voidp _wrap_kvc_scheduler_create_native_3501b70e121247f8(swig_voidp arg1, uintptr_t arg2, uintptr_t arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_scheduler_add_native_3501b70e121247f8(uintptr_t arg1, swig_type_210 arg2, swig_type_211 arg3, swig_type_212 arg4, swig_voidp arg5, swig_type_213 arg6, swig_type_214 arg7, int arg8, int arg9, swig_type_215 arg10, swig_type_216 arg11, int arg12, swig_type_217 arg13, swig_voidp arg14);
+extern swig_voidp _wrap_kvc_scheduler_set_drafts_native_3501b70e121247f8(uintptr_t arg1, swig_type_218 arg2, swig_type_219 arg3);
+extern swig_voidp _wrap_kvc_scheduler_finish_native_3501b70e121247f8(uintptr_t arg1, swig_type_220 arg2, swig_type_221 arg3, swig_type_222 arg4, swig_type_223 arg5, swig_type_224 arg6, int arg7, swig_type_225 arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_checkpoint_save_native_3501b70e121247f8(uintptr_t arg1, swig_type_226 arg2, swig_type_227 arg3, swig_type_228 arg4, swig_type_229 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_230 arg10, swig_type_231 arg11, int arg12, int arg13, int arg14, swig_type_232 arg15, swig_type_233 arg16, swig_type_234 arg17, swig_voidp arg18);
+extern swig_voidp _wrap_kvc_checkpoint_restore_native_3501b70e121247f8(uintptr_t arg1, swig_type_235 arg2, swig_type_236 arg3, swig_type_237 arg4, swig_type_238 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_239 arg10, swig_type_240 arg11, int arg12, swig_type_241 arg13, swig_type_242 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_checkpoint_measure_native_3501b70e121247f8(uintptr_t arg1, swig_type_243 arg2, swig_type_244 arg3, swig_type_245 arg4, swig_type_246 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_247 arg10, swig_type_248 arg11, int arg12, swig_voidp arg13);
+extern swig_voidp _wrap_kvc_checkpoint_save_stream_native_3501b70e121247f8(uintptr_t arg1, swig_type_249 arg2, swig_type_250 arg3, swig_type_251 arg4, swig_type_252 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_253 arg11, int arg12, int arg13, swig_voidp arg14);
+extern swig_voidp _wrap_kvc_checkpoint_restore_stream_native_3501b70e121247f8(uintptr_t arg1, swig_type_254 arg2, swig_type_255 arg3, swig_type_256 arg4, swig_type_257 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_258 arg11, int arg12, swig_type_259 arg13, swig_type_260 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_checkpoint_compact_native_3501b70e121247f8(swig_type_261 arg1, swig_type_262 arg2, swig_type_263 arg3, int arg4, int arg5, int arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_content_digest_native_3501b70e121247f8(uintptr_t arg1, swig_type_264 arg2);
+extern swig_voidp _wrap_kvc_offload_create_native_3501b70e121247f8(uintptr_t arg1, swig_type_265 arg2, swig_type_266 arg3, swig_type_267 arg4, swig_type_268 arg5, swig_type_269 arg6, swig_type_270 arg7, int arg8, int arg9, int arg10, int arg11, int arg12, int arg13, int arg14, int arg15, int arg16, int arg17, swig_type_271 arg18, swig_type_272 arg19, double arg20, swig_type_273 arg21, swig_type_274 arg22, swig_voidp arg23);
+extern swig_voidp _wrap_kvc_offload_store_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_275 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_publisher_create_native_3501b70e121247f8(uintptr_t arg1, swig_type_276 arg2, swig_type_277 arg3, swig_type_278 arg4, swig_type_279 arg5, swig_type_280 arg6, swig_type_281 arg7, swig_type_282 arg8, swig_type_283 arg9, int arg10, int arg11, int arg12, int arg13, int arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_publisher_read_native_3501b70e121247f8(uintptr_t arg1, swig_type_284 arg2, swig_type_285 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_publisher_name_namespace_native_3501b70e121247f8(uintptr_t arg1, swig_type_286 arg2, swig_type_287 arg3, swig_type_288 arg4, swig_type_289 arg5);
+extern swig_voidp _wrap_kvc_metrics_render_native_3501b70e121247f8(swig_type_290 arg1, swig_type_291 arg2, swig_type_292 arg3, swig_type_293 arg4, swig_type_294 arg5, swig_type_295 arg6, swig_type_296 arg7, int arg8, swig_type_297 arg9, swig_voidp arg10);
+extern swig_voidp _wrap_kvc_metrics_enable_latencies_native_3501b70e121247f8(swig_type_298 arg1, swig_type_299 arg2, swig_type_300 arg3, swig_type_301 arg4, swig_type_302 arg5);
+extern swig_voidp _wrap_kvc_metrics_read_latency_native_3501b70e121247f8(swig_type_303 arg1, swig_type_304 arg2, swig_type_305 arg3, swig_type_306 arg4, swig_type_307 arg5, int arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_metrics_read_memory_native_3501b70e121247f8(swig_type_308 arg1, swig_type_309 arg2, swig_type_310 arg3, swig_type_311 arg4, swig_type_312 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_3501b70e121247f8(uintptr_t arg1, swig_type_313 arg2, swig_type_314 arg3, swig_type_315 arg4, int arg5, swig_type_316 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_type_317 arg2, swig_type_318 arg3, swig_type_319 arg4, int arg5, swig_type_320 arg6);
+extern swig_voidp _wrap_kvc_index_root_native_3501b70e121247f8(swig_type_321 arg1, swig_type_322 arg2, swig_type_323 arg3, swig_type_324 arg4);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_3501b70e121247f8(uintptr_t arg1, swig_type_325 arg2, swig_type_326 arg3, swig_type_327 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_page_runs_native_3501b70e121247f8(uintptr_t arg1, swig_type_328 arg2, swig_type_329 arg3, swig_type_330 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_331 arg9, swig_voidp arg10);
+extern swig_voidp _wrap_kvc_manager_probe_native_3501b70e121247f8(uintptr_t arg1, swig_type_332 arg2, swig_type_333 arg3, swig_type_334 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_3501b70e121247f8(uintptr_t arg1, swig_type_335 arg2, swig_type_336 arg3, swig_type_337 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_3501b70e121247f8(uintptr_t arg1, swig_type_338 arg2, swig_type_339 arg3, swig_type_340 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_341 arg2, swig_type_342 arg3, swig_type_343 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_344 arg2, swig_type_345 arg3, swig_type_346 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_register_prompt_native_3501b70e121247f8(uintptr_t arg1, swig_type_347 arg2, swig_type_348 arg3, swig_type_349 arg4, swig_type_350 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_drafts_check_native_3501b70e121247f8(swig_type_351 arg1, swig_type_352 arg2, swig_type_353 arg3);
+extern swig_voidp _wrap_kvc_verify_greedy_native_3501b70e121247f8(swig_type_354 arg1, swig_type_355 arg2, swig_type_356 arg3, swig_type_357 arg4, swig_type_358 arg5, swig_type_359 arg6, swig_type_360 arg7);
+extern swig_type_361 _wrap_kvc_last_error_native_3501b70e121247f8(void);
+extern swig_voidp _wrap_kvc_dtype_bits_native_3501b70e121247f8(int arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_type_362 arg3, swig_type_363 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_tree_mask_native_3501b70e121247f8(swig_type_364 arg1, swig_type_365 arg2, swig_type_366 arg3, swig_type_367 arg4);
+extern swig_voidp _wrap_kvc_checkpoint_list_native_3501b70e121247f8(swig_type_368 arg1, swig_type_369 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_read_info_native_3501b70e121247f8(swig_type_370 arg1, swig_type_371 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_validate_native_3501b70e121247f8(swig_type_372 arg1, swig_type_373 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_remove_native_3501b70e121247f8(swig_type_374 arg1, swig_type_375 arg2);
+extern swig_voidp _wrap_kvc_checkpoint_collect_native_3501b70e121247f8(swig_type_376 arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_backend_open_native_3501b70e121247f8(swig_type_377 arg1, swig_type_378 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_3501b70e121247f8(swig_type_379 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_properties_native_3501b70e121247f8(swig_type_380 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_type_381 arg3);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_type_382 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_type_383 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_fail_step_native_3501b70e121247f8(uintptr_t arg1, swig_type_384 arg2, swig_type_385 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_index_create_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_index_add_worker_native_3501b70e121247f8(uintptr_t arg1, swig_type_386 arg2, swig_type_387 arg3, swig_type_388 arg4);
+extern swig_voidp _wrap_kvc_index_remove_worker_native_3501b70e121247f8(uintptr_t arg1, swig_type_389 arg2);
+extern swig_voidp _wrap_kvc_index_touch_worker_native_3501b70e121247f8(uintptr_t arg1, swig_type_390 arg2, swig_type_391 arg3);
+extern swig_voidp _wrap_kvc_index_expire_native_3501b70e121247f8(uintptr_t arg1, swig_type_392 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_begin_resync_native_3501b70e121247f8(uintptr_t arg1, swig_type_393 arg2, int arg3);
+extern swig_voidp _wrap_kvc_index_end_resync_native_3501b70e121247f8(uintptr_t arg1, swig_type_394 arg2, int arg3, swig_type_395 arg4);
+extern swig_voidp _wrap_kvc_index_list_workers_native_3501b70e121247f8(uintptr_t arg1, swig_type_396 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_read_stats_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_index_dump_native_3501b70e121247f8(uintptr_t arg1, swig_type_397 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_load_native_3501b70e121247f8(uintptr_t arg1, swig_type_398 arg2);
+extern swig_voidp _wrap_kvc_page_file_read_info_native_3501b70e121247f8(swig_type_399 arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_page_file_read_part_native_3501b70e121247f8(swig_type_400 arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_page_file_purge_native_3501b70e121247f8(swig_type_401 arg1, swig_type_402 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_create_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_3501b70e121247f8(uintptr_t arg1, swig_type_403 arg2);
+extern swig_voidp _wrap_kvc_manager_list_namespaces_native_3501b70e121247f8(uintptr_t arg1, swig_type_404 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reset_namespace_native_3501b70e121247f8(uintptr_t arg1, swig_type_405 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_all_native_3501b70e121247f8(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_stats_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_check_native_3501b70e121247f8(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_type_406 _wrap_kvc_model_count_native_3501b70e121247f8(void);
+extern swig_voidp _wrap_kvc_model_get_native_3501b70e121247f8(swig_type_407 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_3501b70e121247f8(swig_type_408 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_register_native_3501b70e121247f8(swig_voidp arg1);
+extern swig_voidp _wrap_kvc_model_from_config_native_3501b70e121247f8(swig_type_409 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_rope_native_3501b70e121247f8(swig_voidp arg1, int arg2, swig_type_410 arg3, swig_type_411 arg4, swig_type_412 arg5, swig_type_413 arg6);
+extern swig_voidp _wrap_kvc_rope_table_native_3501b70e121247f8(swig_type_414 arg1, double arg2, swig_type_415 arg3, swig_type_416 arg4);
+extern swig_voidp _wrap_kvc_offload_poll_native_3501b70e121247f8(uintptr_t arg1, swig_type_417 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_offload_flush_native_3501b70e121247f8(uintptr_t arg1, swig_type_418 arg2, swig_type_419 arg3, uintptr_t arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_offload_lookup_native_3501b70e121247f8(uintptr_t arg1, swig_type_420 arg2, swig_type_421 arg3);
+extern swig_voidp _wrap_kvc_offload_load_native_3501b70e121247f8(uintptr_t arg1, swig_type_422 arg2, swig_type_423 arg3, swig_type_424 arg4);
+extern swig_voidp _wrap_kvc_offload_query_native_3501b70e121247f8(uintptr_t arg1, swig_type_425 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_offload_cancel_native_3501b70e121247f8(uintptr_t arg1, swig_type_426 arg2);
+extern swig_voidp _wrap_kvc_offload_read_stats_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_pack_pages_native_3501b70e121247f8(uintptr_t arg1, swig_type_427 arg2, swig_type_428 arg3, swig_type_429 arg4);
+extern swig_voidp _wrap_kvc_storage_unpack_pages_native_3501b70e121247f8(uintptr_t arg1, swig_type_430 arg2, swig_type_431 arg3, swig_type_432 arg4);
+extern swig_voidp _wrap_kvc_manager_probe_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_433 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_lost_reuse_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_3501b70e121247f8(uintptr_t arg1, swig_type_434 arg2);
+extern swig_voidp _wrap_kvc_manager_list_pins_native_3501b70e121247f8(uintptr_t arg1, swig_type_435 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_type_436 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_publisher_poll_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_publisher_resync_native_3501b70e121247f8(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_publisher_read_stats_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_set_quota_native_3501b70e121247f8(uintptr_t arg1, swig_type_437 arg2, int arg3, swig_type_438 arg4, swig_type_439 arg5);
+extern swig_voidp _wrap_kvc_manager_quota_info_native_3501b70e121247f8(uintptr_t arg1, swig_type_440 arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_3501b70e121247f8(uintptr_t arg1, uintptr_t arg2, swig_type_441 arg3);
+extern swig_voidp _wrap_kvc_manager_take_log_native_3501b70e121247f8(uintptr_t arg1, swig_type_442 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_log_info_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_log_replay_native_3501b70e121247f8(swig_type_443 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_444 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_3501b70e121247f8(uintptr_t arg1, swig_type_445 arg2, swig_type_446 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_3501b70e121247f8(uintptr_t arg1, swig_type_447 arg2, swig_type_448 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_3501b70e121247f8(uintptr_t arg1, swig_type_449 arg2, swig_type_450 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_451 arg2, swig_type_452 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_453 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_454 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_3501b70e121247f8(uintptr_t arg1, swig_type_455 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_3501b70e121247f8(uintptr_t arg1, swig_type_456 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_3501b70e121247f8(uintptr_t arg1, swig_type_457 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_type_458 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_resize_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_type_459 arg3, swig_type_460 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_type_461 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_type_462 arg2, swig_type_463 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_set_time_native_3501b70e121247f8(uintptr_t arg1, swig_type_464 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_3501b70e121247f8(uintptr_t arg1, swig_type_465 arg2, swig_type_466 arg3, swig_type_467 arg4, int arg5, swig_type_468 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_3501b70e121247f8(uintptr_t arg1, swig_type_469 arg2, swig_type_470 arg3);
+extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_3501b70e121247f8(uintptr_t arg1, swig_type_471 arg2, swig_type_472 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_3501b70e121247f8(uintptr_t arg1, swig_type_473 arg2);
+extern swig_voidp _wrap_kvc_manager_list_prompts_native_3501b70e121247f8(uintptr_t arg1, swig_type_474 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_abort_native_3501b70e121247f8(uintptr_t arg1, swig_type_475 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_ready_native_3501b70e121247f8(uintptr_t arg1, swig_type_476 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_priority_native_3501b70e121247f8(uintptr_t arg1, swig_type_477 arg2, int arg3);
+extern swig_voidp _wrap_kvc_scheduler_set_weight_native_3501b70e121247f8(uintptr_t arg1, int arg2, double arg3);
+extern swig_voidp _wrap_kvc_scheduler_plan_native_3501b70e121247f8(uintptr_t arg1, swig_type_478 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_request_info_native_3501b70e121247f8(uintptr_t arg1, swig_type_479 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_read_stats_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_scheduler_check_native_3501b70e121247f8(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_config_from_shortfin_native_3501b70e121247f8(swig_type_480 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_open_curve_native_3501b70e121247f8(uintptr_t arg1, swig_type_481 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_close_curve_native_3501b70e121247f8(uintptr_t arg1, swig_type_482 arg2);
+extern swig_voidp _wrap_kvc_manager_read_curve_native_3501b70e121247f8(uintptr_t arg1, swig_type_483 arg2, swig_type_484 arg3, swig_type_485 arg4);
+extern swig_voidp _wrap_kvc_manager_curve_info_native_3501b70e121247f8(uintptr_t arg1, swig_type_486 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_workload_create_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_record_native_3501b70e121247f8(uintptr_t arg1, swig_type_487 arg2, double arg3);
+extern swig_voidp _wrap_kvc_workload_read_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_predict_native_3501b70e121247f8(uintptr_t arg1, swig_type_488 arg2, swig_type_489 arg3);
+extern swig_voidp _wrap_kvc_sizer_create_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_sizer_decide_native_3501b70e121247f8(uintptr_t arg1, swig_type_490 arg2, double arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_sizer_read_log_native_3501b70e121247f8(uintptr_t arg1, swig_type_491 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_move_tokens_native_3501b70e121247f8(uintptr_t arg1, swig_type_492 arg2);
+extern swig_voidp _wrap_kvc_draft_lookup_native_3501b70e121247f8(swig_type_493 arg1, int arg2, int arg3, swig_type_494 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_draft_create_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_draft_truncate_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_type_495 arg3);
+extern swig_voidp _wrap_kvc_step_create_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_3501b70e121247f8(uintptr_t arg1, swig_type_496 arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_3501b70e121247f8(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_trim_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_3501b70e121247f8(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_497 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_type_498 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_type_499 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_3501b70e121247f8(uintptr_t arg1, swig_type_500 arg2, swig_type_501 arg3, swig_type_502 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_3501b70e121247f8(uintptr_t arg1, swig_type_503 arg2, swig_type_504 arg3, swig_type_505 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_3501b70e121247f8(uintptr_t arg1, swig_type_506 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_quantize_native_3501b70e121247f8(swig_voidp arg1, swig_type_507 arg2, swig_type_508 arg3, swig_type_509 arg4, swig_type_510 arg5, swig_type_511 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_3501b70e121247f8(swig_voidp arg1, swig_type_512 arg2, swig_type_513 arg3, swig_type_514 arg4, swig_type_515 arg5, swig_type_516 arg6);
+extern swig_voidp _wrap_kvc_tier_drain_native_3501b70e121247f8(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_tier_read_stats_native_3501b70e121247f8(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_tier_read_counts_native_3501b70e121247f8(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern int _wrap_kvc_version_native_3501b70e121247f8(void);
+extern swig_type_517 _wrap_kvc_build_info_native_3501b70e121247f8(void);
+extern swig_voidp _wrap_kvc_supports_native_3501b70e121247f8(int arg1);
 #undef intgo
 */
 import "C"
@@ -808,13 +808,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_a3e7208897f328db(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_3501b70e121247f8(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_a3e7208897f328db(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_3501b70e121247f8(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -851,14 +851,14 @@ const KVC_GO_INT64 string = "[]int64"
 const KVC_GO_UINT64 string = "[]uint64"
 func Kvc_clock() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_clock_native_a3e7208897f328db())
+	swig_r = (uint64)(C._wrap_kvc_clock_native_3501b70e121247f8())
 	return swig_r
 }
 
 func Kvc_waits_make(arg1 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_waits_make_native_a3e7208897f328db(C.swig_voidp(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_waits_make_native_3501b70e121247f8(C.swig_voidp(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -866,7 +866,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_waits_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_kvc_waits_free_native_a3e7208897f328db(C.uintptr_t(_swig_i_0))
+	C._wrap_kvc_waits_free_native_3501b70e121247f8(C.uintptr_t(_swig_i_0))
 }
 
 func Kvc_tier_do(arg1 uintptr, arg2 uintptr, arg3 uint32, arg4 uint32, arg5 []byte, arg6 []byte, arg7 []byte, arg8 uint64, arg9 uint64, arg10 uint64, arg11 uint64, arg12 []int32, arg13 []uint64, arg14 []uint64, arg15 *uint64) (_swig_ret error) {
@@ -886,7 +886,7 @@ func Kvc_tier_do(arg1 uintptr, arg2 uintptr, arg3 uint32, arg4 uint32, arg5 []by
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_tier_do_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_6)), C.swig_type_5(_swig_i_7), C.swig_type_6(_swig_i_8), C.swig_type_7(_swig_i_9), C.swig_type_8(_swig_i_10), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_tier_do_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_6)), C.swig_type_5(_swig_i_7), C.swig_type_6(_swig_i_8), C.swig_type_7(_swig_i_9), C.swig_type_8(_swig_i_10), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -914,7 +914,7 @@ func Kvc_plugin_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_plugin_open_native_a3e7208897f328db(*(*C.swig_type_12)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_plugin_open_native_3501b70e121247f8(*(*C.swig_type_12)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -929,7 +929,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_offload_wait(arg1 uintptr, arg2 int32) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	C._wrap_kvc_offload_wait_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1))
+	C._wrap_kvc_offload_wait_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1))
 }
 
 func Kvc_manager_set_prefix_priority(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 uint64, arg6 uint32, arg7 uint64, arg8 *uint64) (_swig_ret error) {
@@ -942,7 +942,7 @@ func Kvc_manager_set_prefix_priority(arg1 uintptr, arg2 uint64, arg3 []int32, ar
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_14(_swig_i_1), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), C.swig_type_17(_swig_i_4), C.int(_swig_i_5), C.swig_type_18(_swig_i_6), C.swig_voidp(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_14(_swig_i_1), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), C.swig_type_17(_swig_i_4), C.int(_swig_i_5), C.swig_type_18(_swig_i_6), C.swig_voidp(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -962,7 +962,7 @@ func Kvc_manager_demote_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.swig_type_22(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_demote_prefix_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.swig_type_22(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -982,7 +982,7 @@ func Kvc_index_apply(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []byte, arg5 u
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_index_apply_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_23(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_3)), C.swig_type_25(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_index_apply_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_23(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_3)), C.swig_type_25(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -998,7 +998,7 @@ func Kvc_index_match(arg1 uintptr, arg2 []byte, arg3 []uint64, arg4 []byte, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_index_match_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_index_match_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1022,7 +1022,7 @@ func Kvc_index_match_tokens(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 uint32
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_index_match_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_index_match_tokens_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1047,7 +1047,7 @@ func Kvc_index_digests(arg1 []byte, arg2 []int32, arg3 uint32, arg4 []byte, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_index_digests_native_a3e7208897f328db(*(*C.swig_type_33)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_index_digests_native_3501b70e121247f8(*(*C.swig_type_33)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1068,7 +1068,7 @@ func Kvc_index_worker_info(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_worker_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_36(_swig_i_1), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_index_worker_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_36(_swig_i_1), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1087,7 +1087,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1106,7 +1106,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_41(_swig_i_1), C.int(_swig_i_2), C.swig_type_42(_swig_i_3), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_41(_swig_i_1), C.int(_swig_i_2), C.swig_type_42(_swig_i_3), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -1122,7 +1122,7 @@ func Kvc_manager_take_pending(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 *uin
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1143,7 +1143,7 @@ func Kvc_manager_rebuild(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1163,7 +1163,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_48(_swig_i_1), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_48(_swig_i_1), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1184,7 +1184,7 @@ func Kvc_manager_list_prefixes(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []in
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_51(_swig_i_1), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_51(_swig_i_1), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1204,7 +1204,7 @@ func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 []uint64, arg4 *byte, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1224,7 +1224,7 @@ func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1233,7 +1233,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_step_num_failed(arg1 uintptr) (_swig_ret uint64) {
 	var swig_r uint64
 	_swig_i_0 := arg1
-	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_3501b70e121247f8(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -1249,7 +1249,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_58(_swig_i_2), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_58(_swig_i_2), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1283,7 +1283,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_65(_swig_i_2), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_65(_swig_i_2), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1312,7 +1312,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_70(_swig_i_2), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_70(_swig_i_2), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1351,7 +1351,7 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1423,7 +1423,7 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1498,7 +1498,7 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_19 := arg20
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1565,7 +1565,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_a3e7208897f328db(*(*C.swig_type_122)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_1)), C.swig_type_124(_swig_i_2), C.swig_type_125(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_3501b70e121247f8(*(*C.swig_type_122)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_1)), C.swig_type_124(_swig_i_2), C.swig_type_125(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1588,7 +1588,7 @@ func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1601,7 +1601,7 @@ func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_1)), C.swig_type_129(_swig_i_2), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_1)), C.swig_type_129(_swig_i_2), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1621,7 +1621,7 @@ func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1643,7 +1643,7 @@ func Kvc_storage_page_info(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, 
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
-	swig_r = (*byte)(C._wrap_kvc_storage_page_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_133)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
+	swig_r = (*byte)(C._wrap_kvc_storage_page_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_133)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1669,7 +1669,7 @@ func Kvc_manager_position_digests(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_position_digests_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_137(_swig_i_1), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_position_digests_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_137(_swig_i_1), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1690,7 +1690,7 @@ func Kvc_page_key(arg1 []byte, arg2 uint32, arg3 []byte, arg4 []byte) (_swig_ret
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_page_key_native_a3e7208897f328db(*(*C.swig_type_141)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_page_key_native_3501b70e121247f8(*(*C.swig_type_141)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1712,7 +1712,7 @@ func Kvc_tier_create(arg1 string, arg2 []byte, arg3 uint64, arg4 uint64, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_tier_create_native_a3e7208897f328db(*(*C.swig_type_144)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_1)), C.swig_type_146(_swig_i_2), C.swig_type_147(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_tier_create_native_3501b70e121247f8(*(*C.swig_type_144)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_1)), C.swig_type_146(_swig_i_2), C.swig_type_147(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1743,7 +1743,7 @@ func Kvc_verify_sampling(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 uint32,
 	_swig_i_14 := arg15
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
-	swig_r = (*byte)(C._wrap_kvc_verify_sampling_native_a3e7208897f328db(*(*C.swig_type_148)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_6)), C.swig_type_153(_swig_i_7), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_9)), C.swig_type_156(_swig_i_10), C.swig_type_157(_swig_i_11), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_16))))
+	swig_r = (*byte)(C._wrap_kvc_verify_sampling_native_3501b70e121247f8(*(*C.swig_type_148)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_6)), C.swig_type_153(_swig_i_7), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_9)), C.swig_type_156(_swig_i_10), C.swig_type_157(_swig_i_11), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_16))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1801,7 +1801,7 @@ func Kvc_verify_typical(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 uint32, 
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_verify_typical_native_a3e7208897f328db(*(*C.swig_type_163)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_164)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_6)), C.swig_type_168(_swig_i_7), *(*C.swig_type_169)(unsafe.Pointer(&_swig_i_8)), C.double(_swig_i_9), C.double(_swig_i_10), *(*C.swig_type_170)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_13))))
+	swig_r = (*byte)(C._wrap_kvc_verify_typical_native_3501b70e121247f8(*(*C.swig_type_163)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_164)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_6)), C.swig_type_168(_swig_i_7), *(*C.swig_type_169)(unsafe.Pointer(&_swig_i_8)), C.double(_swig_i_9), C.double(_swig_i_10), *(*C.swig_type_170)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_13))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1848,7 +1848,7 @@ func Kvc_verdict_moves(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32, 
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
 	_swig_i_11 := arg12
-	swig_r = (*byte)(C._wrap_kvc_verdict_moves_native_a3e7208897f328db(*(*C.swig_type_173)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_176)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), *(*C.swig_type_178)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_179)(unsafe.Pointer(&_swig_i_8)), C.swig_type_180(_swig_i_9), *(*C.swig_type_181)(unsafe.Pointer(&_swig_i_10)), C.swig_voidp(_swig_i_11)))
+	swig_r = (*byte)(C._wrap_kvc_verdict_moves_native_3501b70e121247f8(*(*C.swig_type_173)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_176)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), *(*C.swig_type_178)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_179)(unsafe.Pointer(&_swig_i_8)), C.swig_type_180(_swig_i_9), *(*C.swig_type_181)(unsafe.Pointer(&_swig_i_10)), C.swig_voidp(_swig_i_11)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1891,7 +1891,7 @@ func Kvc_verdict_states(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32,
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
-	swig_r = (*byte)(C._wrap_kvc_verdict_states_native_a3e7208897f328db(*(*C.swig_type_182)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_184)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_185)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_186)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_188)(unsafe.Pointer(&_swig_i_7)), C.swig_type_189(_swig_i_8), *(*C.swig_type_190)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_191)(unsafe.Pointer(&_swig_i_10))))
+	swig_r = (*byte)(C._wrap_kvc_verdict_states_native_3501b70e121247f8(*(*C.swig_type_182)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_184)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_185)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_186)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_188)(unsafe.Pointer(&_swig_i_7)), C.swig_type_189(_swig_i_8), *(*C.swig_type_190)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_191)(unsafe.Pointer(&_swig_i_10))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1930,7 +1930,7 @@ func Kvc_draft_append(arg1 uintptr, arg2 []int32, arg3 []uint64, arg4 []int32) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_draft_append_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_192)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_193)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_194)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_draft_append_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_192)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_193)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_194)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1953,7 +1953,7 @@ func Kvc_draft_propose(arg1 uintptr, arg2 []int32, arg3 []int32, arg4 []uint64, 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_draft_propose_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_195)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_196)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_198)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_draft_propose_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_195)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_196)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_198)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1979,7 +1979,7 @@ func Kvc_acceptance_add(arg1 []uint64, arg2 []uint64, arg3 []int32, arg4 []int32
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_acceptance_add_native_a3e7208897f328db(*(*C.swig_type_199)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_200)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_201)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_202)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_204)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_add_native_3501b70e121247f8(*(*C.swig_type_199)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_200)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_201)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_202)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_204)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2006,7 +2006,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_acceptance_halve(arg1 []uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_acceptance_halve_native_a3e7208897f328db(*(*C.swig_type_205)(unsafe.Pointer(&_swig_i_0))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_halve_native_3501b70e121247f8(*(*C.swig_type_205)(unsafe.Pointer(&_swig_i_0))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2021,7 +2021,7 @@ func Kvc_acceptance_length(arg1 []uint64, arg2 []byte, arg3 []int32, arg4 []byte
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_acceptance_length_native_a3e7208897f328db(*(*C.swig_type_206)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_207)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_208)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_209)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_length_native_3501b70e121247f8(*(*C.swig_type_206)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_207)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_208)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_209)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2045,7 +2045,7 @@ func Kvc_scheduler_create(arg1 *byte, arg2 uintptr, arg3 uintptr, arg4 *uintptr)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_scheduler_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_create_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2067,7 +2067,7 @@ func Kvc_scheduler_add(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_scheduler_add_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_210(_swig_i_1), *(*C.swig_type_211)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_212)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_type_213(_swig_i_5), C.swig_type_214(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.swig_type_215(_swig_i_9), *(*C.swig_type_216)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_type_217(_swig_i_12), C.swig_voidp(_swig_i_13)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_add_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_210(_swig_i_1), *(*C.swig_type_211)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_212)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_type_213(_swig_i_5), C.swig_type_214(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.swig_type_215(_swig_i_9), *(*C.swig_type_216)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_type_217(_swig_i_12), C.swig_voidp(_swig_i_13)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2087,7 +2087,7 @@ func Kvc_scheduler_set_drafts(arg1 uintptr, arg2 []uint64, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_drafts_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2110,7 +2110,7 @@ func Kvc_scheduler_finish(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 []uint64,
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_scheduler_finish_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_220(_swig_i_1), C.swig_type_221(_swig_i_2), *(*C.swig_type_222)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_5)), C.int(_swig_i_6), *(*C.swig_type_225)(unsafe.Pointer(&_swig_i_7)), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_finish_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_220(_swig_i_1), C.swig_type_221(_swig_i_2), *(*C.swig_type_222)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_5)), C.int(_swig_i_6), *(*C.swig_type_225)(unsafe.Pointer(&_swig_i_7)), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -2148,7 +2148,7 @@ func Kvc_checkpoint_save(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []byte,
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_227)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_228)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_229)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_230)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_231)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_type_232(_swig_i_14), C.swig_type_233(_swig_i_15), C.swig_type_234(_swig_i_16), C.swig_voidp(_swig_i_17)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_227)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_228)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_229)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_230)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_231)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_type_232(_swig_i_14), C.swig_type_233(_swig_i_15), C.swig_type_234(_swig_i_16), C.swig_voidp(_swig_i_17)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2189,7 +2189,7 @@ func Kvc_checkpoint_restore(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []by
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_235)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_236)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_239)(unsafe.Pointer(&_swig_i_9)), C.swig_type_240(_swig_i_10), C.int(_swig_i_11), *(*C.swig_type_241)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_242)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_235)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_236)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_239)(unsafe.Pointer(&_swig_i_9)), C.swig_type_240(_swig_i_10), C.int(_swig_i_11), *(*C.swig_type_241)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_242)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2231,7 +2231,7 @@ func Kvc_checkpoint_measure(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []by
 	_swig_i_10 := arg11
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_measure_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_243)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_244)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_245)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_246)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_247)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_248)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_voidp(_swig_i_12)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_measure_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_243)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_244)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_245)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_246)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_247)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_248)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_voidp(_swig_i_12)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2271,7 +2271,7 @@ func Kvc_checkpoint_save_stream(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_249)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_250)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_251)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_252)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_253)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.swig_voidp(_swig_i_13)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_stream_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_249)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_250)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_251)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_252)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_253)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.swig_voidp(_swig_i_13)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2309,7 +2309,7 @@ func Kvc_checkpoint_restore_stream(arg1 uintptr, arg2 []uintptr, arg3 []byte, ar
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_254)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_255)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_256)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_257)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_258)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), *(*C.swig_type_259)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_260)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_stream_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_254)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_255)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_256)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_257)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_258)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), *(*C.swig_type_259)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_260)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2345,7 +2345,7 @@ func Kvc_checkpoint_compact(arg1 string, arg2 uint64, arg3 string, arg4 int32, a
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_compact_native_a3e7208897f328db(*(*C.swig_type_261)(unsafe.Pointer(&_swig_i_0)), C.swig_type_262(_swig_i_1), *(*C.swig_type_263)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_compact_native_3501b70e121247f8(*(*C.swig_type_261)(unsafe.Pointer(&_swig_i_0)), C.swig_type_262(_swig_i_1), *(*C.swig_type_263)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2361,7 +2361,7 @@ func Kvc_manager_content_digest(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_content_digest_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_264)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_content_digest_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_264)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2395,7 +2395,7 @@ func Kvc_offload_create(arg1 uintptr, arg2 []uintptr, arg3 []uint64, arg4 []uint
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
 	_swig_i_22 := arg23
-	swig_r = (*byte)(C._wrap_kvc_offload_create_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_265)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_266)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_267)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_268)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_269)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_270)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.int(_swig_i_14), C.int(_swig_i_15), C.int(_swig_i_16), C.swig_type_271(_swig_i_17), C.swig_type_272(_swig_i_18), C.double(_swig_i_19), C.swig_type_273(_swig_i_20), C.swig_type_274(_swig_i_21), C.swig_voidp(_swig_i_22)))
+	swig_r = (*byte)(C._wrap_kvc_offload_create_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_265)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_266)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_267)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_268)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_269)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_270)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.int(_swig_i_14), C.int(_swig_i_15), C.int(_swig_i_16), C.swig_type_271(_swig_i_17), C.swig_type_272(_swig_i_18), C.double(_swig_i_19), C.swig_type_273(_swig_i_20), C.swig_type_274(_swig_i_21), C.swig_voidp(_swig_i_22)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2424,7 +2424,7 @@ func Kvc_offload_store_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_store_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_275(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_store_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_275(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2447,7 +2447,7 @@ func Kvc_publisher_create(arg1 uintptr, arg2 string, arg3 string, arg4 string, a
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_publisher_create_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_276)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_277)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_278)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_279)(unsafe.Pointer(&_swig_i_4)), C.swig_type_280(_swig_i_5), C.swig_type_281(_swig_i_6), C.swig_type_282(_swig_i_7), C.swig_type_283(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_create_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_276)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_277)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_278)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_279)(unsafe.Pointer(&_swig_i_4)), C.swig_type_280(_swig_i_5), C.swig_type_281(_swig_i_6), C.swig_type_282(_swig_i_7), C.swig_type_283(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2472,7 +2472,7 @@ func Kvc_publisher_read(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 *uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_publisher_read_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_284(_swig_i_1), *(*C.swig_type_285)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_read_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_284(_swig_i_1), *(*C.swig_type_285)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2488,7 +2488,7 @@ func Kvc_publisher_name_namespace(arg1 uintptr, arg2 uint64, arg3 string, arg4 s
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_286(_swig_i_1), *(*C.swig_type_287)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_288)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_289)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_publisher_name_namespace_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_286(_swig_i_1), *(*C.swig_type_287)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_288)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_289)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2515,7 +2515,7 @@ func Kvc_metrics_render(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, arg4 []u
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_metrics_render_native_a3e7208897f328db(*(*C.swig_type_290)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_291)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_292)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_293)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_294)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_295)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_296)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), *(*C.swig_type_297)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_render_native_3501b70e121247f8(*(*C.swig_type_290)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_291)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_292)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_293)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_294)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_295)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_296)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), *(*C.swig_type_297)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2552,7 +2552,7 @@ func Kvc_metrics_enable_latencies(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(*(*C.swig_type_298)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_299)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_300)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_301)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_302)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_metrics_enable_latencies_native_3501b70e121247f8(*(*C.swig_type_298)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_299)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_300)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_301)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_302)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2582,7 +2582,7 @@ func Kvc_metrics_read_latency(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, ar
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_metrics_read_latency_native_a3e7208897f328db(*(*C.swig_type_303)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_304)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_305)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_306)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_307)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_read_latency_native_3501b70e121247f8(*(*C.swig_type_303)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_304)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_305)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_306)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_307)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2611,7 +2611,7 @@ func Kvc_metrics_read_memory(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_metrics_read_memory_native_a3e7208897f328db(*(*C.swig_type_308)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_309)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_310)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_311)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_312)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_read_memory_native_3501b70e121247f8(*(*C.swig_type_308)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_309)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_310)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_311)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_312)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2641,7 +2641,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_313(_swig_i_1), *(*C.swig_type_314)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_315)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_316)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_313(_swig_i_1), *(*C.swig_type_314)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_315)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_316)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2664,7 +2664,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_317(_swig_i_1), *(*C.swig_type_318)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_319)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_320)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_317(_swig_i_1), *(*C.swig_type_318)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_319)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_320)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2685,7 +2685,7 @@ func Kvc_index_root(arg1 []byte, arg2 []byte, arg3 []byte, arg4 []byte) (_swig_r
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_root_native_a3e7208897f328db(*(*C.swig_type_321)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_322)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_323)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_324)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_index_root_native_3501b70e121247f8(*(*C.swig_type_321)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_322)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_323)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_324)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2710,7 +2710,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_325)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_326)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_327)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_325)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_326)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_327)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2737,7 +2737,7 @@ func Kvc_storage_page_runs(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_page_runs_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_328)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_329)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_330)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_331)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_page_runs_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_328)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_329)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_330)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_331)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2762,7 +2762,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_332(_swig_i_1), *(*C.swig_type_333)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_334)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_332(_swig_i_1), *(*C.swig_type_333)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_334)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2782,7 +2782,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_335(_swig_i_1), *(*C.swig_type_336)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_337)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_335(_swig_i_1), *(*C.swig_type_336)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_337)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2801,7 +2801,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_338(_swig_i_1), *(*C.swig_type_339)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_340)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_338(_swig_i_1), *(*C.swig_type_339)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_340)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2821,7 +2821,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_341(_swig_i_1), *(*C.swig_type_342)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_343)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_341(_swig_i_1), *(*C.swig_type_342)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_343)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2842,7 +2842,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_344(_swig_i_1), *(*C.swig_type_345)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_346)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_344(_swig_i_1), *(*C.swig_type_345)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_346)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2862,7 +2862,7 @@ func Kvc_manager_register_prompt(arg1 uintptr, arg2 string, arg3 uint64, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_347)(unsafe.Pointer(&_swig_i_1)), C.swig_type_348(_swig_i_2), *(*C.swig_type_349)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_350)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_347)(unsafe.Pointer(&_swig_i_1)), C.swig_type_348(_swig_i_2), *(*C.swig_type_349)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_350)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2882,7 +2882,7 @@ func Kvc_drafts_check(arg1 []uint64, arg2 []int32, arg3 []int32) (_swig_ret erro
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_drafts_check_native_a3e7208897f328db(*(*C.swig_type_351)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_352)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_353)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_drafts_check_native_3501b70e121247f8(*(*C.swig_type_351)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_352)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_353)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2906,7 +2906,7 @@ func Kvc_verify_greedy(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32, 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_verify_greedy_native_a3e7208897f328db(*(*C.swig_type_354)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_355)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_356)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_357)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_358)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_359)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_360)(unsafe.Pointer(&_swig_i_6))))
+	swig_r = (*byte)(C._wrap_kvc_verify_greedy_native_3501b70e121247f8(*(*C.swig_type_354)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_355)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_356)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_357)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_358)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_359)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_360)(unsafe.Pointer(&_swig_i_6))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2935,7 +2935,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_last_error() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_a3e7208897f328db()
+	swig_r_p := C._wrap_kvc_last_error_native_3501b70e121247f8()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -2946,7 +2946,7 @@ func Kvc_dtype_bits(arg1 int32, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_a3e7208897f328db(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_3501b70e121247f8(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2959,7 +2959,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_362)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_363)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_362)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_363)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2977,7 +2977,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_a3e7208897f328db(*(*C.swig_type_364)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_365)(unsafe.Pointer(&_swig_i_1)), C.swig_type_366(_swig_i_2), *(*C.swig_type_367)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_3501b70e121247f8(*(*C.swig_type_364)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_365)(unsafe.Pointer(&_swig_i_1)), C.swig_type_366(_swig_i_2), *(*C.swig_type_367)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2997,7 +2997,7 @@ func Kvc_checkpoint_list(arg1 string, arg2 []uint64, arg3 *uint64) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_list_native_a3e7208897f328db(*(*C.swig_type_368)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_369)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_list_native_3501b70e121247f8(*(*C.swig_type_368)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_369)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3014,7 +3014,7 @@ func Kvc_checkpoint_read_info(arg1 string, arg2 uint64, arg3 *byte) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(*(*C.swig_type_370)(unsafe.Pointer(&_swig_i_0)), C.swig_type_371(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_read_info_native_3501b70e121247f8(*(*C.swig_type_370)(unsafe.Pointer(&_swig_i_0)), C.swig_type_371(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3028,7 +3028,7 @@ func Kvc_checkpoint_validate(arg1 string, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_validate_native_a3e7208897f328db(*(*C.swig_type_372)(unsafe.Pointer(&_swig_i_0)), C.swig_type_373(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_validate_native_3501b70e121247f8(*(*C.swig_type_372)(unsafe.Pointer(&_swig_i_0)), C.swig_type_373(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3041,7 +3041,7 @@ func Kvc_checkpoint_remove(arg1 string, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_remove_native_a3e7208897f328db(*(*C.swig_type_374)(unsafe.Pointer(&_swig_i_0)), C.swig_type_375(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_remove_native_3501b70e121247f8(*(*C.swig_type_374)(unsafe.Pointer(&_swig_i_0)), C.swig_type_375(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3055,7 +3055,7 @@ func Kvc_checkpoint_collect(arg1 string, arg2 uint32, arg3 *uint64) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_collect_native_a3e7208897f328db(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_collect_native_3501b70e121247f8(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3068,7 +3068,7 @@ func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_a3e7208897f328db(*(*C.swig_type_377)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_378)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_3501b70e121247f8(*(*C.swig_type_377)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_378)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3084,7 +3084,7 @@ func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_a3e7208897f328db(*(*C.swig_type_379)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_3501b70e121247f8(*(*C.swig_type_379)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3097,7 +3097,7 @@ func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_a3e7208897f328db(*(*C.swig_type_380)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_properties_native_3501b70e121247f8(*(*C.swig_type_380)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3111,7 +3111,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_381)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_381)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3124,7 +3124,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_382)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_382)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3138,7 +3138,7 @@ func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_383)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_383)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3153,7 +3153,7 @@ func Kvc_manager_fail_step(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_384(_swig_i_1), *(*C.swig_type_385)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_384(_swig_i_1), *(*C.swig_type_385)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3166,7 +3166,7 @@ func Kvc_index_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_index_create_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3178,7 +3178,7 @@ func Kvc_index_add_worker(arg1 uintptr, arg2 uint64, arg3 string, arg4 uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_add_worker_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_386(_swig_i_1), *(*C.swig_type_387)(unsafe.Pointer(&_swig_i_2)), C.swig_type_388(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_index_add_worker_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_386(_swig_i_1), *(*C.swig_type_387)(unsafe.Pointer(&_swig_i_2)), C.swig_type_388(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3191,7 +3191,7 @@ func Kvc_index_remove_worker(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_remove_worker_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_389(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_index_remove_worker_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_389(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3202,7 +3202,7 @@ func Kvc_index_touch_worker(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_touch_worker_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_390(_swig_i_1), C.swig_type_391(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_touch_worker_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_390(_swig_i_1), C.swig_type_391(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3213,7 +3213,7 @@ func Kvc_index_expire(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_expire_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_392(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_expire_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_392(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3224,7 +3224,7 @@ func Kvc_index_begin_resync(arg1 uintptr, arg2 uint64, arg3 uint32) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_begin_resync_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_393(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_begin_resync_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_393(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3236,7 +3236,7 @@ func Kvc_index_end_resync(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_end_resync_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_394(_swig_i_1), C.int(_swig_i_2), C.swig_type_395(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_index_end_resync_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_394(_swig_i_1), C.int(_swig_i_2), C.swig_type_395(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3247,7 +3247,7 @@ func Kvc_index_list_workers(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_list_workers_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_396)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_list_workers_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_396)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3260,7 +3260,7 @@ func Kvc_index_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_index_read_stats_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3271,7 +3271,7 @@ func Kvc_index_dump(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_dump_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_397)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_dump_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_397)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3284,7 +3284,7 @@ func Kvc_index_load(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_load_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_398)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_index_load_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_398)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3298,7 +3298,7 @@ func Kvc_page_file_read_info(arg1 string, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_page_file_read_info_native_a3e7208897f328db(*(*C.swig_type_399)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_read_info_native_3501b70e121247f8(*(*C.swig_type_399)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3313,7 +3313,7 @@ func Kvc_page_file_read_part(arg1 string, arg2 uint32, arg3 int32, arg4 *byte) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_page_file_read_part_native_a3e7208897f328db(*(*C.swig_type_400)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_read_part_native_3501b70e121247f8(*(*C.swig_type_400)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3327,7 +3327,7 @@ func Kvc_page_file_purge(arg1 string, arg2 []byte, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_page_file_purge_native_a3e7208897f328db(*(*C.swig_type_401)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_402)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_purge_native_3501b70e121247f8(*(*C.swig_type_401)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_402)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3343,7 +3343,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3353,7 +3353,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3363,7 +3363,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_403(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_403(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3374,7 +3374,7 @@ func Kvc_manager_list_namespaces(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_404)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_404)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3387,7 +3387,7 @@ func Kvc_manager_reset_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_405(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_namespace_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_405(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3396,7 +3396,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_reset_all(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_all_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_all_native_3501b70e121247f8(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3406,7 +3406,7 @@ func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3417,7 +3417,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3428,7 +3428,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3437,7 +3437,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_3501b70e121247f8(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3447,7 +3447,7 @@ func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3455,7 +3455,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_model_count() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_a3e7208897f328db())
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_3501b70e121247f8())
 	return swig_r
 }
 
@@ -3463,7 +3463,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_a3e7208897f328db(C.swig_type_407(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_3501b70e121247f8(C.swig_type_407(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3473,7 +3473,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_a3e7208897f328db(*(*C.swig_type_408)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_3501b70e121247f8(*(*C.swig_type_408)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3485,7 +3485,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_model_register(arg1 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_model_register_native_a3e7208897f328db(C.swig_voidp(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_model_register_native_3501b70e121247f8(C.swig_voidp(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3495,7 +3495,7 @@ func Kvc_model_from_config(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_a3e7208897f328db(*(*C.swig_type_409)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_3501b70e121247f8(*(*C.swig_type_409)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3512,7 +3512,7 @@ func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []by
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_410(_swig_i_2), *(*C.swig_type_411)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_412)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_413)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_410(_swig_i_2), *(*C.swig_type_411)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_412)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_413)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -3533,7 +3533,7 @@ func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_a3e7208897f328db(*(*C.swig_type_414)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_415)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_416)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_3501b70e121247f8(*(*C.swig_type_414)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_415)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_416)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3553,7 +3553,7 @@ func Kvc_offload_poll(arg1 uintptr, arg2 uint64, arg3 uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_417(_swig_i_1), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_417(_swig_i_1), C.uintptr_t(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3566,7 +3566,7 @@ func Kvc_offload_flush(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uintptr, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_offload_flush_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_418(_swig_i_1), C.swig_type_419(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_offload_flush_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_418(_swig_i_1), C.swig_type_419(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3577,7 +3577,7 @@ func Kvc_offload_lookup(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_420(_swig_i_1), C.swig_type_421(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_420(_swig_i_1), C.swig_type_421(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3589,7 +3589,7 @@ func Kvc_offload_load(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint64) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_offload_load_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_422(_swig_i_1), C.swig_type_423(_swig_i_2), C.swig_type_424(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_offload_load_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_422(_swig_i_1), C.swig_type_423(_swig_i_2), C.swig_type_424(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3600,7 +3600,7 @@ func Kvc_offload_query(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_query_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_425(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_query_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_425(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3610,7 +3610,7 @@ func Kvc_offload_cancel(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_426(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_426(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3620,7 +3620,7 @@ func Kvc_offload_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_read_stats_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3631,7 +3631,7 @@ func Kvc_offload_read_tier_stats(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_read_tier_stats_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3643,7 +3643,7 @@ func Kvc_storage_pack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_427)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_428)(unsafe.Pointer(&_swig_i_2)), C.swig_type_429(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_427)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_428)(unsafe.Pointer(&_swig_i_2)), C.swig_type_429(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3661,7 +3661,7 @@ func Kvc_storage_unpack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_430)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_431)(unsafe.Pointer(&_swig_i_2)), C.swig_type_432(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_430)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_431)(unsafe.Pointer(&_swig_i_2)), C.swig_type_432(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3678,7 +3678,7 @@ func Kvc_manager_probe_request(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_433(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_433(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3689,7 +3689,7 @@ func Kvc_manager_lost_reuse(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_lost_reuse_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3699,7 +3699,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_434(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_434(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3710,7 +3710,7 @@ func Kvc_manager_list_pins(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_435)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_435)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3725,7 +3725,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 int32, arg3 uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_436(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_436(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3735,7 +3735,7 @@ func Kvc_publisher_poll(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_publisher_poll_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_poll_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3744,7 +3744,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_publisher_resync(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_publisher_resync_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_resync_native_3501b70e121247f8(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3754,7 +3754,7 @@ func Kvc_publisher_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_publisher_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_read_stats_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3767,7 +3767,7 @@ func Kvc_manager_set_quota(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_437(_swig_i_1), C.int(_swig_i_2), C.swig_type_438(_swig_i_3), C.swig_type_439(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_437(_swig_i_1), C.int(_swig_i_2), C.swig_type_438(_swig_i_3), C.swig_type_439(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3779,7 +3779,7 @@ func Kvc_manager_quota_info(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 *byte) 
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_440(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_440(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3790,7 +3790,7 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_441)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_441)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3804,7 +3804,7 @@ func Kvc_manager_take_log(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_442)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_442)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3817,7 +3817,7 @@ func Kvc_manager_log_info(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_log_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_log_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3827,7 +3827,7 @@ func Kvc_log_replay(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_log_replay_native_a3e7208897f328db(*(*C.swig_type_443)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_log_replay_native_3501b70e121247f8(*(*C.swig_type_443)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3841,7 +3841,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_444(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_444(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3852,7 +3852,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_445(_swig_i_1), C.swig_type_446(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_445(_swig_i_1), C.swig_type_446(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3863,7 +3863,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_447(_swig_i_1), *(*C.swig_type_448)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_447(_swig_i_1), *(*C.swig_type_448)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3877,7 +3877,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_449(_swig_i_1), C.swig_type_450(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_449(_swig_i_1), C.swig_type_450(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3888,7 +3888,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_451(_swig_i_1), C.swig_type_452(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_451(_swig_i_1), C.swig_type_452(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3899,7 +3899,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3909,7 +3909,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_454(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_454(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3919,7 +3919,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_455(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_455(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3930,7 +3930,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3941,7 +3941,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_457)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_457)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3956,7 +3956,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_458)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_458)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3972,7 +3972,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_459(_swig_i_2), *(*C.swig_type_460)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_459(_swig_i_2), *(*C.swig_type_460)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -3987,7 +3987,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_461(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_461(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3999,7 +3999,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_462(_swig_i_1), C.swig_type_463(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_462(_swig_i_1), C.swig_type_463(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4009,7 +4009,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_464(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_464(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4023,7 +4023,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_465(_swig_i_1), C.swig_type_466(_swig_i_2), C.swig_type_467(_swig_i_3), C.int(_swig_i_4), C.swig_type_468(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_465(_swig_i_1), C.swig_type_466(_swig_i_2), C.swig_type_467(_swig_i_3), C.int(_swig_i_4), C.swig_type_468(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4034,7 +4034,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_469(_swig_i_1), C.swig_type_470(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_469(_swig_i_1), C.swig_type_470(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4048,7 +4048,7 @@ func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_471)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_472)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_471)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_472)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4064,7 +4064,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_473)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_473)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4078,7 +4078,7 @@ func Kvc_manager_list_prompts(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4091,7 +4091,7 @@ func Kvc_scheduler_abort(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_475(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_475(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4101,7 +4101,7 @@ func Kvc_scheduler_set_ready(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_476(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_476(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4112,7 +4112,7 @@ func Kvc_scheduler_set_priority(arg1 uintptr, arg2 uint64, arg3 int32) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_477(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_477(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4123,7 +4123,7 @@ func Kvc_scheduler_set_weight(arg1 uintptr, arg2 uint32, arg3 float64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_weight_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4134,7 +4134,7 @@ func Kvc_scheduler_plan(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4145,7 +4145,7 @@ func Kvc_scheduler_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_479(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_479(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4155,7 +4155,7 @@ func Kvc_scheduler_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_read_stats_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4164,7 +4164,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_scheduler_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_scheduler_check_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_check_native_3501b70e121247f8(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4177,7 +4177,7 @@ func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 *byte, arg4 *byte, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_a3e7208897f328db(*(*C.swig_type_480)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_3501b70e121247f8(*(*C.swig_type_480)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4191,7 +4191,7 @@ func Kvc_manager_open_curve(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4201,7 +4201,7 @@ func Kvc_manager_close_curve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4213,7 +4213,7 @@ func Kvc_manager_read_curve(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 []byt
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), *(*C.swig_type_484)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_485)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), *(*C.swig_type_484)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_485)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4230,7 +4230,7 @@ func Kvc_manager_curve_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4240,7 +4240,7 @@ func Kvc_workload_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_create_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4251,7 +4251,7 @@ func Kvc_workload_record(arg1 uintptr, arg2 uint64, arg3 float64) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_record_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_workload_record_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4261,7 +4261,7 @@ func Kvc_workload_read(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_read_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_read_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4272,7 +4272,7 @@ func Kvc_workload_predict(arg1 uintptr, arg2 uint64, arg3 []byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1), *(*C.swig_type_489)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1), *(*C.swig_type_489)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4285,7 +4285,7 @@ func Kvc_sizer_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4297,7 +4297,7 @@ func Kvc_sizer_decide(arg1 uintptr, arg2 uint64, arg3 float64, arg4 *byte) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4308,7 +4308,7 @@ func Kvc_sizer_read_log(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_491(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_491(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4318,7 +4318,7 @@ func Kvc_storage_move_tokens(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_492)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_492)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4334,7 +4334,7 @@ func Kvc_draft_lookup(arg1 []int32, arg2 uint32, arg3 uint32, arg4 []int32, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_a3e7208897f328db(*(*C.swig_type_493)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_3501b70e121247f8(*(*C.swig_type_493)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4350,7 +4350,7 @@ func Kvc_draft_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_draft_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_draft_create_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4361,7 +4361,7 @@ func Kvc_draft_truncate(arg1 uintptr, arg2 int32, arg3 uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_495(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_495(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4372,7 +4372,7 @@ func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4383,7 +4383,7 @@ func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4393,7 +4393,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_496(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_type_496(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4403,7 +4403,7 @@ func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4413,7 +4413,7 @@ func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4424,7 +4424,7 @@ func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4435,7 +4435,7 @@ func Kvc_storage_trim(arg1 uintptr, arg2 *uint64, arg3 *uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4447,7 +4447,7 @@ func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4460,7 +4460,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4474,7 +4474,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_498)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_498)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4488,7 +4488,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4504,7 +4504,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_500)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_501)(unsafe.Pointer(&_swig_i_2)), C.swig_type_502(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_500)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_501)(unsafe.Pointer(&_swig_i_2)), C.swig_type_502(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4523,7 +4523,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_504)(unsafe.Pointer(&_swig_i_2)), C.swig_type_505(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_504)(unsafe.Pointer(&_swig_i_2)), C.swig_type_505(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4540,7 +4540,7 @@ func Kvc_storage_quantize_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4557,7 +4557,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_507)(unsafe.Pointer(&_swig_i_1)), C.swig_type_508(_swig_i_2), C.swig_type_509(_swig_i_3), *(*C.swig_type_510)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_511)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), *(*C.swig_type_507)(unsafe.Pointer(&_swig_i_1)), C.swig_type_508(_swig_i_2), C.swig_type_509(_swig_i_3), *(*C.swig_type_510)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_511)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4580,7 +4580,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_513)(unsafe.Pointer(&_swig_i_2)), C.swig_type_514(_swig_i_3), C.swig_type_515(_swig_i_4), *(*C.swig_type_516)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_3501b70e121247f8(C.swig_voidp(_swig_i_0), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_513)(unsafe.Pointer(&_swig_i_2)), C.swig_type_514(_swig_i_3), C.swig_type_515(_swig_i_4), *(*C.swig_type_516)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4598,7 +4598,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_tier_drain(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_tier_drain_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_tier_drain_native_3501b70e121247f8(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4608,7 +4608,7 @@ func Kvc_tier_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_tier_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_tier_read_stats_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4619,7 +4619,7 @@ func Kvc_tier_read_counts(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret erro
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_tier_read_counts_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_tier_read_counts_native_3501b70e121247f8(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4627,13 +4627,13 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_a3e7208897f328db())
+	swig_r = (uint32)(C._wrap_kvc_version_native_3501b70e121247f8())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_a3e7208897f328db()
+	swig_r_p := C._wrap_kvc_build_info_native_3501b70e121247f8()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -4643,7 +4643,7 @@ func Kvc_build_info() (_swig_ret string) {
 func Kvc_supports(arg1 uint32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_a3e7208897f328db(C.int(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_supports_native_3501b70e121247f8(C.int(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1

@@ -48,6 +48,13 @@ func sequence(first, count int) []int32 {
 func (r *runner) request(name int) kvcache.Request     { return kvcache.Request(r.requests[name]) }
 func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
 
+func (r *runner) ofCurve(name int) kvcache.Namespace {
+	if name < 0 {
+		return kvcache.AllNamespaces
+	}
+	return r.namespace(name)
+}
+
 func (r *runner) config(a []int) kvcache.Config {
 	var rooms []uint64
 	if r.room != 0 {
@@ -172,7 +179,7 @@ func (r *runner) rates(a []int) (string, error) {
 	for i := range sizes {
 		sizes[i] = uint64(a[i+1])
 	}
-	rates, err := r.m.HitRates(r.namespace(a[0]), sizes)
+	rates, err := r.m.HitRates(r.ofCurve(a[0]), sizes)
 	text := ""
 	for _, rate := range rates {
 		text += fmt.Sprint(" ", int(rate*1e6))
@@ -330,9 +337,9 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "close":
 		err = r.m.CloseNamespace(r.namespace(a[0]))
 	case "curve":
-		err = r.m.OpenCurve(r.namespace(a[0]), kvcache.CurveConfig{SampleRate: float64(a[1]) / 100, MaxBlocks: uint64(a[2])})
+		err = r.m.OpenCurve(r.ofCurve(a[0]), kvcache.CurveConfig{SampleRate: float64(a[1]) / 100, MaxBlocks: uint64(a[2])})
 	case "uncurve":
-		err = r.m.CloseCurve(r.namespace(a[0]))
+		err = r.m.CloseCurve(r.ofCurve(a[0]))
 	case "rates":
 		return r.rates(a)
 	case "scheduler", "schedule", "draft", "plan", "finish", "undone", "abort", "scheduled":

@@ -258,8 +258,8 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_namespaces(m, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
-  /** The default namespace alone, in events of kind 3 (cleared). */
-  public static final long DEFAULT_NAMESPACE = -1;
+  /** All namespaces together, in curves and in events of the kind ALL_CLEARED; no namespace has this id. */
+  public static final long ALL_NAMESPACES = -1;
 
   /** Forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests finish. */
   public void resetNamespace(long namespace) throws KvCacheException {
@@ -287,7 +287,8 @@ public final class Manager implements AutoCloseable {
   public record CurveInfo(double sampleRate, long maxSamples, long maxBlocks, long halfLife, double queries, double sampled, long numSamples,
       long bytes) {}
 
-  /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once. Namespace 0: all together. Config null: the defaults. */
+  /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once, of a namespace alone or of ALL_NAMESPACES together.
+   * Config null: the defaults. */
   public void openCurve(long namespace, CurveConfig config) throws KvCacheException {
     kvc_curve_config c = new kvc_curve_config();
     try {

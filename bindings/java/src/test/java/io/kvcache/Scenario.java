@@ -36,6 +36,10 @@ final class Scenario {
     return namespaces.getOrDefault(name, 0L);
   }
 
+  private long ofCurve(int name) {
+    return name < 0 ? Manager.ALL_NAMESPACES : namespace(name);
+  }
+
   private static String list(int... values) {
     return Arrays.stream(values).mapToObj(value -> " " + value).collect(Collectors.joining());
   }
@@ -63,7 +67,7 @@ final class Scenario {
   }
 
   private String rates(long[] a) throws KvCacheException {
-    double[] rates = m.hitRates(namespace((int) a[0]), Arrays.copyOfRange(a, 1, a.length));
+    double[] rates = m.hitRates(ofCurve((int) a[0]), Arrays.copyOfRange(a, 1, a.length));
     return list(Arrays.stream(rates).mapToLong(rate -> (long) (rate * 1e6)).toArray());
   }
 
@@ -386,8 +390,8 @@ final class Scenario {
       case "unregister" -> m.unregisterPrompt("p" + a[0]);
       case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
       case "close" -> m.closeNamespace(namespace(a[0]));
-      case "curve" -> m.openCurve(namespace(a[0]), new Manager.CurveConfig(a[1] / 100.0, 0, numbers[2], 0));
-      case "uncurve" -> m.closeCurve(namespace(a[0]));
+      case "curve" -> m.openCurve(ofCurve(a[0]), new Manager.CurveConfig(a[1] / 100.0, 0, numbers[2], 0));
+      case "uncurve" -> m.closeCurve(ofCurve(a[0]));
       case "sizer" -> sizer = new Sizer(new Sizer.Config().mode(Sizer.Mode.values()[a[0]]).blocks(0, a[2], a[1]).times(0, numbers[4], 0)
           .shares(0, a[3] / 100.0, 0));
       case "workload" -> workload = new Workload(numbers[0], a[1]);
