@@ -12,7 +12,6 @@
 %rename(CALL) NAME;
 %enddef
 KVC_INSTEAD(kvc_manager_set_prefix_priority, set_prefix_priority)
-KVC_INSTEAD(kvc_manager_demote_prefix, demote_prefix)
 KVC_INSTEAD(kvc_manager_export_tables, export_tables)
 KVC_INSTEAD(kvc_manager_export_slots, export_slots)
 KVC_INSTEAD(kvc_manager_take_pending, take_pending)
@@ -60,9 +59,6 @@ KVC_INSTEAD(kvc_tier_submit, tier_submit)
 static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
                                       uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
-}
-static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
-  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
 }
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,

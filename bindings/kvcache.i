@@ -90,6 +90,7 @@ KVC_STRUCT(kvc_group_config)
 
 %ignore KVC_ALL_NAMESPACES; // each language has its own constant
 %ignore KVC_NO_RETENTION;
+%ignore KVC_PRIORITY_DEMOTED;
 %ignore KVC_INDEX_ALL_MEDIA;
 // A plug-in is written in C. Other languages open it.
 %ignore KVC_PLUGIN_ABI;

@@ -205,18 +205,16 @@ class Manager {
                                uint64_t first_token = 0) {
     return ask<uint64_t>(kvc_manager_set_prefix_priority, get(), p.get(), first_token, priority, until_ns);
   }
-  /// Demotes the end of a prompt, down to `first_token`. Returns the tokens that were demoted.
-  uint64_t demote(const Prompt& p, uint64_t first_token = 0) {
-    return ask<uint64_t>(kvc_manager_demote_prefix, get(), p.get(), first_token);
-  }
   /// Registers a prompt and pins what is cached of it. Returns the tokens pinned.
   uint64_t register_prompt(const char* name, const Prompt& p) {
     return ask<uint64_t>(kvc_manager_register_prompt, get(), name, p.get());
   }
   /// Creates and admits a request with a registered prompt and a tail. It is empty if there is no space.
-  [[nodiscard]] Request acquire_prompt(const char* name, Tokens tail, const kvc_request_config* c = nullptr) {
+  [[nodiscard]] Request allocate_from_prompt(const char* name, Tokens tail,
+                                             const kvc_request_config* c = nullptr) {
     uint64_t id = 0;
-    if (!Fit(kvc_manager_acquire_prompt(get(), name, tail.data(), tail.size(), c, &id, nullptr))) return {};
+    if (!Fit(kvc_manager_allocate_from_prompt(get(), name, tail.data(), tail.size(), c, &id, nullptr)))
+      return {};
     return {get(), id};
   }
   /// Ends a registration and its pin.

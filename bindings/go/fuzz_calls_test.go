@@ -348,26 +348,23 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Manager.EndSession": func() error { return f.m.EndSession(f.request(), f.small(20)) },
 		"Manager.SetPrefixPriority": func() error {
-			hint := Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.oneOf(0, f.number())}
+			hint := Hint{uint32(f.oneOf(0, 35, 100, uint64(PriorityDemoted), f.number())), f.oneOf(0, f.number())}
 			return first(f.m.SetPrefixPriority(f.namespace(), f.prompt(), f.extraKeys(), f.small(20), hint))
-		},
-		"Manager.DemotePrefix": func() error {
-			return first(f.m.DemotePrefix(f.namespace(), f.prompt(), f.extraKeys(), f.small(20)))
 		},
 		"Manager.RegisterPrompt": func() error {
 			return first(f.m.RegisterPrompt(f.name(), f.namespace(), f.prompt(), f.extraKeys()))
 		},
-		"Manager.AcquirePrompt": func() error {
+		"Manager.AllocateFromPrompt": func() error {
 			if f.Intn(16) == 0 { // where there is such a prompt
 				own, err := New(Config{NumBlocks: 4, BlockSize: 4, MaxRequests: 1, MaxRequestTokens: 16})
 				must(t, err)
 				defer own.Close()
 				_, err = own.RegisterPrompt("a", 0, make([]int32, 4), nil)
 				must(t, err)
-				_, _, err = own.AcquirePrompt("a", []int32{1}, nil)
+				_, _, err = own.AllocateFromPrompt("a", []int32{1}, nil)
 				return err
 			}
-			r, _, err := f.m.AcquirePrompt(f.name(), f.prompt(), f.options())
+			r, _, err := f.m.AllocateFromPrompt(f.name(), f.prompt(), f.options())
 			f.keep(r, err)
 			return err
 		},

@@ -60,7 +60,7 @@ type Config struct {
 	ZeroCrossNamespace, ZeroAlways bool
 	TouchMemory                    bool // Take all memory from the system now, not when it is first used.
 	Fills                          bool // Follow which request computes which tokens: RequestOptions.WaitUntilNs, ShareFilling, FailStep.
-	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority, DemotePrefix.
+	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority.
 
 	Policy Policy // Which cached block is evicted first.
 	// PolicyWeight is what a doubling of the uses is worth, in pools (PolicyFrequency; 0 .. 1000, 0 = 1), or how much longer whole positions

@@ -31,4 +31,16 @@ inline kvc_status kvc_manager_close_curve(kvc_manager* m, uint64_t namespace_id)
   return ::kvc_manager_close_curve(m, of_curve(namespace_id));
 }
 
+// No priority above 100 had a meaning.
+inline kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_prompt* prompt,
+                                                  uint64_t first_token, uint32_t priority, uint64_t until_ns,
+                                                  uint64_t* num_tokens) {
+  if (priority == KVC_PRIORITY_DEMOTED) --priority;
+  return ::kvc_manager_set_prefix_priority(m, prompt, first_token, priority, until_ns, num_tokens);
+}
+inline kvc_status kvc_manager_demote_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t first_token,
+                                            uint64_t* num_tokens) {
+  return ::kvc_manager_set_prefix_priority(m, prompt, first_token, KVC_PRIORITY_DEMOTED, 0, num_tokens);
+}
+
 }  // namespace kvc::retired

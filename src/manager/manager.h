@@ -142,8 +142,8 @@ class Manager {
     return look_up(prompt, [&](auto& scratch) { return prompts_.add(name, prompt, scratch, num_pinned); });
   }
   // `tokens` may be anything; they are checked here.
-  kvc_status acquire_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
-                            const kvc_request_config& config, uint64_t* id, uint64_t* num_cached);
+  kvc_status allocate_from_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
+                                  const kvc_request_config& config, uint64_t* id, uint64_t* num_cached);
   kvc_status unregister_prompt(const char* name) {
     return change([&] { return prompts_.remove(name); });
   }

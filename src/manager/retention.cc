@@ -59,8 +59,9 @@ kvc_status Manager::demote_prefix(const TokenSpan& tokens, uint64_t first_token,
 }
 
 // The tokens are joined and hashed without the lock.
-kvc_status Manager::acquire_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
-                                   const kvc_request_config& config, uint64_t* id, uint64_t* num_cached) {
+kvc_status Manager::allocate_from_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
+                                         const kvc_request_config& config, uint64_t* id,
+                                         uint64_t* num_cached) {
   Prompts::Text text = {};
   {
     const std::lock_guard lock(monitor_.mutex());

@@ -80,9 +80,8 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_set_priority(NULL, 1, 0, 1, 35, 0));
   EXPECT(bad, kvc_manager_end_session(NULL, 1, 0));
   EXPECT(bad, kvc_manager_set_prefix_priority(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, 35, 0, &number_));
-  EXPECT(bad, kvc_manager_demote_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, &number_));
   EXPECT(bad, kvc_manager_register_prompt(NULL, "a", PROMPT(0, tokens_, 4, NULL, 0), &number_));
-  EXPECT(bad, kvc_manager_acquire_prompt(NULL, "a", tokens_, 4, NULL, &id_, &number_));
+  EXPECT(bad, kvc_manager_allocate_from_prompt(NULL, "a", tokens_, 4, NULL, &id_, &number_));
   EXPECT(bad, kvc_manager_unregister_prompt(NULL, "a"));
   EXPECT(bad, kvc_manager_list_prompts(NULL, NULL, 0, &count_));
   EXPECT(bad, kvc_manager_acquire_blocks(NULL, 0, row_, 1));

@@ -225,8 +225,9 @@ kvc_status Abuser::call_hint() {
     default: {
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
-      return kvc_manager_demote_prefix(
-          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), number(), id_out());
+      return kvc_manager_set_prefix_priority(
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), number(),
+          KVC_PRIORITY_DEMOTED, random_.chance(90) ? 0 : until, id_out());
     }
   }
 }
@@ -247,7 +248,8 @@ kvc_status Abuser::call_prompt() {
     case 1:
     case 2: {
       const int32_t* const more = tokens(&n);
-      const kvc_status status = kvc_manager_acquire_prompt(m_, text, more, n, config(), id_out(), &number_);
+      const kvc_status status =
+          kvc_manager_allocate_from_prompt(m_, text, more, n, config(), id_out(), &number_);
       if (status == KVC_OK) learn(live_, id_);
       return status;
     }

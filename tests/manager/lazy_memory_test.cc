@@ -113,9 +113,9 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
       ASSERT_EQ(kvc_manager_unpin_prefix(m, pin), KVC_OK);
       ASSERT_EQ(kvc_manager_set_time(m, ++now), KVC_OK);
       ASSERT_EQ(kvc_manager_set_prefix_priority(m, prompt, 0, 60, now + 1, &count), KVC_OK);
-      ASSERT_EQ(kvc_manager_demote_prefix(m, prompt, 8, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_set_prefix_priority(m, prompt, 8, KVC_PRIORITY_DEMOTED, 0, &count), KVC_OK);
       ASSERT_EQ(kvc_manager_register_prompt(m, "p", prompt, &count), KVC_OK);
-      ASSERT_EQ(kvc_manager_acquire_prompt(m, "p", tokens.data(), 3, nullptr, &id, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_allocate_from_prompt(m, "p", tokens.data(), 3, nullptr, &id, &count), KVC_OK);
       ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
       ASSERT_EQ(kvc_manager_unregister_prompt(m, "p"), KVC_OK);
       ASSERT_EQ(kvc_manager_acquire_prefix(m, prompt, 0, blocks, 8, &size), KVC_OK);

@@ -455,11 +455,11 @@ Op Generator::next(const World& world) {
   if (last_kind_ == Kind::kFork && random_.chance(90))
     op.kind = Kind::kAppend, target = random_.chance(80) ? last_tag_ - 1 : last_target_;
   if (last_kind_ == Kind::kTruncate && random_.chance(40)) op.kind = Kind::kAppend, target = last_target_;
-  const bool allocated = last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAcquirePrompt;
+  const bool allocated = last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAllocateFromPrompt;
   if ((allocated || last_kind_ == Kind::kAdmit) && random_.chance(65))
     op.kind = Kind::kCommit, target = allocated ? last_tag_ - 1 : last_target_;
   const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork ||
-                     op.kind == Kind::kAcquirePrompt;
+                     op.kind == Kind::kAllocateFromPrompt;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
   if (!world.model().pending.empty() && random_.chance(80))
@@ -639,7 +639,7 @@ Op Generator::next(const World& world) {
       op.ns = any_namespace();
       op.number = random_.between(1, 3);
       break;
-    case Kind::kAcquirePrompt:
+    case Kind::kAllocateFromPrompt:
       op.text.tokens = tokens(random_.below(3 * B_));
       if (random_.chance(2)) op.text.tokens.push_back(-1);
       if (random_.chance(2)) op.text.tokens = tokens(setup_.config.max_tokens);

@@ -157,8 +157,8 @@ class Model : public PartialRules {
       requests.erase(*id), version = before;
     return status;
   }
-  kvc_status acquire_prompt(int name, const std::vector<int32_t>& tail, Options o, uint64_t* id,
-                            uint64_t* cached) {
+  kvc_status allocate_from_prompt(int name, const std::vector<int32_t>& tail, Options o, uint64_t* id,
+                                  uint64_t* cached) {
     if (!prompts.count(name)) return KVC_ERROR_NOT_FOUND;
     Text text = prompts[name].text;
     if (text.tokens.size() + tail.size() > config_.max_tokens) return KVC_ERROR_LIMIT;

@@ -105,7 +105,7 @@ const char* kind_name(Kind kind) {
                                              "set_prefix_priority",
                                              "demote_prefix",
                                              "register_prompt",
-                                             "acquire_prompt",
+                                             "allocate_from_prompt",
                                              "unregister_prompt",
                                              "resize"};
   return kNames[static_cast<int>(kind)];
@@ -236,7 +236,7 @@ std::string to_text(const Op& op) {
     case Kind::kRegister:
       out << "name " << op.number << ", " << ns << ", " << text_of(op.text) << ")";
       break;
-    case Kind::kAcquirePrompt:
+    case Kind::kAllocateFromPrompt:
       out << "name " << op.number << ", " << text_of(op.text) << options_of(op.options) << ") -> r" << op.tag;
       break;
     case Kind::kUnregister:

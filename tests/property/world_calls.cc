@@ -229,8 +229,8 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kRegister:
       out.status = model_.register_prompt(int(op.number), ns, op.text, &number);
       break;
-    case Kind::kAcquirePrompt:
-      out.status = model_.acquire_prompt(int(op.number), op.text.tokens, options, &id, &number);
+    case Kind::kAllocateFromPrompt:
+      out.status = model_.allocate_from_prompt(int(op.number), op.text.tokens, options, &id, &number);
       break;
     case Kind::kUnregister:
       out.status = model_.unregister_prompt(int(op.number));
@@ -257,7 +257,7 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kPrefixPriority:
     case Kind::kDemotePrefix:
     case Kind::kRegister:
-    case Kind::kAcquirePrompt:
+    case Kind::kAllocateFromPrompt:
       value(number);
       break;
     default:
@@ -266,7 +266,7 @@ Outcome World::ask_model(const Op& op) {
   for (int block : blocks) value(block);
   if (op.tag && (id || op.kind == Kind::kOpen)) handles_[op.tag].model = id;
   if (op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork ||
-      op.kind == Kind::kAcquirePrompt)
+      op.kind == Kind::kAllocateFromPrompt)
     tag_of_[id] = op.tag;
   return out;
 }
@@ -508,8 +508,8 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     }
     case Kind::kDemotePrefix: {
-      const kvc_status status =
-          kvc_manager_demote_prefix(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, &number);
+      const kvc_status status = kvc_manager_set_prefix_priority(
+          m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, KVC_PRIORITY_DEMOTED, 0, &number);
       out = collect(status, {number}, {true});
       break;
     }
@@ -519,9 +519,9 @@ Outcome World::ask_library(const Op& op, int side) {
       out = collect(status, {number}, {true});
       break;
     }
-    case Kind::kAcquirePrompt: {
-      const kvc_status status =
-          kvc_manager_acquire_prompt(m, prompt_name(op.number).c_str(), tokens, n, &config, &id, &number);
+    case Kind::kAllocateFromPrompt: {
+      const kvc_status status = kvc_manager_allocate_from_prompt(m, prompt_name(op.number).c_str(), tokens, n,
+                                                                 &config, &id, &number);
       out = collect(status, {id, number}, {false, true});
       break;
     }

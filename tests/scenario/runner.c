@@ -373,9 +373,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("keep") || IS("demote")) {
     sequence(a[1], a[2]);
     const kvc_prompt prompt = {sizeof prompt, namespaces[a[0]], tokens, (size_t)a[2], NULL, 0};
-    status = IS("demote") ? kvc_manager_demote_prefix(m, &prompt, (uint64_t)a[3], &value)
-                          : kvc_manager_set_prefix_priority(m, &prompt, (uint64_t)a[3], (uint32_t)a[4],
-                                                            (uint64_t)a[5], &value);
+    if (IS("demote")) a[4] = KVC_PRIORITY_DEMOTED, a[5] = 0;
+    status =
+        kvc_manager_set_prefix_priority(m, &prompt, (uint64_t)a[3], (uint32_t)a[4], (uint64_t)a[5], &value);
     *printed = 1;
   }
   if (IS("register")) {
@@ -384,8 +384,8 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     *printed = 1;
   }
   if (IS("acquire")) {
-    status = kvc_manager_acquire_prompt(m, name, sequence(a[2], a[3]), (size_t)a[3], NULL, &requests[a[0]],
-                                        &value);
+    status = kvc_manager_allocate_from_prompt(m, name, sequence(a[2], a[3]), (size_t)a[3], NULL,
+                                              &requests[a[0]], &value);
     *printed = 1;
   }
   if (IS("unregister")) return kvc_manager_unregister_prompt(m, name);

@@ -352,9 +352,9 @@ class Runner {
   static std::string name(int64_t number) { return "p" + std::to_string(number); }
   std::string acquire(const Numbers& a) {
     const auto tokens = sequence(a[2], a[3]);
-    uint64_t cached = 0;  // Manager::acquire_prompt does not tell NO_SPACE from AGAIN
-    kvc::check(kvc_manager_acquire_prompt(c(), name(a[1]).c_str(), tokens.data(), tokens.size(), nullptr,
-                                          &id(a[0]), &cached));
+    uint64_t cached = 0;  // Manager::allocate_from_prompt does not tell NO_SPACE from AGAIN
+    kvc::check(kvc_manager_allocate_from_prompt(c(), name(a[1]).c_str(), tokens.data(), tokens.size(),
+                                                nullptr, &id(a[0]), &cached));
     return said(cached);
   }
   std::string prompts() {
@@ -445,7 +445,8 @@ class Runner {
        }},
       {"demote",
        [this](const Numbers& a) {
-         return said(m_->demote({sequence(a[1], a[2]), {}, namespaces_[a[0]]}, static_cast<uint64_t>(a[3])));
+         return said(m_->set_prefix_priority({sequence(a[1], a[2]), {}, namespaces_[a[0]]},
+                                             KVC_PRIORITY_DEMOTED, 0, static_cast<uint64_t>(a[3])));
        }},
       {"register",
        [this](const Numbers& a) {

@@ -33,7 +33,7 @@ from .quant import dequantize, quantize
 from .records import (AttentionInfo, BackendInfo, BlockInfo, CheckpointInfo, CheckpointNeeds, CurveInfo, DeviceInfo, IndexApplied, IndexStats, LatencyInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, MemoryProfile, OffloadInfo, OffloadStats,
                       OffloadTierStats, PageFileInfo, PoolInfo, ProbeInfo, Properties, PublisherStats, QuantMetrics,
                       QuotaInfo, RequestInfo, ScheduledInfo, SchedulerStats, SizingDecision, Stats, TierCounts, TierStats, WorkloadInfo)
-from .request import ALL_NAMESPACES, ExtraKey, Namespace, Pin, Request, RequestOptions
+from .request import ALL_NAMESPACES, PRIORITY_DEMOTED, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .scheduler import EndedRequest, Plan, Scheduler
 from .sizing import Sizer, Workload

@@ -467,13 +467,9 @@ class Manager:
     def set_prefix_priority(self, tokens: Tokens, priority: int, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *,
                             until_ns: int = 0, first_token: int = 0) -> int:
         """Hints the cached part of a prompt from first_token on: priority 0 (evicted first) to 100, 35 without a hint. until_ns: when the hint
-        ends, in the time of set_time(); 0 = never. Returns the tokens that took the hint. Needs `hints`."""
+        ends, in the time of set_time(); 0 = never. PRIORITY_DEMOTED, without until_ns, demotes the end of the prompt down to first_token; a
+        position that others use ends it. Returns the tokens that took the hint. Needs `hints`."""
         return _native.kvc_manager_set_prefix_priority(self._m, namespace_id(namespace), tokens, pack_keys(keys), first_token, priority, until_ns)
-
-    def demote(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, first_token: int = 0) -> int:
-        """Demotes the end of a prompt, down to first_token: it is evicted before all else. A position that others use ends it. Returns the
-        tokens that were demoted. Needs `hints`."""
-        return _native.kvc_manager_demote_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys), first_token)
 
     def set_time(self, now_ns: int) -> None:
         """Tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. Raises InvalidArgumentError for an
@@ -485,7 +481,7 @@ class Manager:
         it, is pinned until it is unregistered. Returns the tokens pinned now. Raises InvalidArgumentError if the name is registered."""
         return _native.kvc_manager_register_prompt(self._m, name, namespace_id(namespace), tokens, pack_keys(keys))
 
-    def acquire_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
+    def allocate_from_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
                        max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0,
                        wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates and admits a request with a registered prompt, followed by tokens (int32 [n]). Other parameters as for allocate(). Raises
@@ -493,7 +489,7 @@ class Manager:
         self._free_dropped()
         config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
                                 cross_tokens, cross_digest)
-        return Request(self, *_native.kvc_manager_acquire_prompt(self._m, name, tokens, config))
+        return Request(self, *_native.kvc_manager_allocate_from_prompt(self._m, name, tokens, config))
 
     def unregister_prompt(self, name: str) -> None:
         """Ends a registration and its pin. Raises NotFoundError."""

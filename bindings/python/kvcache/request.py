@@ -110,6 +110,7 @@ def cross_words(digest: bytes) -> tuple[int, ...]:
     return struct.unpack("<4Q", digest or bytes(32))
 
 
+PRIORITY_DEMOTED = 2**32 - 1  # for Manager.set_prefix_priority: below 0, evicted before all else
 ALL_NAMESPACES = 2**64 - 1  # of a curve, and in ALL_CLEARED events; no namespace has this id
 
 

@@ -109,13 +109,13 @@ class Runner:
         return [self.m.set_prefix_priority(tokens, priority, namespace=self.namespace(namespace), until_ns=until, first_token=begin)]
 
     def line_demote(self, namespace, first, count, begin):
-        return [self.m.demote(range(first, first + count), namespace=self.namespace(namespace), first_token=begin)]
+        return [self.m.set_prefix_priority(range(first, first + count), kvcache.PRIORITY_DEMOTED, namespace=self.namespace(namespace), first_token=begin)]
 
     def line_register(self, name, namespace, first, count):
         return [self.m.register_prompt(f"p{name}", range(first, first + count), namespace=self.namespace(namespace))]
 
     def line_acquire(self, name, prompt, first, count):
-        request = self.m.acquire_prompt(f"p{prompt}", range(first, first + count))
+        request = self.m.allocate_from_prompt(f"p{prompt}", range(first, first + count))
         self.requests[name] = self.kept(request)
         return [request.num_cached]
 

@@ -309,13 +309,13 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		hinted, failure := r.m.SetPrefixPriority(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]), hint)
 		return said(hinted, failure)
 	case "demote":
-		demoted, failure := r.m.DemotePrefix(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]))
+		demoted, failure := r.m.SetPrefixPriority(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]), kvcache.Hint{Priority: kvcache.PriorityDemoted})
 		return said(demoted, failure)
 	case "register":
 		pinned, failure := r.m.RegisterPrompt(fmt.Sprint("p", a[0]), r.namespace(a[1]), sequence(a[2], a[3]), nil)
 		return said(pinned, failure)
 	case "acquire":
-		id, cached, failure := r.m.AcquirePrompt(fmt.Sprint("p", a[1]), sequence(a[2], a[3]), nil)
+		id, cached, failure := r.m.AllocateFromPrompt(fmt.Sprint("p", a[1]), sequence(a[2], a[3]), nil)
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "unregister":
 		err = r.m.UnregisterPrompt(fmt.Sprint("p", a[0]))

@@ -410,26 +410,23 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_set_time(m, nowNs));
   }
 
+  /** A priority below 0, for {@link #setPrefixPriority}: it is evicted before all else. */
+  public static final int PRIORITY_DEMOTED = -1;
+
   /**
    * Hints the cached part of a prompt from firstToken on: priority 0 (evicted first) to 100, 35 without a hint. untilNs is when the hint ends, in the
-   * time of {@link #setTime}; 0 = never. Returns the tokens that took the hint. Needs {@link Config#hints}.
+   * time of {@link #setTime}; 0 = never. PRIORITY_DEMOTED, with untilNs 0, demotes the end of the prompt down to firstToken; a position that others use
+   * ends it. Returns the tokens that took the hint. Needs {@link Config#hints}.
    */
   public long setPrefixPriority(long namespace, IntBuffer tokens, long firstToken, int priority, long untilNs, RequestOptions.ExtraKey... keys)
       throws KvCacheException {
     Sizes.count("firstToken", firstToken);
-    Sizes.count("priority", priority);
+    if (priority != PRIORITY_DEMOTED) {
+      Sizes.count("priority", priority);
+    }
     Sizes.count("untilNs", untilNs);
     return ask((m, out) -> Native.kvc_manager_set_prefix_priority(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, priority,
         untilNs, out));
-  }
-
-  /**
-   * Demotes the end of a prompt, down to firstToken: it is evicted before all else. A position that others use ends it. Returns the tokens that were
-   * demoted. Needs {@link Config#hints}.
-   */
-  public long demote(long namespace, IntBuffer tokens, long firstToken, RequestOptions.ExtraKey... keys) throws KvCacheException {
-    Sizes.count("firstToken", firstToken);
-    return ask((m, out) -> Native.kvc_manager_demote_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, out));
   }
 
   /**
@@ -443,9 +440,9 @@ public final class Manager implements AutoCloseable {
   /**
    * Creates and admits a request with a registered prompt, followed by tokens. Namespace and keys are those of the prompt; other options may be null.
    */
-  public Request acquirePrompt(String name, IntBuffer tokens, RequestOptions options) throws KvCacheException {
+  public Request allocateFromPrompt(String name, IntBuffer tokens, RequestOptions options) throws KvCacheException {
     long[] id = new long[1], cached = new long[1];
-    call(m -> Native.kvc_manager_acquire_prompt(m, name, tokens, RequestOptions.config(options), id, cached));
+    call(m -> Native.kvc_manager_allocate_from_prompt(m, name, tokens, RequestOptions.config(options), id, cached));
     Reference.reachabilityFence(options);
     return new Request(this, id[0], cached[0]);
   }

@@ -350,9 +350,8 @@ final class FuzzCalls {
     table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));
     table.put("Manager.setTime", () -> m().setTime(h.small(40)));
     table.put("Manager.setPrefixPriority", () -> m().setPrefixPriority(namespace(), prompt(), h.small(20), (int) h.oneOf(0, 35, 100, 101, -1), h.oneOf(0, h.number()), keys()));
-    table.put("Manager.demote", () -> m().demote(namespace(), prompt(), h.small(20), keys()));
     table.put("Manager.registerPrompt", () -> m().registerPrompt(name(), namespace(), prompt(), keys()));
-    table.put("Manager.acquirePrompt", () -> keep(m().acquirePrompt(name(), prompt(), options())));
+    table.put("Manager.allocateFromPrompt", () -> keep(m().allocateFromPrompt(name(), prompt(), options())));
     table.put("Manager.unregisterPrompt", () -> m().unregisterPrompt(name()));
     table.put("Manager.prompts", () -> m().prompts());
     table.put("Manager.evict", () -> m().evict(h.oneOf(0, 1, h.small(4))));

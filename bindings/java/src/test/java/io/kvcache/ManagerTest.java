@@ -275,7 +275,7 @@ class ManagerTest {
         r.commit(9);
         r.endSession(4);
       }
-      assertEquals(8, m.demote(0, direct(sequence(0, 8)), 0));
+      assertEquals(8, m.setPrefixPriority(0, direct(sequence(0, 8)), 0, Manager.PRIORITY_DEMOTED, 0));
       try (Step step = new Step(m, new Step.Limits(1, 1, 1, 4, 0, 0, 0))) {
         step.nowNs(30).run(0);
         assertThrows(KvCacheException.class, () -> step.nowNs(29).run(0));
@@ -290,12 +290,12 @@ class ManagerTest {
       assertEquals(0, m.registerPrompt("system", 0, direct(sequence(0, 8))));
       assertThrows(KvCacheException.class, () -> m.registerPrompt("system", 0, direct(sequence(0, 8))));
       assertEquals(List.of("system"), m.prompts());
-      try (Request r = m.acquirePrompt("system", direct(sequence(50, 1)), null)) {
+      try (Request r = m.allocateFromPrompt("system", direct(sequence(50, 1)), null)) {
         assertEquals(0, r.cached());
         r.commit(9);
       }
       assertEquals(0, m.evict(8));
-      try (Request r = m.acquirePrompt("system", direct(sequence(60, 1)), new RequestOptions())) {
+      try (Request r = m.allocateFromPrompt("system", direct(sequence(60, 1)), new RequestOptions())) {
         assertEquals(8, r.cached());
       }
       m.unregisterPrompt("system");

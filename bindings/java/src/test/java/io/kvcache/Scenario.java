@@ -344,7 +344,7 @@ final class Scenario {
   }
 
   private String acquire(int[] a) throws KvCacheException {
-    Request made = m.acquirePrompt("p" + a[1], sequence(a[2], a[3]), null);
+    Request made = m.allocateFromPrompt("p" + a[1], sequence(a[2], a[3]), null);
     requests.put(a[0], made.id());
     return " " + made.cached();
   }
@@ -452,7 +452,7 @@ final class Scenario {
     return switch (word) {
       case "allocate" -> allocate(a);
       case "keep" -> " " + m.setPrefixPriority(namespace(a[0]), sequence(a[1], a[2]), a[3], a[4], a[5]);
-      case "demote" -> " " + m.demote(namespace(a[0]), sequence(a[1], a[2]), a[3]);
+      case "demote" -> " " + m.setPrefixPriority(namespace(a[0]), sequence(a[1], a[2]), a[3], Manager.PRIORITY_DEMOTED, 0);
       case "register" -> " " + m.registerPrompt("p" + a[0], namespace(a[1]), sequence(a[2], a[3]));
       case "acquire" -> acquire(a);
       case "prompts" -> m.prompts().stream().map(name -> " " + name).collect(Collectors.joining());
