@@ -137,7 +137,7 @@ KVC_STRUCT(kvc_group_config)
 // Addresses on devices, of streams and of functions: only C can use them. Arrays on a device are passed by DLPack.
 %ignore kvc_device_allocate;
 %ignore kvc_device_release;
-%ignore kvc_device_reserve;
+%ignore kvc_device_reserve_addresses;
 %ignore kvc_device_map;
 %ignore kvc_device_register;
 %ignore kvc_device_unregister;

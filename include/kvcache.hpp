@@ -263,10 +263,10 @@ class Manager {
     moves.resize(count);
     return moves;
   }
-  /// Tokens that a request with `generated` after its prompt will probably still get; `reserve` is
-  /// KVC_RESERVE_*. Needs KVC_MANAGER_RESERVE.
-  uint64_t expected_tokens(uint32_t reserve, uint64_t generated = 0) const {
-    return ask<uint64_t>(kvc_manager_expected_tokens, get(), reserve, generated);
+  /// Tokens that a request with `generated` after its prompt will probably still get; `headroom` is
+  /// KVC_HEADROOM_*. Needs KVC_MANAGER_HEADROOM.
+  uint64_t expected_tokens(uint32_t headroom, uint64_t generated = 0) const {
+    return ask<uint64_t>(kvc_manager_expected_tokens, get(), headroom, generated);
   }
   /// Starts a miss-ratio curve of a namespace, or of all together.
   void open_curve(uint64_t namespace_id = KVC_ALL_NAMESPACES,

@@ -193,7 +193,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Resize": func() error {
 			return first(f.m.Resize(uint32(f.small(2)), f.oneOf(12, 12, 12, 10+f.small(9), 10+f.small(9), f.small(20), f.number())))
 		},
-		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Reserve(f.small(5)), f.number())) },
+		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Headroom(f.small(5)), f.number())) },
 		"Storage.DiscardBlocks": func() error {
 			return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number())))
 		},

@@ -60,18 +60,18 @@ func TestPoolsHaveRoomOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAnAdmissionReservesWhatEndedRequestsGot(t *testing.T) {
-	m, err := New(Config{NumBlocks: 64, BlockSize: 4, Reserves: true})
+func TestAnAdmissionHasHeadroomForWhatEndedRequestsGot(t *testing.T) {
+	m, err := New(Config{NumBlocks: 64, BlockSize: 4, Headroom: true})
 	must(t, err)
 	defer m.Close()
 	r, _, err := m.AllocateRequest(count(4), nil)
 	must(t, err)
 	must(t, m.AppendTokens(r, count(10)))
 	must(t, m.FreeRequest(r))
-	if tokens, err := m.ExpectedTokens(ReserveBalanced, 4); err != nil || tokens != 6 {
+	if tokens, err := m.ExpectedTokens(HeadroomBalanced, 4); err != nil || tokens != 6 {
 		t.Fatal(tokens, err)
 	}
-	r, _, err = m.AllocateRequest(count(4), &RequestOptions{Reserve: ReserveMinimal})
+	r, _, err = m.AllocateRequest(count(4), &RequestOptions{Headroom: HeadroomMinimal})
 	must(t, err)
 	if info, err := m.RequestInfo(r); err != nil || info.Capacity != 14 {
 		t.Fatal(info, err)

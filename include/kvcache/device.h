@@ -134,9 +134,9 @@ KVC_API kvc_status kvc_device_properties(const char* device, kvc_device_info* in
  *  KVC_MANAGED_LEAST_BYTES), OUT_OF_MEMORY, DEVICE. Since 0.2. */
 KVC_API kvc_status kvc_device_allocate(const char* device, uint32_t kind, uint64_t bytes, void** memory);
 
-/** Frees memory of kvc_device_allocate, kvc_device_reserve or kvc_device_import_memory. NULL is ignored.
- *  No work may use the memory any more. On a GPU the call waits for all work on the device. It does not
- *  disturb a graph capture, unless the device is out of memory.
+/** Frees memory of kvc_device_allocate, kvc_device_reserve_addresses or kvc_device_import_memory. NULL is
+ *  ignored. No work may use the memory any more. On a GPU the call waits for all work on the device. It does
+ *  not disturb a graph capture, unless the device is out of memory.
  *  @return KVC_OK; NOT_FOUND (unknown memory, or freed before). Since 0.2. */
 KVC_API kvc_status kvc_device_release(void* memory);
 
@@ -145,7 +145,7 @@ KVC_API kvc_status kvc_device_release(void* memory);
  *  memory Free it with kvc_device_release, which also frees what was mapped.
  *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT (0 bytes), UNSUPPORTED, OUT_OF_MEMORY, DEVICE.
  *  Since 0.2. */
-KVC_API kvc_status kvc_device_reserve(const char* device, uint64_t bytes, void** memory);
+KVC_API kvc_status kvc_device_reserve_addresses(const char* device, uint64_t bytes, void** memory);
 
 /** Maps memory to reserved addresses, in chunks of at least 64 MiB. Mapped parts stay as they are. New
  *  memory is not cleared. The call takes milliseconds: do not call it from the thread that decodes.

@@ -33,7 +33,7 @@ enum {
    *  rejected drafts, first copy the state after the accepted tokens to the block of the last of them
    *  (kvc_verdict_states). Slots mean nothing in this group. A kernel that writes the states of all block
    *  ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2 instead. Not with KVC_MANAGER_FILLS,
-   *  KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
+   *  KVC_MANAGER_HEADROOM and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
    *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
@@ -76,9 +76,9 @@ enum {
   /** Follow which request computes which tokens (kvcache/fills.h). Takes 4 bytes for each block and about
    *  50 for each request. Since 0.3. */
   KVC_MANAGER_FILLS = 256,
-  /** Remember how many tokens ended requests got after their prompts, so that admissions can reserve room for
-   *  as many (kvc_request_config.reserve). Takes 1 KiB. Since 0.3. */
-  KVC_MANAGER_RESERVE = 512,
+  /** Remember how many tokens ended requests got after their prompts, so that admissions can take
+   *  headroom for as many (kvc_request_config.headroom). Takes 1 KiB. Since 0.3. */
+  KVC_MANAGER_HEADROOM = 512,
   /** Hits may end inside a block: an admission whose next block shares only its first tokens with a cached
    *  one copies that (kvc_manager_admit_request). Not for storages with channel keys. Since 0.3. */
   KVC_MANAGER_PARTIAL_REUSE = 1024

@@ -83,9 +83,9 @@ class Manager {
     return change(id, false, [&](Request& request) { return requests_.end(request); });
   }
 
-  uint64_t expected_tokens(uint32_t reserve, uint64_t generated) {
+  uint64_t expected_tokens(uint32_t headroom, uint64_t generated) {
     const std::lock_guard lock(monitor_.mutex());
-    return requests_.expected_tokens(reserve, generated);
+    return requests_.expected_tokens(headroom, generated);
   }
 
   kvc_status step(StepPlan& plan) { return stepper_.step(plan); }

@@ -143,7 +143,7 @@ TEST_F(EngineMemory, IsSharedWithAnotherProcess) {
 TEST_F(EngineMemory, GrowsUnderAStorage) {
   constexpr uint64_t kChunk = uint64_t{64} << 20;
   void* memory = nullptr;
-  ASSERT_EQ(kvc_device_reserve(engine::device(), 3 * kChunk, &memory), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_device_reserve_addresses(engine::device(), 3 * kChunk, &memory), KVC_OK) << kvc_last_error();
   kvc_storage_config c = small_config(engine::device());
   uint64_t block = 0;
   ASSERT_EQ(kvc_storage_size(&c, &block, nullptr), KVC_OK);

@@ -50,7 +50,7 @@ static void test_numbers(void) {
   c = good, c.flags = 1u << 2, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x4", "");
   for (int bit = 8; bit < 32; ++bit) {
     c = good, c.flags = 1u << bit;
-    if (c.flags != KVC_MANAGER_RESERVE && c.flags != KVC_MANAGER_FILLS &&
+    if (c.flags != KVC_MANAGER_HEADROOM && c.flags != KVC_MANAGER_FILLS &&
         c.flags != KVC_MANAGER_PARTIAL_REUSE)
       refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
   }

@@ -504,17 +504,17 @@ TEST(Fills, OnlySlotsOfStepsAreEnqueued) {
   EXPECT_EQ(engine.findable(), 10 * kBlock);
 }
 
-TEST(Fills, AReserveIsNotEnqueued) {
+TEST(Fills, HeadroomIsNotEnqueued) {
   kvc_manager_config config = following();
-  config.flags |= KVC_MANAGER_RESERVE;
+  config.flags |= KVC_MANAGER_HEADROOM;
   Engine engine(config);
   const uint64_t before = engine.admit(options(0, 0)).id;  // its length is remembered
   const int32_t tokens[] = {5, 5, 5, 5};
   ASSERT_EQ(kvc_manager_append_tokens(engine.m, before, tokens, 4), KVC_OK);
   ASSERT_EQ(kvc_manager_free_request(engine.m, before), KVC_OK);
-  kvc_request_config reserving = options(kBoth, 0, 8);
-  reserving.reserve = KVC_RESERVE_BALANCED;
-  EXPECT_EQ(engine.admit(reserving).status, KVC_OK);
+  kvc_request_config with_headroom = options(kBoth, 0, 8);
+  with_headroom.headroom = KVC_HEADROOM_BALANCED;
+  EXPECT_EQ(engine.admit(with_headroom).status, KVC_OK);
   EXPECT_EQ(engine.stats().blocks_filling, 2u);
 }
 

@@ -41,7 +41,7 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_quota_info, s.made_manager, 0u, 0u, &s.quota_info).after(with_quotas));
   const auto with_room = [](Scene& s) {
     kvc_manager_config config = s.manager_config;
-    config.max_blocks = 2 * config.num_blocks, config.flags |= KVC_MANAGER_RESERVE;
+    config.max_blocks = 2 * config.num_blocks, config.flags |= KVC_MANAGER_HEADROOM;
     return kvc_manager_create(&config, &s.made_manager) == KVC_OK;
   };
   calls.push_back(KVC_CALL(kvc_manager_resize, s.made_manager, 0u, s.manager_config.num_blocks + 1,
@@ -53,7 +53,7 @@ void add_life(std::vector<Call>& calls) {
                       .as("smaller")
                       .after(with_room));
   calls.push_back(
-      KVC_CALL(kvc_manager_expected_tokens, s.made_manager, uint32_t{KVC_RESERVE_BALANCED}, 3u, &s.number)
+      KVC_CALL(kvc_manager_expected_tokens, s.made_manager, uint32_t{KVC_HEADROOM_BALANCED}, 3u, &s.number)
           .after(with_room));
   const auto with_fill = [](Scene& s) {  // step 1 is in flight and fills blocks
     kvc_manager_config config = s.manager_config;

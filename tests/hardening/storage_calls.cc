@@ -55,7 +55,7 @@ void add_devices(std::vector<Call>& calls) {
                       .allocating()
                       .may_be_null({0, 1}));
   calls.push_back(KVC_CALL(kvc_stream_handle, s.stream, &s.handle).answering(KVC_ERROR_UNSUPPORTED));
-  calls.push_back(KVC_CALL(kvc_device_reserve, "cpu", 4096u, &s.made_memory)
+  calls.push_back(KVC_CALL(kvc_device_reserve_addresses, "cpu", 4096u, &s.made_memory)
                       .answering(KVC_ERROR_UNSUPPORTED)
                       .may_be_null({0}));
   calls.push_back(

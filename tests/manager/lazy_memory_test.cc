@@ -60,7 +60,7 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   kvc_manager_config config = {};
   config.num_blocks = 40, config.max_blocks = 60, config.block_size = 4, config.seed = 1;
   config.event_capacity = 1 << 24, config.record_bytes = uint64_t{1} << 32, config.max_quotas = 2;
-  config.flags = KVC_MANAGER_HINTS | KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE |
+  config.flags = KVC_MANAGER_HINTS | KVC_MANAGER_FILLS | KVC_MANAGER_HEADROOM | KVC_MANAGER_PARTIAL_REUSE |
                  KVC_MANAGER_ZERO_CROSS_NAMESPACE;
   const ManagerOf large(config);
   kvc_manager* const m = large.m;

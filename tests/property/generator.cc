@@ -145,7 +145,7 @@ Setup random_setup(Random& random) {
     for (uint64_t& count : c.pools) count = std::max<uint64_t>(count, 12);
   }
   if (c.max_requests != 5) c.near = c.max_tokens * 7 % (4 * B);
-  c.reserves = random.chance(50) && !has_states;
+  c.headroom = random.chance(50) && !has_states;
   c.partial = random.chance(50) && !has_states;
   if (random.chance(60))
     for (const uint64_t count : c.pools) c.rooms.push_back(count + random.below(count / 2 + 1));
@@ -223,7 +223,7 @@ model::Options Generator::options(const World& world) {
   if (random_.chance(12))
     o.external = random_.below(random_.chance(50) ? 2 * B_ : std::min(12 * B_, setup_.config.max_tokens));
   if (random_.chance(15)) o.lookahead = random_.between(1, B_ + 1);
-  if (setup_.config.reserves && random_.chance(35)) o.reserve = static_cast<uint32_t>(random_.between(1, 3));
+  if (setup_.config.headroom && random_.chance(35)) o.headroom = static_cast<uint32_t>(random_.between(1, 3));
   if (random_.chance(8)) o.drop_tail = static_cast<uint32_t>(random_.between(1, 2));
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_READ;
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_WRITE;

@@ -31,7 +31,7 @@ std::string options_of(const model::Options& o) {
   if (o.slots) out << " slots=" << o.slots;
   if (o.lookahead) out << " lookahead=" << o.lookahead;
   if (o.flags) out << " flags=" << o.flags;
-  if (o.reserve) out << " reserve=" << o.reserve;
+  if (o.headroom) out << " headroom=" << o.headroom;
   if (o.drop_tail) out << " drop_tail=" << o.drop_tail;
   if (o.cross) out << " cross=" << o.cross << " digest=" << o.cross_digest;
   if (o.wait_until) out << " wait_until=" << o.wait_until;
@@ -119,8 +119,8 @@ std::string to_text(const Setup& setup) {
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
       << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas << ", rooms "
       << list(c.rooms) << ", near " << c.near << ", max_nodes " << c.max_nodes
-      << (c.reserves ? ", RESERVE" : "") << (c.partial ? ", PARTIAL_REUSE" : "") << (c.hints ? ", HINTS" : "")
-      << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << (c.headroom ? ", HEADROOM" : "") << (c.partial ? ", PARTIAL_REUSE" : "")
+      << (c.hints ? ", HINTS" : "") << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
       << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
       << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {

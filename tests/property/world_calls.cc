@@ -32,7 +32,7 @@ Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
 
 bool without_options(const model::Options& o) {
   return o.max_cached == 0 && o.external == 0 && o.slots == 0 && o.lookahead == 0 && o.flags == 0 &&
-         o.drop_tail == 0 && o.wait_until == 0 && o.reserve == 0 && o.cross == 0;
+         o.drop_tail == 0 && o.wait_until == 0 && o.headroom == 0 && o.cross == 0;
 }
 
 // A probe right before an admission says what it does.

@@ -22,7 +22,7 @@ def scenario(seed, operations):
         for _ in range(rng.randrange(1, 4)):
             yield rng.choice([("group", 0, 0, 0, 0), ("group", 8, rng.choice([0, 3]), rng.choice([0, 8]), 0), ("group", 0, 0, rng.choice([0, 4, 12]), rng.choice([3, 8, 12]))])
     yield ("room", rng.choice([0, 48, 60]))
-    yield ("reserves", 1)
+    yield ("headroom", 1)
     yield ("partial", rng.choice([0, 1]))
     yield ("manager", rng.choice([24, 40]), 4, 64, 8, *window)
     yield ("open", 1, 65)

@@ -38,7 +38,7 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t encoder[2], policy[3], fills[3], hints, quotas, record_bytes, room, reserves, partial, mode;
+static int64_t encoder[2], policy[3], fills[3], hints, quotas, record_bytes, room, headroom, partial, mode;
 static char log_bytes[1 << 20];
 static size_t log_size;
 static kvc_workload* workload;
@@ -102,7 +102,7 @@ static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t 
       .num_groups = num_groups,
       .max_blocks = (uint64_t)room,
       .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0) |
-                          (reserves ? KVC_MANAGER_RESERVE : 0) | (partial ? KVC_MANAGER_PARTIAL_REUSE : 0)),
+                          (headroom ? KVC_MANAGER_HEADROOM : 0) | (partial ? KVC_MANAGER_PARTIAL_REUSE : 0)),
       .policy = (uint32_t)policy[0],
       .policy_weight = (double)policy[1] / 100,
       .policy_history = (uint64_t)policy[2],
@@ -355,7 +355,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     return status;
   }
   if (IS("room")) return room = a[0], KVC_OK;
-  if (IS("reserves")) return reserves = a[0], KVC_OK;
+  if (IS("headroom")) return headroom = a[0], KVC_OK;
   if (IS("partial")) return partial = a[0], KVC_OK;
   if (IS("mode")) return mode = a[0], KVC_OK;
   if (IS("resize")) return *printed = 1, resize();
@@ -428,7 +428,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("reset")) return kvc_manager_reset_namespace(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
-    kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
+    kvc_request_config options = {.struct_size = sizeof options, .headroom = (uint32_t)mode};
     give_encoder(&options);
     const kvc_request_config* const config =
         mode != 0 || encoder[0] != 0 || encoder[1] != 0 ? &options : NULL;

@@ -57,7 +57,7 @@ class Runner {
     config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
     config.flags =
         (hints_ ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (fills_[0] ? uint32_t{KVC_MANAGER_FILLS} : 0u);
-    if (reserves_) config.flags |= KVC_MANAGER_RESERVE;
+    if (headroom_) config.flags |= KVC_MANAGER_HEADROOM;
     if (partial_) config.flags |= KVC_MANAGER_PARTIAL_REUSE;
     config.max_blocks = static_cast<uint64_t>(room_);
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
@@ -157,7 +157,7 @@ class Runner {
     const auto tokens = sequence(a[2], a[3]);
     const kvc::Prompt prompt(tokens, {}, namespaces_[a[1]]);
     auto config = kvc::make<kvc_request_config>();
-    config.reserve = static_cast<uint32_t>(mode_);
+    config.headroom = static_cast<uint32_t>(mode_);
     give_encoder(config);
     if (!admit) return id(a[0]) = m_->create(prompt, &config).release(), "";
     uint64_t cached = 0;  // Manager::allocate does not tell NO_SPACE from AGAIN
@@ -390,7 +390,7 @@ class Runner {
   }
 
   int64_t quotas_ = 0, record_bytes_ = 0, room_ = 0, mode_ = 0;
-  bool reserves_ = false, partial_ = false;
+  bool headroom_ = false, partial_ = false;
   std::vector<char> log_;
   std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
@@ -418,7 +418,7 @@ class Runner {
        }},
       {"room", [this](const Numbers& a) { return room_ = a[0], ""; }},
       {"partial", [this](const Numbers& a) { return partial_ = a[0] != 0, ""; }},
-      {"reserves", [this](const Numbers& a) { return reserves_ = a[0] != 0, ""; }},
+      {"headroom", [this](const Numbers& a) { return headroom_ = a[0] != 0, ""; }},
       {"mode", [this](const Numbers& a) { return mode_ = a[0], ""; }},
       {"resize", [this](const Numbers& a) { return resize(a); }},
       {"expect",

@@ -54,7 +54,7 @@ KVC_MANAGER_ZERO_ALWAYS: int
 KVC_MANAGER_TOUCH_MEMORY: int
 KVC_MANAGER_HINTS: int
 KVC_MANAGER_FILLS: int
-KVC_MANAGER_RESERVE: int
+KVC_MANAGER_HEADROOM: int
 KVC_MANAGER_PARTIAL_REUSE: int
 KVC_MAX_BLOCKS: int
 KVC_BLOCK_FREE: int
@@ -134,10 +134,10 @@ KVC_REQUEST_FULL_MUST_FIT: int
 KVC_REQUEST_RESUMED: int
 KVC_REQUEST_PUBLISH_ENQUEUED: int
 KVC_REQUEST_SHARE_FILLING: int
-KVC_RESERVE_NONE: int
-KVC_RESERVE_MINIMAL: int
-KVC_RESERVE_BALANCED: int
-KVC_RESERVE_AGGRESSIVE: int
+KVC_HEADROOM_NONE: int
+KVC_HEADROOM_MINIMAL: int
+KVC_HEADROOM_BALANCED: int
+KVC_HEADROOM_AGGRESSIVE: int
 KVC_SCHEDULE_FCFS: int
 KVC_SCHEDULE_PRIORITY: int
 KVC_SCHEDULE_SHORTEST: int
@@ -796,7 +796,7 @@ class kvc_request_config:
     flags: int
     drop_tail_blocks: int
     wait_until_ns: int
-    reserve: int
+    headroom: int
     cross_tokens: int
     def set_cross_digest(self, first: int, second: int, third: int, fourth: int) -> None: ...
 
@@ -1219,7 +1219,7 @@ def kvc_manager_request_info(m: kvc_manager, request: int, info: kvc_request_inf
 def kvc_manager_list_requests(m: kvc_manager, requests: _Array) -> int: ...
 def kvc_manager_compact(m: kvc_manager, pool: int, moves: _Array) -> int: ...
 def kvc_manager_resize(m: kvc_manager, pool: int, num_blocks: int, moves: _Array) -> int: ...
-def kvc_manager_expected_tokens(m: kvc_manager, reserve: int, generated: int) -> int: ...
+def kvc_manager_expected_tokens(m: kvc_manager, headroom: int, generated: int) -> int: ...
 def kvc_storage_discard_blocks(s: kvc_storage, first_block: int, num_blocks: int) -> int: ...
 def kvc_manager_set_time(m: kvc_manager, now_ns: int) -> None: ...
 def kvc_manager_set_priority(m: kvc_manager, request: int, first_token: int, num_tokens: int, priority: int, until_ns: int) -> None: ...

@@ -125,9 +125,9 @@ def in_python(text: str) -> str:
         text = text.replace("KVC_MANAGER_NO_PREFIX_CACHE", "prefix_cache=False").replace("KVC_OFFLOAD_NO_PROMOTE", "promote=False")
         text = re.sub(r"\bKVC_CHECKPOINT_([A-Z_]+)", lambda name: f"{name[1].lower()}=True", text.replace("KVC_CHECKPOINT_*", "those of save_checkpoint()"))
         text = re.sub(r"\bKVC_OFFLOAD_([A-Z_]+)", r"OffloadPolicy.\1", text)
-        text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned").replace("KVC_MANAGER_RESERVE", "reserves=True").replace("KVC_MANAGER_FILLS", "fills=True")
+        text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned").replace("KVC_MANAGER_HEADROOM", "headroom=True").replace("KVC_MANAGER_FILLS", "fills=True")
         text = re.sub(r"KVC_TIER_(EXISTS|GET|PUT|REMOVE)\b", r"TierKind.\1", re.sub(r"KVC_TIER_(LOAD|PREFETCH|STORE)\b", r"TierPriority.\1", text))
-        text = re.sub(r"KVC_RESERVE_(\w+) \(\d\)", lambda name: repr(name[1].lower()), text)
+        text = re.sub(r"KVC_HEADROOM_(\w+) \(\d\)", lambda name: repr(name[1].lower()), text)
         text = re.sub(r"\bKVC_(LAYOUT|MEMORY|PLANE|REQUEST|ROPE|STORAGE)_(\w+)", lambda name: f"{_ENUMERATIONS[name[1]]}.{name[2]}", text)
     for pattern, instead in _FIELDS:
         text = pattern.sub(instead, text)

@@ -682,7 +682,7 @@ class TierStats(NamedTuple):
     outages: Times that reads or writes of a server were given up, after failures in a row.
     available: False = they were given up, and none has succeeded since.
     uses_uring: True = io_uring does the I/O.
-    disk_evictions: Pages that gave way because the disk was full, or for reserve_free.
+    disk_evictions: Pages that gave way because the disk was full, or for keep_free.
     expired: Pages removed because nobody used them for ttl.
     removed: Pages removed by jobs.
     mismatches: Pages whose key came again with another size, which replaced them.

@@ -21,10 +21,10 @@ class Runner:
     groups = ()
     s = None  # the scheduler
     encoder = {}
-    room, reserves, partial, mode = 0, False, False, "none"
+    room, headroom, partial, mode = 0, False, False, "none"
 
     def shape(self):
-        return {"hints": self.hints, "fills": bool(self.fills[0]), "max_blocks": self.room, "reserves": self.reserves,
+        return {"hints": self.hints, "fills": bool(self.fills[0]), "max_blocks": self.room, "headroom": self.headroom,
                 "partial_reuse": self.partial, **self.policy}
 
     def line_policy(self, number, percent, history):
@@ -80,8 +80,8 @@ class Runner:
     def line_partial(self, on):
         self.partial = bool(on)
 
-    def line_reserves(self, on):
-        self.reserves = bool(on)
+    def line_headroom(self, on):
+        self.headroom = bool(on)
 
     def line_mode(self, number):
         self.mode = MODES[number]
@@ -272,12 +272,12 @@ class Runner:
         self.m.reset_all()
 
     def line_allocate(self, name, namespace, first, count):
-        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode, **self.encoder)
+        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), headroom=self.mode, **self.encoder)
         self.requests[name] = self.kept(request)
         return [request.num_cached]
 
     def line_create(self, name, namespace, first, count):
-        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode, **self.encoder))
+        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace), headroom=self.mode, **self.encoder))
 
     def line_admit(self, name):
         return [self.request(name).admit()]

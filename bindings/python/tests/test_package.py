@@ -22,7 +22,7 @@ def test_the_native_layer_has_every_function_and_constant_of_the_headers():
     functions, constants_ = set(headers.functions), {name for name, value in headers.constants.items() if value.isdigit()}
     assert len(functions) > 50 and len(constants_) > 80
     by_owner = {name for name in functions if name.endswith("_destroy")}
-    of_gpus = {f"kvc_device_{name}" for name in ("allocate", "release", "reserve", "map", "register", "unregister",
+    of_gpus = {f"kvc_device_{name}" for name in ("allocate", "release", "reserve_addresses", "map", "register", "unregister",
                                                          "export_memory", "import_memory")}
     of_gpus |= {"kvc_storage_set_attention", "kvc_stream_update_tables"}
     assert {name for name in functions | constants_ if not hasattr(_native, name)} == by_owner | of_gpus

@@ -43,7 +43,7 @@ static void use_memory(const char* device) {
   EXPECT(kvc_device_unregister(device, own) == KVC_ERROR_NOT_FOUND);
   free(own);
 
-  EXPECT(kvc_device_reserve(device, 512 * kMiB, &memory) == KVC_OK);
+  EXPECT(kvc_device_reserve_addresses(device, 512 * kMiB, &memory) == KVC_OK);
   EXPECT(kvc_device_map(memory, 100 * kMiB, 1) == KVC_OK);
   memset((char*)memory + 100 * kMiB, 2, 1); /* which on a GPU only kernels may */
   EXPECT(kvc_device_map(memory, 0, 200 * kMiB) == KVC_OK);

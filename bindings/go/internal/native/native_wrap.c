@@ -904,7 +904,7 @@ static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VE
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_5c9c7ee69afc7e04(void *_swig_go_0) {
+void _wrap_Swig_free_native_c0429c2a71aace8e(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -914,7 +914,7 @@ void _wrap_Swig_free_native_5c9c7ee69afc7e04(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_5c9c7ee69afc7e04(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_c0429c2a71aace8e(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -927,7 +927,7 @@ void *_wrap_Swig_malloc_native_5c9c7ee69afc7e04(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_5c9c7ee69afc7e04() {
+long long _wrap_kvc_clock_native_c0429c2a71aace8e() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -938,7 +938,7 @@ long long _wrap_kvc_clock_native_5c9c7ee69afc7e04() {
 }
 
 
-char *_wrap_kvc_waits_make_native_5c9c7ee69afc7e04(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_c0429c2a71aace8e(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -951,7 +951,7 @@ char *_wrap_kvc_waits_make_native_5c9c7ee69afc7e04(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_5c9c7ee69afc7e04(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_c0429c2a71aace8e(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -961,7 +961,7 @@ void _wrap_kvc_waits_free_native_5c9c7ee69afc7e04(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_c0429c2a71aace8e(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1026,7 +1026,7 @@ char *_wrap_kvc_tier_do_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1051,7 +1051,7 @@ char *_wrap_kvc_plugin_open_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1063,7 +1063,7 @@ void _wrap_kvc_offload_wait_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1098,7 +1098,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_5c9c7ee69afc7e04(kvc_manager 
 }
 
 
-char *_wrap_kvc_index_apply_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1125,7 +1125,7 @@ char *_wrap_kvc_index_apply_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_match_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1154,7 +1154,7 @@ char *_wrap_kvc_index_match_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1187,7 +1187,7 @@ char *_wrap_kvc_index_match_tokens_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1216,7 +1216,7 @@ char *_wrap_kvc_index_digests_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1239,7 +1239,7 @@ char *_wrap_kvc_index_worker_info_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1268,7 +1268,7 @@ char *_wrap_kvc_manager_export_tables_native_5c9c7ee69afc7e04(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1293,7 +1293,7 @@ char *_wrap_kvc_manager_export_slots_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1322,7 +1322,7 @@ char *_wrap_kvc_manager_take_pending_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1355,7 +1355,7 @@ char *_wrap_kvc_manager_rebuild_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1386,7 +1386,7 @@ char *_wrap_kvc_manager_poll_events_native_5c9c7ee69afc7e04(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1419,7 +1419,7 @@ char *_wrap_kvc_manager_list_prefixes_native_5c9c7ee69afc7e04(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1454,7 +1454,7 @@ char *_wrap_kvc_manager_step_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_5c9c7ee69afc7e04(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_c0429c2a71aace8e(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1471,7 +1471,7 @@ char *_wrap_kvc_step_use_native_5c9c7ee69afc7e04(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_5c9c7ee69afc7e04(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_c0429c2a71aace8e(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1484,7 +1484,7 @@ long long _wrap_kvc_step_num_failed_native_5c9c7ee69afc7e04(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1523,7 +1523,7 @@ char *_wrap_kvc_storage_store_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1554,7 +1554,7 @@ char *_wrap_kvc_storage_gather_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1587,7 +1587,7 @@ char *_wrap_kvc_storage_measure_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1644,7 +1644,7 @@ char *_wrap_kvc_storage_attend_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1701,7 +1701,7 @@ char *_wrap_kvc_storage_explain_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1764,7 +1764,7 @@ char *_wrap_kvc_storage_select_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1791,7 +1791,7 @@ char *_wrap_kvc_attention_merge_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_5c9c7ee69afc7e04(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_c0429c2a71aace8e(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1808,7 +1808,7 @@ char *_wrap_kvc_estimate_memory_native_5c9c7ee69afc7e04(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1833,7 +1833,7 @@ char *_wrap_kvc_rope_apply_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1854,7 +1854,7 @@ char *_wrap_kvc_storage_adopt_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_info_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1899,7 +1899,7 @@ char *_wrap_kvc_storage_page_info_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_position_digests_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1934,7 +1934,7 @@ char *_wrap_kvc_manager_position_digests_native_5c9c7ee69afc7e04(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_page_key_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_c0429c2a71aace8e(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1961,7 +1961,7 @@ char *_wrap_kvc_page_key_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_tier_create_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -1987,7 +1987,7 @@ char *_wrap_kvc_tier_create_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_sampling_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2036,7 +2036,7 @@ char *_wrap_kvc_verify_sampling_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2079,7 +2079,7 @@ char *_wrap_kvc_verify_typical_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2122,7 +2122,7 @@ char *_wrap_kvc_verdict_moves_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2163,7 +2163,7 @@ char *_wrap_kvc_verdict_states_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_5c9c7ee69afc7e04(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_c0429c2a71aace8e(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2186,7 +2186,7 @@ char *_wrap_kvc_draft_append_native_5c9c7ee69afc7e04(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_5c9c7ee69afc7e04(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_c0429c2a71aace8e(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2217,7 +2217,7 @@ char *_wrap_kvc_draft_propose_native_5c9c7ee69afc7e04(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2244,7 +2244,7 @@ char *_wrap_kvc_acceptance_add_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_c0429c2a71aace8e(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2257,7 +2257,7 @@ char *_wrap_kvc_acceptance_halve_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2280,7 +2280,7 @@ char *_wrap_kvc_acceptance_length_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2299,7 +2299,7 @@ char *_wrap_kvc_scheduler_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2350,7 +2350,7 @@ char *_wrap_kvc_scheduler_add_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2371,7 +2371,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_5c9c7ee69afc7e04(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2404,7 +2404,7 @@ char *_wrap_kvc_scheduler_finish_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2477,7 +2477,7 @@ char *_wrap_kvc_checkpoint_save_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2547,7 +2547,7 @@ char *_wrap_kvc_checkpoint_restore_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_measure_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+char *_wrap_kvc_checkpoint_measure_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2610,7 +2610,7 @@ char *_wrap_kvc_checkpoint_measure_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_stream_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+char *_wrap_kvc_checkpoint_save_stream_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2670,7 +2670,7 @@ char *_wrap_kvc_checkpoint_save_stream_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_checkpoint_restore_stream_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_stream_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2740,7 +2740,7 @@ char *_wrap_kvc_checkpoint_restore_stream_native_5c9c7ee69afc7e04(kvc_manager *_
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_compact_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -2775,7 +2775,7 @@ char *_wrap_kvc_checkpoint_compact_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -2790,7 +2790,7 @@ char *_wrap_kvc_manager_content_digest_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_offload_create_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2871,7 +2871,7 @@ char *_wrap_kvc_offload_create_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2888,7 +2888,7 @@ char *_wrap_kvc_offload_store_request_native_5c9c7ee69afc7e04(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -2949,7 +2949,7 @@ char *_wrap_kvc_publisher_create_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -2974,7 +2974,7 @@ char *_wrap_kvc_publisher_read_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3010,7 +3010,7 @@ char *_wrap_kvc_publisher_name_namespace_native_5c9c7ee69afc7e04(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3073,7 +3073,7 @@ char *_wrap_kvc_metrics_render_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3114,7 +3114,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_5c9c7ee69afc7e04(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3159,7 +3159,7 @@ char *_wrap_kvc_metrics_read_latency_native_5c9c7ee69afc7e04(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3202,7 +3202,7 @@ char *_wrap_kvc_metrics_read_memory_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3239,7 +3239,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3274,7 +3274,7 @@ char *_wrap_kvc_manager_publish_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_index_root_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_root_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3305,7 +3305,7 @@ char *_wrap_kvc_index_root_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslic
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3338,7 +3338,7 @@ char *_wrap_kvc_manager_open_namespace_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_storage_page_runs_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3385,7 +3385,7 @@ char *_wrap_kvc_storage_page_runs_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_probe_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3414,7 +3414,7 @@ char *_wrap_kvc_manager_probe_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3445,7 +3445,7 @@ char *_wrap_kvc_manager_pin_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3474,7 +3474,7 @@ char *_wrap_kvc_manager_drop_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_create_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3505,7 +3505,7 @@ char *_wrap_kvc_manager_create_request_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3538,7 +3538,7 @@ char *_wrap_kvc_manager_allocate_request_native_5c9c7ee69afc7e04(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -3574,7 +3574,7 @@ char *_wrap_kvc_manager_register_prompt_native_5c9c7ee69afc7e04(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_drafts_check_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_drafts_check_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3595,7 +3595,7 @@ char *_wrap_kvc_drafts_check_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_greedy_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+char *_wrap_kvc_verify_greedy_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3624,7 +3624,7 @@ char *_wrap_kvc_verify_greedy_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _gos
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_5c9c7ee69afc7e04() {
+_gostring_ _wrap_kvc_last_error_native_c0429c2a71aace8e() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3635,7 +3635,7 @@ _gostring_ _wrap_kvc_last_error_native_5c9c7ee69afc7e04() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_5c9c7ee69afc7e04(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_c0429c2a71aace8e(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3650,7 +3650,7 @@ char *_wrap_kvc_dtype_bits_native_5c9c7ee69afc7e04(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3675,7 +3675,7 @@ char *_wrap_kvc_storage_key_bounds_native_5c9c7ee69afc7e04(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -3698,7 +3698,7 @@ char *_wrap_kvc_tree_mask_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_list_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3724,7 +3724,7 @@ char *_wrap_kvc_checkpoint_list_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3746,7 +3746,7 @@ char *_wrap_kvc_checkpoint_read_info_native_5c9c7ee69afc7e04(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3768,7 +3768,7 @@ char *_wrap_kvc_checkpoint_validate_native_5c9c7ee69afc7e04(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3788,7 +3788,7 @@ char *_wrap_kvc_checkpoint_remove_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_collect_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_collect_native_c0429c2a71aace8e(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3810,7 +3810,7 @@ char *_wrap_kvc_checkpoint_collect_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_backend_open_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3835,7 +3835,7 @@ char *_wrap_kvc_backend_open_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3855,7 +3855,7 @@ char *_wrap_kvc_backend_properties_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_properties_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3875,7 +3875,7 @@ char *_wrap_kvc_device_properties_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3896,7 +3896,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3915,7 +3915,7 @@ char *_wrap_kvc_manager_release_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3936,7 +3936,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_5c9c7ee69afc7e04(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3959,7 +3959,7 @@ char *_wrap_kvc_manager_fail_step_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_index_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_index **_swig_go_1) {
+char *_wrap_kvc_index_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_index **_swig_go_1) {
   kvc_index_config *arg1 = (kvc_index_config *) 0 ;
   kvc_index **arg2 = (kvc_index **) 0 ;
   kvc_status result;
@@ -3974,7 +3974,7 @@ char *_wrap_kvc_index_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_index
 }
 
 
-char *_wrap_kvc_index_add_worker_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_add_worker_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3998,7 +3998,7 @@ char *_wrap_kvc_index_add_worker_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_remove_worker_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_index_remove_worker_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4013,7 +4013,7 @@ char *_wrap_kvc_index_remove_worker_native_5c9c7ee69afc7e04(kvc_index *_swig_go_
 }
 
 
-char *_wrap_kvc_index_touch_worker_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_index_touch_worker_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4030,7 +4030,7 @@ char *_wrap_kvc_index_touch_worker_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_expire_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_expire_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4047,7 +4047,7 @@ char *_wrap_kvc_index_expire_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_index_begin_resync_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_index_begin_resync_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4064,7 +4064,7 @@ char *_wrap_kvc_index_begin_resync_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_end_resync_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_end_resync_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4083,7 +4083,7 @@ char *_wrap_kvc_index_end_resync_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_list_workers_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_list_workers_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4104,7 +4104,7 @@ char *_wrap_kvc_index_list_workers_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_read_stats_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_index_read_stats_native_c0429c2a71aace8e(kvc_index *_swig_go_0, char *_swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
   kvc_status result;
@@ -4119,7 +4119,7 @@ char *_wrap_kvc_index_read_stats_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_dump_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_dump_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4140,7 +4140,7 @@ char *_wrap_kvc_index_dump_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_index_load_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_index_load_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4159,7 +4159,7 @@ char *_wrap_kvc_index_load_native_5c9c7ee69afc7e04(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_page_file_read_info_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_read_info_native_c0429c2a71aace8e(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   int32_t arg2 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4181,7 +4181,7 @@ char *_wrap_kvc_page_file_read_info_native_5c9c7ee69afc7e04(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_read_part_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_page_file_read_part_native_c0429c2a71aace8e(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   int32_t arg3 ;
@@ -4205,7 +4205,7 @@ char *_wrap_kvc_page_file_read_part_native_5c9c7ee69afc7e04(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_purge_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_purge_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4227,7 +4227,7 @@ char *_wrap_kvc_page_file_purge_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_manager_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -4242,7 +4242,7 @@ char *_wrap_kvc_manager_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -4257,7 +4257,7 @@ char *_wrap_kvc_manager_properties_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4272,7 +4272,7 @@ char *_wrap_kvc_manager_close_namespace_native_5c9c7ee69afc7e04(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4293,7 +4293,7 @@ char *_wrap_kvc_manager_list_namespaces_native_5c9c7ee69afc7e04(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_namespace_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_namespace_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4308,7 +4308,7 @@ char *_wrap_kvc_manager_reset_namespace_native_5c9c7ee69afc7e04(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_all_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_reset_all_native_c0429c2a71aace8e(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4321,7 +4321,7 @@ char *_wrap_kvc_manager_reset_all_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_stats_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_stats_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -4336,7 +4336,7 @@ char *_wrap_kvc_manager_stats_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -4353,7 +4353,7 @@ char *_wrap_kvc_manager_pool_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -4370,7 +4370,7 @@ char *_wrap_kvc_manager_block_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_check_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_c0429c2a71aace8e(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4383,7 +4383,7 @@ char *_wrap_kvc_manager_check_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4398,7 +4398,7 @@ char *_wrap_kvc_manager_digest_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, 
 }
 
 
-long long _wrap_kvc_model_count_native_5c9c7ee69afc7e04() {
+long long _wrap_kvc_model_count_native_c0429c2a71aace8e() {
   size_t result;
   long long _swig_go_result;
   
@@ -4409,7 +4409,7 @@ long long _wrap_kvc_model_count_native_5c9c7ee69afc7e04() {
 }
 
 
-char *_wrap_kvc_model_get_native_5c9c7ee69afc7e04(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_c0429c2a71aace8e(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4424,7 +4424,7 @@ char *_wrap_kvc_model_get_native_5c9c7ee69afc7e04(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4444,7 +4444,7 @@ char *_wrap_kvc_model_find_native_5c9c7ee69afc7e04(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_5c9c7ee69afc7e04(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_c0429c2a71aace8e(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4457,7 +4457,7 @@ char *_wrap_kvc_model_register_native_5c9c7ee69afc7e04(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_c0429c2a71aace8e(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4476,7 +4476,7 @@ char *_wrap_kvc_model_from_config_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_config_from_shortfin_native_c0429c2a71aace8e(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -4501,7 +4501,7 @@ char *_wrap_kvc_config_from_shortfin_native_5c9c7ee69afc7e04(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_model_rope_native_5c9c7ee69afc7e04(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_model_rope_native_c0429c2a71aace8e(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4528,7 +4528,7 @@ char *_wrap_kvc_model_rope_native_5c9c7ee69afc7e04(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_c0429c2a71aace8e(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4555,7 +4555,7 @@ char *_wrap_kvc_rope_table_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_offload_poll_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -4572,7 +4572,7 @@ char *_wrap_kvc_offload_poll_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4593,7 +4593,7 @@ char *_wrap_kvc_offload_flush_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4610,7 +4610,7 @@ char *_wrap_kvc_offload_lookup_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_load_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_offload_load_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4629,7 +4629,7 @@ char *_wrap_kvc_offload_load_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_query_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -4646,7 +4646,7 @@ char *_wrap_kvc_offload_query_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4661,7 +4661,7 @@ char *_wrap_kvc_offload_cancel_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -4676,7 +4676,7 @@ char *_wrap_kvc_offload_read_stats_native_5c9c7ee69afc7e04(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_5c9c7ee69afc7e04(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -4693,7 +4693,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_5c9c7ee69afc7e04(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_storage_pack_pages_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4720,7 +4720,7 @@ char *_wrap_kvc_storage_pack_pages_native_5c9c7ee69afc7e04(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4747,7 +4747,7 @@ char *_wrap_kvc_storage_unpack_pages_native_5c9c7ee69afc7e04(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -4764,7 +4764,7 @@ char *_wrap_kvc_manager_probe_request_native_5c9c7ee69afc7e04(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_lost_reuse_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_lost_reuse_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
@@ -4781,7 +4781,7 @@ char *_wrap_kvc_manager_lost_reuse_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4796,7 +4796,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4817,7 +4817,7 @@ char *_wrap_kvc_manager_list_pins_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   size_t arg3 ;
@@ -4836,7 +4836,7 @@ char *_wrap_kvc_manager_evict_blocks_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_publisher_poll_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_publisher_poll_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4851,7 +4851,7 @@ char *_wrap_kvc_publisher_poll_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_resync_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go_0) {
+char *_wrap_kvc_publisher_resync_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4864,7 +4864,7 @@ char *_wrap_kvc_publisher_resync_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go
 }
 
 
-char *_wrap_kvc_publisher_read_stats_native_5c9c7ee69afc7e04(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_publisher_read_stats_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, char *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
   kvc_status result;
@@ -4879,7 +4879,7 @@ char *_wrap_kvc_publisher_read_stats_native_5c9c7ee69afc7e04(kvc_publisher *_swi
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4900,7 +4900,7 @@ char *_wrap_kvc_manager_set_quota_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4919,7 +4919,7 @@ char *_wrap_kvc_manager_quota_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -4940,7 +4940,7 @@ char *_wrap_kvc_storage_copy_tokens_native_5c9c7ee69afc7e04(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_log_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4961,7 +4961,7 @@ char *_wrap_kvc_manager_take_log_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_log_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -4976,7 +4976,7 @@ char *_wrap_kvc_manager_log_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_c0429c2a71aace8e(_goslice_ _swig_go_0, char *_swig_go_1) {
   void *arg1 = (void *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -4995,7 +4995,7 @@ char *_wrap_kvc_log_replay_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5012,7 +5012,7 @@ char *_wrap_kvc_manager_admit_request_native_5c9c7ee69afc7e04(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5029,7 +5029,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_5c9c7ee69afc7e04(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5050,7 +5050,7 @@ char *_wrap_kvc_manager_append_tokens_native_5c9c7ee69afc7e04(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5067,7 +5067,7 @@ char *_wrap_kvc_manager_commit_tokens_native_5c9c7ee69afc7e04(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5084,7 +5084,7 @@ char *_wrap_kvc_manager_truncate_request_native_5c9c7ee69afc7e04(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5101,7 +5101,7 @@ char *_wrap_kvc_manager_fork_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5116,7 +5116,7 @@ char *_wrap_kvc_manager_preempt_request_native_5c9c7ee69afc7e04(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5131,7 +5131,7 @@ char *_wrap_kvc_manager_free_request_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -5148,7 +5148,7 @@ char *_wrap_kvc_manager_request_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5169,7 +5169,7 @@ char *_wrap_kvc_manager_list_requests_native_5c9c7ee69afc7e04(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -5192,7 +5192,7 @@ char *_wrap_kvc_manager_compact_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_resize_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5217,7 +5217,7 @@ char *_wrap_kvc_manager_resize_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5236,7 +5236,7 @@ char *_wrap_kvc_manager_expected_tokens_native_5c9c7ee69afc7e04(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5255,7 +5255,7 @@ char *_wrap_kvc_storage_discard_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_manager_set_time_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_set_time_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5270,7 +5270,7 @@ char *_wrap_kvc_manager_set_time_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5293,7 +5293,7 @@ char *_wrap_kvc_manager_set_priority_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5310,7 +5310,7 @@ char *_wrap_kvc_manager_end_session_native_5c9c7ee69afc7e04(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_allocate_from_prompt_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_from_prompt_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5342,7 +5342,7 @@ char *_wrap_kvc_manager_allocate_from_prompt_native_5c9c7ee69afc7e04(kvc_manager
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5362,7 +5362,7 @@ char *_wrap_kvc_manager_unregister_prompt_native_5c9c7ee69afc7e04(kvc_manager *_
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -5383,7 +5383,7 @@ char *_wrap_kvc_manager_list_prompts_native_5c9c7ee69afc7e04(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_abort_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5398,7 +5398,7 @@ char *_wrap_kvc_scheduler_abort_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5413,7 +5413,7 @@ char *_wrap_kvc_scheduler_set_ready_native_5c9c7ee69afc7e04(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -5430,7 +5430,7 @@ char *_wrap_kvc_scheduler_set_priority_native_5c9c7ee69afc7e04(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -5447,7 +5447,7 @@ char *_wrap_kvc_scheduler_set_weight_native_5c9c7ee69afc7e04(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -5464,7 +5464,7 @@ char *_wrap_kvc_scheduler_plan_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -5481,7 +5481,7 @@ char *_wrap_kvc_scheduler_request_info_native_5c9c7ee69afc7e04(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -5496,7 +5496,7 @@ char *_wrap_kvc_scheduler_read_stats_native_5c9c7ee69afc7e04(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5509,7 +5509,7 @@ char *_wrap_kvc_scheduler_check_native_5c9c7ee69afc7e04(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_open_curve_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -5526,7 +5526,7 @@ char *_wrap_kvc_manager_open_curve_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5541,7 +5541,7 @@ char *_wrap_kvc_manager_close_curve_native_5c9c7ee69afc7e04(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5564,7 +5564,7 @@ char *_wrap_kvc_manager_read_curve_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -5581,7 +5581,7 @@ char *_wrap_kvc_manager_curve_info_native_5c9c7ee69afc7e04(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -5596,7 +5596,7 @@ char *_wrap_kvc_workload_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_5c9c7ee69afc7e04(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5613,7 +5613,7 @@ char *_wrap_kvc_workload_record_native_5c9c7ee69afc7e04(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_5c9c7ee69afc7e04(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -5628,7 +5628,7 @@ char *_wrap_kvc_workload_read_native_5c9c7ee69afc7e04(kvc_workload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_workload_predict_native_5c9c7ee69afc7e04(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -5645,7 +5645,7 @@ char *_wrap_kvc_workload_predict_native_5c9c7ee69afc7e04(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -5660,7 +5660,7 @@ char *_wrap_kvc_sizer_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_5c9c7ee69afc7e04(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_c0429c2a71aace8e(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5679,7 +5679,7 @@ char *_wrap_kvc_sizer_decide_native_5c9c7ee69afc7e04(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_5c9c7ee69afc7e04(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_c0429c2a71aace8e(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -5696,7 +5696,7 @@ char *_wrap_kvc_sizer_read_log_native_5c9c7ee69afc7e04(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_storage_move_tokens_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -5715,7 +5715,7 @@ char *_wrap_kvc_storage_move_tokens_native_5c9c7ee69afc7e04(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_c0429c2a71aace8e(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -5744,7 +5744,7 @@ char *_wrap_kvc_draft_lookup_native_5c9c7ee69afc7e04(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -5759,7 +5759,7 @@ char *_wrap_kvc_draft_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_5c9c7ee69afc7e04(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_c0429c2a71aace8e(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;
@@ -5776,7 +5776,7 @@ char *_wrap_kvc_draft_truncate_native_5c9c7ee69afc7e04(kvc_draft *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_step_create_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -5793,7 +5793,7 @@ char *_wrap_kvc_step_create_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_5c9c7ee69afc7e04(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_c0429c2a71aace8e(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -5810,7 +5810,7 @@ char *_wrap_kvc_step_view_native_5c9c7ee69afc7e04(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_5c9c7ee69afc7e04(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5825,7 +5825,7 @@ char *_wrap_kvc_manager_retire_step_native_5c9c7ee69afc7e04(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_storage_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -5840,7 +5840,7 @@ char *_wrap_kvc_storage_create_native_5c9c7ee69afc7e04(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -5855,7 +5855,7 @@ char *_wrap_kvc_storage_properties_native_5c9c7ee69afc7e04(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_5c9c7ee69afc7e04(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_c0429c2a71aace8e(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5872,7 +5872,7 @@ char *_wrap_kvc_storage_size_native_5c9c7ee69afc7e04(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5889,7 +5889,7 @@ char *_wrap_kvc_storage_trim_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -5908,7 +5908,7 @@ char *_wrap_kvc_storage_view_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -5933,7 +5933,7 @@ char *_wrap_kvc_storage_runs_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -5954,7 +5954,7 @@ char *_wrap_kvc_storage_copy_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5975,7 +5975,7 @@ char *_wrap_kvc_storage_zero_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6004,7 +6004,7 @@ char *_wrap_kvc_storage_swap_out_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6033,7 +6033,7 @@ char *_wrap_kvc_storage_swap_in_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_5c9c7ee69afc7e04(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -6054,7 +6054,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_5c9c7ee69afc7e04(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -6077,7 +6077,7 @@ char *_wrap_kvc_quantize_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -6100,7 +6100,7 @@ char *_wrap_kvc_dequantize_native_5c9c7ee69afc7e04(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_tier_drain_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0) {
+char *_wrap_kvc_tier_drain_native_c0429c2a71aace8e(kvc_tier *_swig_go_0) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -6113,7 +6113,7 @@ char *_wrap_kvc_tier_drain_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_tier_read_stats_native_c0429c2a71aace8e(kvc_tier *_swig_go_0, char *_swig_go_1) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
   kvc_status result;
@@ -6128,7 +6128,7 @@ char *_wrap_kvc_tier_read_stats_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0, ch
 }
 
 
-char *_wrap_kvc_tier_read_counts_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_tier_read_counts_native_c0429c2a71aace8e(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   uint32_t arg2 ;
   kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
@@ -6145,7 +6145,7 @@ char *_wrap_kvc_tier_read_counts_native_5c9c7ee69afc7e04(kvc_tier *_swig_go_0, i
 }
 
 
-int _wrap_kvc_version_native_5c9c7ee69afc7e04() {
+int _wrap_kvc_version_native_c0429c2a71aace8e() {
   uint32_t result;
   int _swig_go_result;
   
@@ -6156,7 +6156,7 @@ int _wrap_kvc_version_native_5c9c7ee69afc7e04() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_5c9c7ee69afc7e04() {
+_gostring_ _wrap_kvc_build_info_native_c0429c2a71aace8e() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -6167,7 +6167,7 @@ _gostring_ _wrap_kvc_build_info_native_5c9c7ee69afc7e04() {
 }
 
 
-char *_wrap_kvc_supports_native_5c9c7ee69afc7e04(int _swig_go_0) {
+char *_wrap_kvc_supports_native_c0429c2a71aace8e(int _swig_go_0) {
   uint32_t arg1 ;
   kvc_status result;
   char *_swig_go_result;

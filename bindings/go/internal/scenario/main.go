@@ -24,8 +24,8 @@ type runner struct {
 	recordBytes                uint64
 	log                        []byte
 	room                       uint64
-	reserves, partial          bool
-	mode                       kvcache.Reserve
+	headroom, partial          bool
+	mode                       kvcache.Headroom
 	encoder                    kvcache.RequestOptions // CrossTokens and CrossDigest
 	hints                      bool
 	fills                      [3]int
@@ -60,7 +60,7 @@ func (r *runner) config(a []int) kvcache.Config {
 	if r.room != 0 {
 		rooms = []uint64{r.room}
 	}
-	return kvcache.Config{MaxBlocks: rooms, Reserves: r.reserves, PartialReuse: r.partial, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
+	return kvcache.Config{MaxBlocks: rooms, Headroom: r.headroom, PartialReuse: r.partial, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
 		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas,
 		RecordBytes: r.recordBytes}
 }
@@ -288,14 +288,14 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		r.room = uint64(a[0])
 	case "partial":
 		r.partial = a[0] != 0
-	case "reserves":
-		r.reserves = a[0] != 0
+	case "headroom":
+		r.headroom = a[0] != 0
 	case "mode":
-		r.mode = kvcache.Reserve(a[0])
+		r.mode = kvcache.Headroom(a[0])
 	case "resize":
 		return pairs(r.m.Resize(uint32(a[0]), uint64(a[1])))
 	case "expect":
-		return said(r.m.ExpectedTokens(kvcache.Reserve(a[0]), uint64(a[1])))
+		return said(r.m.ExpectedTokens(kvcache.Headroom(a[0]), uint64(a[1])))
 	case "now":
 		r.step.NowNS = uint64(a[0])
 	case "time":
@@ -376,10 +376,10 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "resetall":
 		err = r.m.ResetAll()
 	case "allocate":
-		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
+		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Headroom: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "create":
-		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
+		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Headroom: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		err = keep(r.requests, a[0], id, failure)
 	case "admit":
 		cached, failure := r.m.AdmitRequest(r.request(a[0]))

@@ -158,11 +158,11 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_resize(m, pool, numBlocks, room, out), Manager::pair);
   }
 
-  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#reserves}. */
-  public long expectedTokens(RequestOptions.Reserve reserve, long generated) throws KvCacheException {
+  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#headroom}. */
+  public long expectedTokens(RequestOptions.Headroom headroom, long generated) throws KvCacheException {
     Sizes.count("generated", generated);
     long[] tokens = new long[1];
-    call(m -> Native.kvc_manager_expected_tokens(m, reserve.ordinal(), generated, tokens));
+    call(m -> Native.kvc_manager_expected_tokens(m, headroom.ordinal(), generated, tokens));
     return tokens[0];
   }
 

@@ -112,7 +112,7 @@ final class FuzzCalls {
       config.hints();
     }
     if (!h.rarely(4)) {
-      config.reserves();
+      config.headroom();
     }
     if (!h.rarely(2)) {
       config.partialReuse();
@@ -310,7 +310,7 @@ final class FuzzCalls {
     });
     table.put("Manager.takePending", () -> m().takePending());
     table.put("Manager.resize", () -> m().resize((int) h.small(2), h.rarely(8) ? h.oneOf(h.small(20), h.number()) : 10 + h.small(9)));
-    table.put("Manager.expectedTokens", () -> m().expectedTokens(RequestOptions.Reserve.values()[(int) h.small(4)], h.number()));
+    table.put("Manager.expectedTokens", () -> m().expectedTokens(RequestOptions.Headroom.values()[(int) h.small(4)], h.number()));
     table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
     table.put("Manager.rebuild", () -> {
       try (Manager fresh = new Manager(new Config().numBlocks(4).blockSize(4))) {
@@ -1321,8 +1321,8 @@ final class FuzzCalls {
         arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
       } else if (type == Config.Policy.class) {
         arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
-      } else if (type == RequestOptions.Reserve.class) {
-        arguments[i] = RequestOptions.Reserve.values()[h.random.nextInt(4)];
+      } else if (type == RequestOptions.Headroom.class) {
+        arguments[i] = RequestOptions.Headroom.values()[h.random.nextInt(4)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {

@@ -170,13 +170,13 @@ class ManagerTest {
   }
 
   @Test
-  void anAdmissionReservesWhatEndedRequestsGot() throws Exception {
-    try (Manager m = new Manager(new Config().numBlocks(64).blockSize(4).reserves())) {
+  void anAdmissionHasHeadroomForWhatEndedRequestsGot() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(64).blockSize(4).headroom())) {
       Request ended = m.allocate(sequence(0, 4));
       ended.append(direct(sequence(0, 10)));
       ended.close();
-      assertEquals(6, m.expectedTokens(RequestOptions.Reserve.BALANCED, 4));
-      Request next = m.allocate(sequence(0, 4), new RequestOptions().reserve(RequestOptions.Reserve.MINIMAL));
+      assertEquals(6, m.expectedTokens(RequestOptions.Headroom.BALANCED, 4));
+      Request next = m.allocate(sequence(0, 4), new RequestOptions().headroom(RequestOptions.Headroom.MINIMAL));
       assertEquals(14, next.info().capacity());
     }
   }

@@ -55,10 +55,10 @@ final class Scenario {
   private boolean hints;
   private int[] fills = new int[3], encoder = new int[2];
   private final List<Config.Group> groups = new ArrayList<>();
-  private boolean reserves;
+  private boolean headroom;
   private boolean partial;
   private long room;
-  private RequestOptions.Reserve mode = RequestOptions.Reserve.NONE;
+  private RequestOptions.Headroom mode = RequestOptions.Headroom.NONE;
   private Workload workload;
   private Sizer sizer;
 
@@ -205,8 +205,8 @@ final class Scenario {
     if (partial) {
       config.partialReuse();
     }
-    if (reserves) {
-      config.reserves();
+    if (headroom) {
+      config.headroom();
     }
     if (hints) {
       config.hints();
@@ -330,7 +330,7 @@ final class Scenario {
   }
 
   private RequestOptions options(int namespace) {
-    return heard(new RequestOptions().namespace(namespace(namespace)).reserve(mode));
+    return heard(new RequestOptions().namespace(namespace(namespace)).headroom(mode));
   }
 
   private static String pairs(List<int[]> copies) {
@@ -381,8 +381,8 @@ final class Scenario {
       case "fills" -> fills = a;
       case "room" -> room = numbers[0];
       case "partial" -> partial = a[0] != 0;
-      case "reserves" -> reserves = a[0] != 0;
-      case "mode" -> mode = RequestOptions.Reserve.values()[a[0]];
+      case "headroom" -> headroom = a[0] != 0;
+      case "mode" -> mode = RequestOptions.Headroom.values()[a[0]];
       case "now" -> step.nowNs(numbers[0]);
       case "time" -> m.setTime(numbers[0]);
       case "priority" -> request(a[0]).setPriority(a[1], numbers[2], a[3], numbers[4]);
@@ -459,7 +459,7 @@ final class Scenario {
       case "admit" -> " " + request(a[0]).admit();
       case "copies" -> pairs(m.takePending().copies());
       case "resize" -> pairs(m.resize(a[0], a[1]));
-      case "expect" -> " " + m.expectedTokens(RequestOptions.Reserve.values()[a[0]], a[1]);
+      case "expect" -> " " + m.expectedTokens(RequestOptions.Headroom.values()[a[0]], a[1]);
       case "tier" -> openTier(a);
       case "page" -> page(a);
       case "put", "get", "lease", "erase" -> job(word, a);
