@@ -28,7 +28,7 @@ KVC_INSTEAD(kvc_storage_select_blocks, select_blocks)
 KVC_INSTEAD(kvc_attention_merge, merge)
 KVC_INSTEAD(kvc_estimate_memory, estimate_memory)
 KVC_INSTEAD(kvc_rope_apply, rope_apply)
-KVC_INSTEAD(kvc_storage_page_info, page_info)
+KVC_INSTEAD(kvc_storage_page_properties, page_info)
 KVC_INSTEAD(kvc_manager_position_digests, position_digests)
 KVC_INSTEAD(kvc_page_key, page_keys)
 KVC_INSTEAD(kvc_tier_create, tier_create)
@@ -276,7 +276,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 /* fingerprint: [32] */
 static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;

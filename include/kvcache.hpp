@@ -312,9 +312,9 @@ class Manager {
   kvc_log_info log_info() const { return ask<kvc_log_info>(kvc_manager_log_info, get()); }
   /// A manager of another configuration that has what this one has cached (kvc_manager_rebuild).
   Rebuilt rebuild(const kvc_manager_config& config) const;
-  /// As kvc_manager_stats, and so on.
+  /// As kvc_manager_read_stats, and so on.
   ///@{
-  kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, get()); }
+  kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_read_stats, get()); }
   kvc_properties properties() const { return ask<kvc_properties>(kvc_manager_properties, get()); }
   kvc_pool_info pool(uint32_t p = 0) const { return ask<kvc_pool_info>(kvc_manager_pool_info, get(), p); }
   kvc_lost_reuse lost_reuse(uint32_t group) const {

@@ -80,7 +80,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return f.s.UnpackPages(f.blockList(), pages, f.oneOf(0, f.number()))
 		},
 		"Version":       func() error { Version(); return nil },
-		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
 		"ConfigFromShortfin": func() error {
 			text := []byte(shortfinConfig)

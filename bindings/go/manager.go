@@ -232,7 +232,7 @@ func (m *Manager) call(function func(c uintptr) error) error {
 // Stats returns counters and gauges as of the last finished call. It does not wait for the manager's lock.
 func (m *Manager) Stats() (stats Stats, err error) {
 	stats.size = uint64(unsafe.Sizeof(stats))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_stats(c, asByte(&stats)) })
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_read_stats(c, asByte(&stats)) })
 	return stats, err
 }
 

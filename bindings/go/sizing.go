@@ -128,7 +128,7 @@ func (w *Workload) Record(nowNs uint64, value float64) error {
 // Read returns the figures so far.
 func (w *Workload) Read() (info WorkloadInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
-	err = w.call(func(c uintptr) error { return native.Kvc_workload_read(c, asByte(&info)) })
+	err = w.call(func(c uintptr) error { return native.Kvc_workload_read_info(c, asByte(&info)) })
 	return info, err
 }
 

@@ -58,7 +58,7 @@ enum {
   KVC_DEVICE_SWAP_MEASURED = 4
 };
 
-/** Properties of a device. */
+/** A device. */
 typedef struct kvc_device_info {
   size_t struct_size;      /**< sizeof(kvc_device_info) */
   uint64_t memory_bytes;   /**< Total memory; of the CPU at most what control groups allow; 0 = unknown. */
@@ -119,11 +119,11 @@ KVC_API kvc_status kvc_backend_open(const char* name, const char* path);
  *  @param[out] info The caller sets struct_size. @return As kvc_backend_open. Since 0.2. */
 KVC_API kvc_status kvc_backend_properties(const char* name, kvc_backend_info* info);
 
-/** Properties of a device. Also the way to ask whether a device exists. @param[out] info The caller sets
- *  struct_size.
+/** What a device is, and what is free of it now. Also the way to ask whether a device exists.
+ *  @param[out] info The caller sets struct_size.
  *  @return KVC_OK; NOT_FOUND (the text lists the devices), UNSUPPORTED (kvc_backend_open),
  *  INVALID_ARGUMENT, DEVICE. Since 0.2. */
-KVC_API kvc_status kvc_device_properties(const char* device, kvc_device_info* info);
+KVC_API kvc_status kvc_device_read_info(const char* device, kvc_device_info* info);
 
 /* ---------------------------------------------------------------- memory */
 

@@ -193,10 +193,10 @@ typedef struct kvc_manager_config {
   uint64_t record_bytes;
 } kvc_manager_config;
 
-/** Configuration of a manager, with defaults filled in. */
+/** Configuration of a manager, with defaults filled in: as it was created. */
 typedef struct kvc_properties {
   size_t struct_size;  /**< sizeof(kvc_properties) */
-  uint64_t num_blocks; /**< Blocks that all pools have now, null block included. */
+  uint64_t num_blocks; /**< Blocks that all pools began with, null block included; now: kvc_pool_info. */
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
@@ -340,7 +340,7 @@ KVC_API kvc_status kvc_manager_reset_all(kvc_manager* m);
 /** Counters and gauges as of the last finished call: a consistent snapshot that does not wait for the
  *  lock.
  *  @param[in,out] stats The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Since 0.1. */
-KVC_API kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats);
+KVC_API kvc_status kvc_manager_read_stats(kvc_manager* m, kvc_stats* stats);
 
 /** Counts of one pool. @return KVC_OK, INVALID_ARGUMENT (no such pool). Since 0.1. */
 KVC_API kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info);

@@ -127,7 +127,7 @@ typedef struct kvc_workload_config {
   const kvc_allocator* allocator; /**< For its memory. NULL = malloc. Copied. */
 } kvc_workload_config;
 
-/** What a workload shows (kvc_workload_read). All 0 before the first observation. */
+/** What a workload shows (kvc_workload_read_info). All 0 before the first observation. */
 typedef struct kvc_workload_info {
   size_t struct_size;        /**< sizeof(kvc_workload_info) */
   uint64_t num_observations; /**< So far. */
@@ -165,7 +165,7 @@ KVC_API void kvc_workload_destroy(kvc_workload* workload);
 KVC_API kvc_status kvc_workload_record(kvc_workload* workload, uint64_t now_ns, double value);
 
 /** Reads the figures, in O(window). @return KVC_OK. Since 0.3. */
-KVC_API kvc_status kvc_workload_read(kvc_workload* workload, kvc_workload_info* info);
+KVC_API kvc_status kvc_workload_read_info(kvc_workload* workload, kvc_workload_info* info);
 
 /** Forecasts the value horizon_ns after the last observation: level + trend * horizon. It may be negative.
  *  @param[out] value The forecast; 0 before the first observation. @return KVC_OK. Since 0.3. */

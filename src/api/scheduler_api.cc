@@ -177,7 +177,7 @@ kvc_status kvc_scheduler_create(const kvc_scheduler_config* config, kvc_schedule
                                   prefix_key,
                                   kvc_manager_request_info,
                                   kvc_manager_pool_info,
-                                  kvc_manager_stats,
+                                  kvc_manager_read_stats,
                                   kvc_manager_quota_info,
                                   kvc_manager_expected_tokens,
                                   kvc_offload_lookup,

@@ -277,7 +277,7 @@ kvc_status open_tier(const Env& env, Files& files, const char* url, const TierPa
   if (pages.fingerprint == Digest256{} && parts.scheme != "sizes")
     return invalid(
         "tier %s: the fingerprint is 32 zero bytes, with which pages of one model would be hits of another; "
-        "take that of kvc_storage_page_info (model, weights and shape), or a digest of your own",
+        "take that of kvc_storage_page_properties (model, weights and shape), or a digest of your own",
         text.c_str());
   TierOptions options = base;
   options.probe_ns = parts.probe_ms * 1000000;

@@ -108,7 +108,7 @@ TEST_F(GpuMemory, IsManagedOnlyWhereItWasAskedForAndNeverAStorages) {
   const auto has = [](const char* device) {
     kvc_device_info info = {};
     info.struct_size = sizeof info;
-    EXPECT_EQ(kvc_device_properties(device, &info), KVC_OK);
+    EXPECT_EQ(kvc_device_read_info(device, &info), KVC_OK);
     EXPECT_EQ(info.memory_kinds >> KVC_MEMORY_MANAGED & 1, 0u) << "no storage may have it";
     return (info.flags & KVC_DEVICE_MANAGED) != 0;
   };
@@ -180,7 +180,7 @@ TEST_F(GpuMemory, AFractionOfWhatIsFreeBecomesBlocks) {
   ASSERT_EQ(kvc_storage_size(&c, &block, nullptr), KVC_OK);
   kvc_device_info device = {};
   device.struct_size = sizeof device;
-  ASSERT_EQ(kvc_device_properties("emulated:1", &device), KVC_OK);
+  ASSERT_EQ(kvc_device_read_info("emulated:1", &device), KVC_OK);
   c.num_blocks = 0, c.memory_fraction = 0.01f;
   const StoragePtr s = make(c);
   const auto wanted =

@@ -41,7 +41,7 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_properties(NULL, &p));
   EXPECT(bad, kvc_manager_check(NULL));
   EXPECT(bad, kvc_manager_digest(NULL, &id_));
-  EXPECT(bad, kvc_manager_stats(NULL, &s));
+  EXPECT(bad, kvc_manager_read_stats(NULL, &s));
   EXPECT(bad, kvc_manager_pool_info(NULL, 0, &pool));
   EXPECT(bad, kvc_manager_lost_reuse(NULL, 0, &(kvc_lost_reuse){.struct_size = sizeof(kvc_lost_reuse)}));
   EXPECT(bad, kvc_manager_block_info(NULL, 0, &block));
@@ -100,7 +100,7 @@ static void test_null_pointers(void) {
   const kvc_extra_key* no_keys = NULL;
   REFUSED(m, bad, kvc_manager_properties(m, NULL));
   REFUSED(m, bad, kvc_manager_digest(m, NULL));
-  REFUSED(m, bad, kvc_manager_stats(m, NULL));
+  REFUSED(m, bad, kvc_manager_read_stats(m, NULL));
   REFUSED(m, bad, kvc_manager_pool_info(m, 0, NULL));
   REFUSED(m, bad, kvc_manager_lost_reuse(m, 0, NULL));
   REFUSED(m, bad, kvc_manager_block_info(m, 0, NULL));

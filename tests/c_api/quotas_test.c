@@ -255,7 +255,6 @@ static void test_refusals(void) {
   OK(kvc_manager_free_request(m, r));
   OK(kvc_manager_set_quota(m, a, 0, 7, 7));
   OK(kvc_manager_set_quota(m, a, 0, 7, 7));
-  OK(kvc_supports(KVC_FEATURE_QUOTAS));
   end_manager(m);
 
   begin(8, 2);

@@ -152,7 +152,7 @@ static kvc_status admit_in_step(kvc_manager* m, void* object) {
 static void nothing(kvc_manager* m) { (void)m; }
 
 static kvc_status get_properties(kvc_manager* m, void* object) { return kvc_manager_properties(m, object); }
-static kvc_status get_stats(kvc_manager* m, void* object) { return kvc_manager_stats(m, object); }
+static kvc_status get_stats(kvc_manager* m, void* object) { return kvc_manager_read_stats(m, object); }
 static kvc_status get_pool(kvc_manager* m, void* object) { return kvc_manager_pool_info(m, 0, object); }
 static kvc_status get_lost(kvc_manager* m, void* object) { return kvc_manager_lost_reuse(m, 0, object); }
 static kvc_status get_block(kvc_manager* m, void* object) { return kvc_manager_block_info(m, 0, object); }
@@ -214,7 +214,7 @@ static kvc_status get_curve(kvc_manager* m, void* object) {
 }
 static kvc_status get_workload(kvc_manager* m, void* object) {
   (void)m;
-  return kvc_workload_read(workload_, object);
+  return kvc_workload_read_info(workload_, object);
 }
 static kvc_status get_decision(kvc_manager* m, void* object) {
   (void)m;

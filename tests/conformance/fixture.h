@@ -287,7 +287,7 @@ class Cache {
   }
   kvc_stats stats() const {
     kvc_stats s = sized<kvc_stats>();
-    EXPECT_EQ(kvc_manager_stats(m_, &s), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(m_, &s), KVC_OK);
     return s;
   }
   uint64_t available() const {

@@ -350,7 +350,6 @@ TEST(Retention, WithoutTheFlagHintsAreRefused) {
   EXPECT_EQ(count, 77u);
   c.time(5);  // the time passes without hints too
   EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_set_time(c.get(), 4));
-  EXPECT_EQ(kvc_supports(KVC_FEATURE_HINTS), KVC_OK);
   c.free(a.id);
 }
 

@@ -103,7 +103,7 @@ class Engine {
   kvc_stats stats() const {
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
     return stats;
   }
   uint64_t digest() const {

@@ -28,7 +28,7 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_properties, s.m, &s.properties));
   calls.push_back(KVC_CALL(kvc_manager_check, s.m).allocating());
   calls.push_back(KVC_CALL(kvc_manager_digest, s.m, &s.number));
-  calls.push_back(KVC_CALL(kvc_manager_stats, s.m, &s.stats));
+  calls.push_back(KVC_CALL(kvc_manager_read_stats, s.m, &s.stats));
   calls.push_back(KVC_CALL(kvc_manager_pool_info, s.m, 0u, &s.pool_info));
   calls.push_back(KVC_CALL(kvc_manager_lost_reuse, s.m, 0u, &s.lost_reuse));
   calls.push_back(KVC_CALL(kvc_manager_block_info, s.m, 1, &s.block_info));

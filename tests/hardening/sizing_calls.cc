@@ -23,7 +23,7 @@ void add_sizing_calls(std::vector<Call>& calls) {
     return kvc_workload_create(&s.workload_config, &s.made_workload) == KVC_OK;
   }));
   calls.push_back(KVC_CALL(kvc_workload_record, s.workload, ++s.now, 1.5));
-  calls.push_back(KVC_CALL(kvc_workload_read, s.workload, &s.workload_info));
+  calls.push_back(KVC_CALL(kvc_workload_read_info, s.workload, &s.workload_info));
   calls.push_back(KVC_CALL(kvc_workload_predict, s.workload, uint64_t{1000}, &s.forecast));
   calls.push_back(KVC_CALL(kvc_sizer_create, &s.sizer_config, &s.made_sizer).allocating());
   calls.push_back(KVC_CALL(kvc_sizer_destroy, std::exchange(s.made_sizer, nullptr)).after([](Scene& s) {

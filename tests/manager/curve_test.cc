@@ -90,7 +90,7 @@ class ManagerCurveTest : public ::testing::Test {
   kvc_stats stats(kvc_manager* m) {
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
     return stats;
   }
   double hit_rate(kvc_manager* m) {

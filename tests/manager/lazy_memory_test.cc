@@ -33,7 +33,7 @@ uint64_t resident_bytes() {
 kvc_stats stats_of(kvc_manager* m) {
   kvc_stats stats = {};
   stats.struct_size = sizeof stats;
-  EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+  EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
   return stats;
 }
 

@@ -199,7 +199,7 @@ TEST_F(PolicyTest, AResetLeavesNothingThatPushesOutWhatIsNew) {
     for (const int32_t prompt : {500, 600, 700, 800}) EXPECT_EQ(hit(prompt), 8u) << policy;
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    ASSERT_EQ(kvc_manager_stats(manager_.m, &stats), KVC_OK);
+    ASSERT_EQ(kvc_manager_read_stats(manager_.m, &stats), KVC_OK);
     EXPECT_EQ(stats.evictions, 0u) << policy;
   }
 }

@@ -320,7 +320,7 @@ TEST(Offload, StreamsAndDevicesAndLayoutsMakeNoDifference) {
   for (const char* device : devices) {
     kvc_device_info info = {};
     info.struct_size = sizeof info;
-    if (kvc_device_properties(device, &info) != KVC_OK) continue;
+    if (kvc_device_read_info(device, &info) != KVC_OK) continue;
     for (const int32_t layout :
          {KVC_LAYOUT_LBNHC, KVC_LAYOUT_LBHNC, KVC_LAYOUT_BLNHC, KVC_LAYOUT_BLHNC, KVC_LAYOUT_BHLNC}) {
       for (const bool stream : {false, true}) {

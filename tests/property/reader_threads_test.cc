@@ -158,7 +158,7 @@ void read(kvc_manager* m, const std::atomic<bool>& stop, uint64_t family, Seen& 
     kvc_stats stats{};
     stats.struct_size = sizeof stats;
     if (kvc_manager_probe(m, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), &info) != KVC_OK ||
-        info.num_cached >= prompt.size() || kvc_manager_stats(m, &stats) != KVC_OK) {
+        info.num_cached >= prompt.size() || kvc_manager_read_stats(m, &stats) != KVC_OK) {
       error = std::string("a probe: ") + kvc_last_error();
     }
     ++seen.probes;

@@ -132,7 +132,7 @@ World::~World() {
 uint64_t World::rejected_candidates() const {
   kvc_stats stats{};
   stats.struct_size = sizeof stats;
-  kvc_manager_stats(sides_[0].manager, &stats);
+  kvc_manager_read_stats(sides_[0].manager, &stats);
   return stats.rejected_candidates;
 }
 

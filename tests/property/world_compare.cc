@@ -102,7 +102,7 @@ std::string World::compare_side(int index) {
   }
   kvc_stats stats{};
   stats.struct_size = sizeof stats;
-  kvc_manager_stats(side.manager, &stats);
+  kvc_manager_read_stats(side.manager, &stats);
   const model::Stats& want = model_.stats;
   const uint64_t gauges[7] = {stats.blocks_free,     stats.blocks_cached, stats.blocks_pinned,
                               stats.blocks_reserved, stats.blocks_live,   stats.blocks_filling,

@@ -82,7 +82,7 @@ static kvc_status print_decision(int logged) {
 static kvc_status print_workload(void) {
   kvc_workload_info info = {.struct_size = sizeof info};
   double value = 0;
-  kvc_status status = kvc_workload_read(workload, &info);
+  kvc_status status = kvc_workload_read_info(workload, &info);
   if (status == KVC_OK) status = kvc_workload_predict(workload, (uint64_t)a[0], &value);
   if (status == KVC_OK) {
     printf(" 0 %" PRIu64 " %d %d %d %d", info.num_observations, (int)(info.average * 1e3 + 0.5),
@@ -277,7 +277,7 @@ static kvc_status print_events(void) {
 
 static kvc_status print_stats(void) {
   kvc_stats s = {.struct_size = sizeof s};
-  const kvc_status status = kvc_manager_stats(m, &s);
+  const kvc_status status = kvc_manager_read_stats(m, &s);
   if (status != KVC_OK) return status;
   printf(" 0");
   const uint64_t values[] = {s.blocks_free,   s.blocks_cached,    s.blocks_live, s.blocks_reserved,

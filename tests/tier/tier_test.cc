@@ -443,7 +443,7 @@ TEST(TierUrl, NeedsAFingerprint) {
   for (const std::string& url : urls) {
     EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {{}, 64}, {}, &tier),
               KVC_ERROR_INVALID_ARGUMENT);
-    EXPECT_NE(strstr(kvc_last_error(), "kvc_storage_page_info (model"), nullptr) << kvc_last_error();
+    EXPECT_NE(strstr(kvc_last_error(), "kvc_storage_page_properties (model"), nullptr) << kvc_last_error();
     EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, 64}, {}, &tier),
               KVC_OK)
         << kvc_last_error();

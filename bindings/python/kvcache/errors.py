@@ -103,8 +103,7 @@ _ENUMERATIONS = {"LAYOUT": "Layout", "MEMORY": "MemoryKind", "PLANE": "Plane", "
                  "STORAGE": "StorageFlags"}
 _CALLS = {"kvc_manager_step": "Step.run()", "kvc_model_from_config": "Model.from_config()", "kvc_model_get": "models()",
           "kvc_model_rope": "rope_frequencies()",
-          "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_index_dump": "Index.dump()", "kvc_publisher_create": "Publisher()", "kvc_sizer_create": "Sizer()", "kvc_workload_create": "Workload()", "kvc_storage_create": "Storage()", "kvc_stream_create": "Stream()", "kvc_tier_create": "Tier()",
-          "kvc_supports": "supports()"}
+          "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_index_dump": "Index.dump()", "kvc_publisher_create": "Publisher()", "kvc_sizer_create": "Sizer()", "kvc_workload_create": "Workload()", "kvc_storage_create": "Storage()", "kvc_storage_page_properties": "Storage.page_info()", "kvc_stream_create": "Stream()", "kvc_tier_create": "Tier()"}
 # Fields of C that are no parameters here: what a text says instead.
 _FIELDS = [(re.compile(text), instead) for text, instead in (
     (r" \((?:table_stride|block_mask_stride)\)", ""), (r"\(slot_capacity\)", "(max_tokens)"), (r"\bchange_capacity\b", "max_changes"),

@@ -588,14 +588,14 @@ class Manager:
     def stats(self) -> Stats:
         """Counters and gauges as of the last finished call. Does not wait for the manager's lock."""
         struct = _native.kvc_stats()
-        _native.kvc_manager_stats(self._m, struct)
+        _native.kvc_manager_read_stats(self._m, struct)
         return Stats.read(struct)
 
     @property
     def usage(self) -> float:
         """Part of the blocks that is held (neither free nor cached), 0 .. 1."""
         stats = _native.kvc_stats()
-        _native.kvc_manager_stats(self._m, stats)
+        _native.kvc_manager_read_stats(self._m, stats)
         return 1 - (stats.blocks_free + stats.blocks_cached) / stats.blocks_total
 
     @property

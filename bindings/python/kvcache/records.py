@@ -292,7 +292,7 @@ class BlockInfo(NamedTuple):
 class Properties(NamedTuple):
     """Configuration of a manager, with defaults filled in.
 
-    num_blocks: Blocks that all pools have now, null block included.
+    num_blocks: Blocks that all pools began with, null block included; now: PoolInfo.
     max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks: As configured.
     block_size, vocab_size, policy, flags, num_groups, num_pools: As configured.
     policy_weight: As configured. Since 0.3.

@@ -577,7 +577,7 @@ extern swig_voidp _wrap_kvc_attention_merge_native_c0429c2a71aace8e(swig_type_11
 extern swig_voidp _wrap_kvc_estimate_memory_native_c0429c2a71aace8e(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_rope_apply_native_c0429c2a71aace8e(swig_voidp arg1, swig_type_124 arg2, swig_type_125 arg3, swig_type_126 arg4, swig_type_127 arg5);
 extern swig_voidp _wrap_kvc_storage_adopt_native_c0429c2a71aace8e(swig_voidp arg1, swig_type_128 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_page_info_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_129 arg2, swig_type_130 arg3, swig_type_131 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_132 arg9, swig_voidp arg10, swig_voidp arg11);
+extern swig_voidp _wrap_kvc_storage_page_properties_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_129 arg2, swig_type_130 arg3, swig_type_131 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_132 arg9, swig_voidp arg10, swig_voidp arg11);
 extern swig_voidp _wrap_kvc_manager_position_digests_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_133 arg2, swig_type_134 arg3, swig_type_135 arg4, swig_type_136 arg5, swig_voidp arg6);
 extern swig_voidp _wrap_kvc_page_key_native_c0429c2a71aace8e(swig_type_137 arg1, int arg2, swig_type_138 arg3, swig_type_139 arg4);
 extern swig_voidp _wrap_kvc_tier_create_native_c0429c2a71aace8e(swig_type_140 arg1, swig_type_141 arg2, swig_type_142 arg3, swig_type_143 arg4, swig_voidp arg5);
@@ -634,7 +634,7 @@ extern swig_voidp _wrap_kvc_checkpoint_remove_native_c0429c2a71aace8e(swig_type_
 extern swig_voidp _wrap_kvc_checkpoint_collect_native_c0429c2a71aace8e(swig_type_372 arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_backend_open_native_c0429c2a71aace8e(swig_type_373 arg1, swig_type_374 arg2);
 extern swig_voidp _wrap_kvc_backend_properties_native_c0429c2a71aace8e(swig_type_375 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_c0429c2a71aace8e(swig_type_376 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_read_info_native_c0429c2a71aace8e(swig_type_376 arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_c0429c2a71aace8e(uintptr_t arg1, int arg2, swig_type_377 arg3);
 extern swig_voidp _wrap_kvc_manager_release_blocks_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_378 arg2);
 extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_379 arg2, swig_voidp arg3);
@@ -659,7 +659,7 @@ extern swig_voidp _wrap_kvc_manager_close_namespace_native_c0429c2a71aace8e(uint
 extern swig_voidp _wrap_kvc_manager_list_namespaces_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_400 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_reset_namespace_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_401 arg2);
 extern swig_voidp _wrap_kvc_manager_reset_all_native_c0429c2a71aace8e(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_stats_native_c0429c2a71aace8e(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_read_stats_native_c0429c2a71aace8e(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_manager_pool_info_native_c0429c2a71aace8e(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_block_info_native_c0429c2a71aace8e(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_check_native_c0429c2a71aace8e(uintptr_t arg1);
@@ -730,7 +730,7 @@ extern swig_voidp _wrap_kvc_manager_read_curve_native_c0429c2a71aace8e(uintptr_t
 extern swig_voidp _wrap_kvc_manager_curve_info_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_482 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_workload_create_native_c0429c2a71aace8e(swig_voidp arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_workload_record_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_483 arg2, double arg3);
-extern swig_voidp _wrap_kvc_workload_read_native_c0429c2a71aace8e(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_read_info_native_c0429c2a71aace8e(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_workload_predict_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_484 arg2, swig_type_485 arg3);
 extern swig_voidp _wrap_kvc_sizer_create_native_c0429c2a71aace8e(swig_voidp arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_sizer_decide_native_c0429c2a71aace8e(uintptr_t arg1, swig_type_486 arg2, double arg3, swig_voidp arg4);
@@ -760,7 +760,6 @@ extern swig_voidp _wrap_kvc_tier_read_stats_native_c0429c2a71aace8e(uintptr_t ar
 extern swig_voidp _wrap_kvc_tier_read_counts_native_c0429c2a71aace8e(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern int _wrap_kvc_version_native_c0429c2a71aace8e(void);
 extern swig_type_513 _wrap_kvc_build_info_native_c0429c2a71aace8e(void);
-extern swig_voidp _wrap_kvc_supports_native_c0429c2a71aace8e(int arg1);
 #undef intgo
 */
 import "C"
@@ -1605,7 +1604,7 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_page_info(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, arg5 uint32, arg6 uint32, arg7 uint32, arg8 uint32, arg9 []byte, arg10 *uint64, arg11 *uint64) (_swig_ret error) {
+func Kvc_storage_page_properties(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, arg5 uint32, arg6 uint32, arg7 uint32, arg8 uint32, arg9 []byte, arg10 *uint64, arg11 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -1618,7 +1617,7 @@ func Kvc_storage_page_info(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, 
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
-	swig_r = (*byte)(C._wrap_kvc_storage_page_info_native_c0429c2a71aace8e(C.uintptr_t(_swig_i_0), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
+	swig_r = (*byte)(C._wrap_kvc_storage_page_properties_native_c0429c2a71aace8e(C.uintptr_t(_swig_i_0), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3068,11 +3067,11 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
+func Kvc_device_read_info(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_c0429c2a71aace8e(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_read_info_native_c0429c2a71aace8e(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3377,11 +3376,11 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
+func Kvc_manager_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_c0429c2a71aace8e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_stats_native_c0429c2a71aace8e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4232,11 +4231,11 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_workload_read(arg1 uintptr, arg2 *byte) (_swig_ret error) {
+func Kvc_workload_read_info(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_read_native_c0429c2a71aace8e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_read_info_native_c0429c2a71aace8e(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4612,15 +4611,6 @@ func Kvc_build_info() (_swig_ret string) {
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
-	return swig_r_1
-}
-
-func Kvc_supports(arg1 uint32) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_c0429c2a71aace8e(C.int(_swig_i_0)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 

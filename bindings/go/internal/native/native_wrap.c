@@ -585,7 +585,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 /* fingerprint: [32] */
 static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
@@ -1854,7 +1854,7 @@ char *_wrap_kvc_storage_adopt_native_c0429c2a71aace8e(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_properties_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3855,7 +3855,7 @@ char *_wrap_kvc_backend_properties_native_c0429c2a71aace8e(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_read_info_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3868,7 +3868,7 @@ char *_wrap_kvc_device_properties_native_c0429c2a71aace8e(_gostring_ _swig_go_0,
   
   arg2 = (kvc_device_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_device_properties((char const *)arg1,arg2);
+  result = (kvc_status)kvc_device_read_info((char const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg1); 
   return _swig_go_result;
@@ -4321,7 +4321,7 @@ char *_wrap_kvc_manager_reset_all_native_c0429c2a71aace8e(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_stats_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_read_stats_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -4330,7 +4330,7 @@ char *_wrap_kvc_manager_stats_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, c
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (kvc_stats *)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_stats(arg1,arg2);
+  result = (kvc_status)kvc_manager_read_stats(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
@@ -5613,7 +5613,7 @@ char *_wrap_kvc_workload_record_native_c0429c2a71aace8e(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_info_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -5622,7 +5622,7 @@ char *_wrap_kvc_workload_read_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, 
   arg1 = (kvc_workload *)_swig_go_0;
   arg2 = (kvc_workload_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_workload_read(arg1,arg2);
+  result = (kvc_status)kvc_workload_read_info(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
@@ -6163,19 +6163,6 @@ _gostring_ _wrap_kvc_build_info_native_c0429c2a71aace8e() {
   
   result = (char *)kvc_build_info();
   _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_supports_native_c0429c2a71aace8e(int _swig_go_0) {
-  uint32_t arg1 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (uint32_t)_swig_go_0;
-  
-  result = (kvc_status)kvc_supports(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 

@@ -515,7 +515,7 @@ public final class Manager implements AutoCloseable {
   public Stats stats() throws KvCacheException {
     kvc_stats stats = new kvc_stats();
     try {
-      call(m -> Native.kvc_manager_stats(m, stats));
+      call(m -> Native.kvc_manager_read_stats(m, stats));
       return Stats.read(stats);
     } finally {
       stats.delete();
@@ -771,20 +771,10 @@ public final class Manager implements AutoCloseable {
   public static DeviceInfo device(String name) throws KvCacheException {
     kvc_device_info i = new kvc_device_info();
     try {
-      Native.kvc_device_properties(name, i);
+      Native.kvc_device_read_info(name, i);
       return new DeviceInfo(i.getName(), i.getArchitecture(), i.getMemory_bytes(), i.getFree_bytes(), i.getMemory_kinds(), i.getNum_processors());
     } finally {
       i.delete();
-    }
-  }
-
-  /** Asks whether this build has a feature: one of the KVC_FEATURE_* numbers of kvcache.h. */
-  public static boolean supports(int feature) {
-    try {
-      Native.kvc_supports(feature);
-      return true;
-    } catch (KvCacheException error) {
-      return false;
     }
   }
 

@@ -384,7 +384,6 @@ final class FuzzCalls {
     table.put("Manager.blockInfo", () -> m().blockInfo(h.integer()));
     table.put("Manager.requests", () -> m().requests());
     table.put("Manager.device", () -> Manager.device(text("cpu")));
-    table.put("Manager.supports", () -> Manager.supports(h.integer()));
     table.put("Manager.version", () -> Manager.version());
     table.put("Manager.buildInfo", () -> Manager.buildInfo());
   }
