@@ -76,9 +76,9 @@
  *    id twice, not even from another manager: an id that was freed or is of another manager is
  *    KVC_ERROR_NOT_FOUND.
  *
- *  TWO TIERS. A header with the line KVC_EXPERIMENTAL (sizing, tiers, offload, pages, plug-ins, checkpoints,
- *  inspection of their files, scheduler, speculation, index, publisher, metrics) may change with any version.
- *  All other headers are the core, in all languages.
+ *  TWO TIERS. A header with the line KVC_EXPERIMENTAL (sizing, record, rebuild, tiers, offload, pages,
+ *  plug-ins, checkpoints, inspection of their files, scheduler, speculation, index, publisher, metrics) may
+ *  change with any version. All other headers, resize among them, are the core, in all languages.
  *
  *  THREADING. Any thread may call any function at any time; a manager locks internally. One thread at a
  *  time drives a request or a kvc_step. No other call may run during kvc_manager_destroy. Managers are
