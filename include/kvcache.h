@@ -72,6 +72,9 @@
  *    default is documented.
  *  - Questions: `*_properties` tells what was fixed when a thing was made, `*_info` and `*_read_info` what it
  *    is now, `*_read_stats` counters since it was made, with gauges.
+ *  - Counts are uint64_t, smaller ones of shapes, settings and records uint32_t; lengths and capacities of
+ *    the caller's arrays are size_t, indices of pools, groups and layers uint32_t (int32_t where -1 means
+ *    none or all).
  *  - Ids of requests and pins are never 0. Namespace 0 is the default one. A process never gets the same
  *    id twice, not even from another manager: an id that was freed or is of another manager is
  *    KVC_ERROR_NOT_FOUND.

@@ -195,8 +195,8 @@ class Manager {
   /// Drops the cached blocks of a prompt that nobody holds. Returns their number.
   uint64_t drop(const Prompt& p) { return ask<uint64_t>(kvc_manager_drop_prefix, get(), p.get()); }
   /// Evicts up to `max_blocks` cached blocks of pool `p`; -1 = of all. Returns their number.
-  size_t evict(size_t max_blocks, int32_t p = -1) {
-    return ask<size_t>(kvc_manager_evict_blocks, get(), p, max_blocks);
+  uint64_t evict(uint64_t max_blocks, int32_t p = -1) {
+    return ask<uint64_t>(kvc_manager_evict_blocks, get(), p, max_blocks);
   }
   /// Tells the time of a monotonic clock, which ends hints.
   void set_time(uint64_t now_ns) { check(kvc_manager_set_time(get(), now_ns)); }

@@ -122,7 +122,7 @@ class Manager {
   }
   kvc_status drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped);
   // Of the pools [first, end).
-  kvc_status evict_blocks(size_t first, size_t end, size_t max_blocks, size_t* num_evicted) {
+  kvc_status evict_blocks(size_t first, size_t end, uint64_t max_blocks, uint64_t* num_evicted) {
     return change([&] { return *num_evicted = blocks_.evict_oldest(first, end, max_blocks), KVC_OK; });
   }
 

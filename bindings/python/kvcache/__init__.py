@@ -70,12 +70,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo", "CheckpointNeeds",
+    "ALL_NAMESPACES", "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo", "CheckpointNeeds",
     "Completion", "CorruptError", "CurveInfo", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
     "EndedRequest", "Event", "EventKind", "EventReader", "ExtraKey", "FillingError", "Group", "Index", "IndexApplied", "IndexStats", "IndexWorker", "InternalError", "InvalidArgumentError",
     "KvCacheError", "Latency", "LatencyInfo", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Matches", "Memory", "MemoryEstimate",
     "MemoryKind", "MemoryProfile", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "Offload", "OffloadInfo", "OffloadPolicy",
-    "OffloadReason", "OffloadState", "OffloadStats", "OffloadTierStats", "OutOfMemoryError", "OverQuotaError", "PageFileInfo", "PageFileKind",
+    "OffloadReason", "OffloadState", "OffloadStats", "OffloadTierStats", "OutOfMemoryError", "OverQuotaError", "PRIORITY_DEMOTED", "PageFileInfo", "PageFileKind",
     "PageInfo", "PageResult", "PendingWork", "Pin", "Plan", "Plane", "PoolInfo", "Prefixes", "ProbeInfo", "Properties", "Publisher", "PublisherStats", "QuantMetrics",
     "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "Restored", "RopeScaling",
     "SchedulePolicy", "ScheduledInfo", "ScheduledState", "Scheduler", "SchedulerStats", "Sizer", "SizingAction", "SizingBasis", "SizingDecision",

@@ -4820,15 +4820,15 @@ char *_wrap_kvc_manager_list_pins_native_c0429c2a71aace8e(kvc_manager *_swig_go_
 char *_wrap_kvc_manager_evict_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (int32_t)_swig_go_1;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t *)_swig_go_3;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
   
   result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
