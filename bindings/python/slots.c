@@ -65,9 +65,9 @@ static Py_ssize_t next_effect(const SlotAllocator* self, Py_ssize_t block_size, 
 static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t count) {
   if (last_effect(self, live->block_size, count) <= live->committed) return 1;
   PyObject* const tokens = PyObject_GetAttr(request, s_all_token_ids);
-  const Py_ssize_t known = tokens ? PySequence_Size(tokens) : -1;
+  const Py_ssize_t size = tokens ? PySequence_Size(tokens) : -1, known = size - live->ahead;
   const Py_ssize_t end = last_effect(self, live->block_size, count < known ? count : known);
-  int done = known >= 0;
+  int done = size >= 0;
   if (done && end > live->committed) {
     if (live->watched) {
       PyObject* const none =

@@ -116,8 +116,9 @@ def replaying(**fields):
 
 
 @pytest.mark.parametrize("layout, options, text", [
-    (config(8), {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1}, "num_hash_lookahead_tokens"),  # EAGLE, MTP and the like
-    (config(8), {"num_prefill_lookahead": 1, "enable_caching": False}, "num_prefill_lookahead"), (config(8), {"dcp_world_size": 2}, "dcp_world_size"),
+    (config(8), {"num_hash_lookahead_tokens": 3, "num_prefill_lookahead": 3}, "num_prefill_lookahead"),  # MTP of several modules
+    (config(8), {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1, "enable_kv_cache_events": True}, "num_hash_lookahead_tokens"),
+    (config(8), {"num_prefill_lookahead": 2, "enable_caching": False}, "num_prefill_lookahead"), (config(8), {"dcp_world_size": 2}, "dcp_world_size"),
     (config(8, kinds=["CircularBufferSpec"]), {}, "CircularBufferSpec"), (replaying(prefix_replay_tokens=8), {}, "prefix_replay_tokens"),
     (replaying(extra_retained_tokens=2), {}, "extra_retained_tokens")])
 def test_what_is_not_supported_gets_vllms_own_manager_and_one_warning(vllm, monkeypatch, said, layout, options, text):
@@ -128,6 +129,15 @@ def test_what_is_not_supported_gets_vllms_own_manager_and_one_warning(vllm, monk
     assert "vLLM's own KVCacheManager runs" in said[0] and text in said[0]
     core = vllm.EngineCore(types.SimpleNamespace(kv_cache_manager=manager, connector=None))
     assert core.preprocess_add_request(0) == (0, list)  # whose hashes it reads
+
+
+@pytest.mark.parametrize("options", [
+    {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1}, {"num_prefill_lookahead": 1, "use_eagle": True},  # EAGLE, EAGLE3, MTP
+    {"num_prefill_lookahead": 1}, {"num_prefill_lookahead": 1, "enable_caching": False}])  # DFlash, DSpark; without prefix caching
+def test_drafts_that_look_one_token_ahead_run_with_our_manager(vllm, monkeypatch, said, options):
+    monkeypatch.setenv("KVCACHE_VLLM", "1")
+    vllm_plugin.register()
+    assert type(vllm.scheduling.KVCacheManager(config(8), 64, 4, 4, **options)) is KVCacheManager and not any("own" in line for line in said)
 
 
 def test_a_vllm_with_other_methods_keeps_its_manager(vllm, monkeypatch, said):
