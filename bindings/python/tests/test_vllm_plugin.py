@@ -140,6 +140,23 @@ def test_drafts_that_look_one_token_ahead_run_with_our_manager(vllm, monkeypatch
     assert type(vllm.scheduling.KVCacheManager(config(8), 64, 4, 4, **options)) is KVCacheManager and not any("own" in line for line in said)
 
 
+def test_a_release_that_lacks_parameters_of_ours_is_accepted_where_they_have_defaults():
+    class Theirs:
+        def __init__(self, kv_cache_config, max_model_len, scheduler_block_size, hash_block_size, num_prefill_lookahead=0, log_stats=False):
+            """Called by names: without num_hash_lookahead_tokens, which stands between these (vLLM 0.32)."""
+
+        def get_computed_blocks(self, request):
+            """Without max_cache_hit_length, the last one."""
+
+    assert vllm_plugin.differences(Theirs, KVCacheManager) == []
+    Theirs.free = lambda self, request: None
+    assert vllm_plugin.differences(Theirs, KVCacheManager) == []
+    Theirs.truncate_computed_blocks = lambda self, blocks: None  # ours has no default
+    Theirs.get_computed_blocks = lambda self, max_cache_hit_length, request: None  # another order
+    Theirs.record_prefix_cache_stats = lambda self, num_hits: None  # ours has one more before it
+    assert vllm_plugin.differences(Theirs, KVCacheManager) == ["get_computed_blocks", "record_prefix_cache_stats", "truncate_computed_blocks"]
+
+
 def test_a_vllm_with_other_methods_keeps_its_manager(vllm, monkeypatch, said):
     monkeypatch.setenv("KVCACHE_VLLM", "1")
     vllm.own.free = lambda self, request, later: None

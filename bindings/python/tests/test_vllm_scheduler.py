@@ -97,7 +97,7 @@ def steps(kind, manager, monkeypatch, seed, length=400, tail=40, groups=(0,), sh
     such blocks the managers take different ones first, so with drafts the blocks are counted."""
     engine = Engine(kind, manager, monkeypatch, groups, blocks, seed)
     scheduler, rng, log, number = engine.scheduler, random.Random(seed), [], 0
-    block_hasher = hasher(BLOCK, ahead=scheduler.num_hash_lookahead_tokens)
+    block_hasher = hasher(BLOCK, ahead=getattr(scheduler, "num_hash_lookahead_tokens", 0))
 
     def shown(tables):
         return [len(ids) for ids in tables] if tables and (engine.drafts or groups != (0,)) else tables

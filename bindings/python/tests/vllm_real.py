@@ -21,7 +21,7 @@ def hasher(block_size, function_name="sha256", ahead=0):
 
     function = get_hash_fn_by_name(function_name)
     init_none_hash(function)
-    return get_request_block_hasher(block_size, function, ahead)
+    return get_request_block_hasher(block_size, function, *[ahead] * (ahead > 0))  # vLLM 0.32 has no such parameter
 
 
 def managers(num_blocks, block_size, max_model_len, kinds=(0,), **options):
