@@ -12,7 +12,6 @@
 %rename(CALL) NAME;
 %enddef
 KVC_INSTEAD(kvc_manager_set_prefix_priority, set_prefix_priority)
-KVC_INSTEAD(kvc_manager_demote_prefix, demote_prefix)
 KVC_INSTEAD(kvc_manager_export_tables, export_tables)
 KVC_INSTEAD(kvc_manager_export_slots, export_slots)
 KVC_INSTEAD(kvc_manager_take_pending, take_pending)
@@ -29,7 +28,7 @@ KVC_INSTEAD(kvc_storage_select_blocks, select_blocks)
 KVC_INSTEAD(kvc_attention_merge, merge)
 KVC_INSTEAD(kvc_estimate_memory, estimate_memory)
 KVC_INSTEAD(kvc_rope_apply, rope_apply)
-KVC_INSTEAD(kvc_storage_page_info, page_info)
+KVC_INSTEAD(kvc_storage_page_properties, page_info)
 KVC_INSTEAD(kvc_manager_position_digests, position_digests)
 KVC_INSTEAD(kvc_page_key, page_keys)
 KVC_INSTEAD(kvc_tier_create, tier_create)
@@ -60,9 +59,6 @@ KVC_INSTEAD(kvc_tier_submit, tier_submit)
 static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
                                       uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
-}
-static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
-  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
 }
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
@@ -280,7 +276,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 /* fingerprint: [32] */
 static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;

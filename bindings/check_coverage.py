@@ -25,7 +25,7 @@ REASONS = {
     "kvc_dtype_bits": {"Java": "DType.bits, a table that a test compares with the library's"},
     "kvc_storage_create": {"Go": "kvc_storage_adopt of calls.i, which passes memory on", "Java": "kvc_storage_adopt of calls.i, which passes memory on"},
 }
-for name in ("allocate", "release", "reserve", "map", "register", "unregister", "export_memory", "import_memory"):
+for name in ("allocate", "release", "reserve_addresses", "map", "register", "unregister", "export_memory", "import_memory"):
     REASONS[f"kvc_device_{name}"] = {language: "memory of a GPU is a tensor of the caller's framework" for language in LAYERS}
 for name in ("kvc_backend_open", "kvc_backend_properties", "kvc_stream_adopt", "kvc_stream_handle"):
     REASONS[name] = {language: "GPUs are driven from C and Python" for language in ("Go", "Java")}

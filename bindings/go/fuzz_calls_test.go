@@ -80,7 +80,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return f.s.UnpackPages(f.blockList(), pages, f.oneOf(0, f.number()))
 		},
 		"Version":       func() error { Version(); return nil },
-		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
 		"ConfigFromShortfin": func() error {
 			text := []byte(shortfinConfig)
@@ -193,7 +192,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Resize": func() error {
 			return first(f.m.Resize(uint32(f.small(2)), f.oneOf(12, 12, 12, 10+f.small(9), 10+f.small(9), f.small(20), f.number())))
 		},
-		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Reserve(f.small(5)), f.number())) },
+		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Headroom(f.small(5)), f.number())) },
 		"Storage.DiscardBlocks": func() error {
 			return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number())))
 		},
@@ -207,7 +206,8 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return err
 		},
 		"Manager.CloseNamespace": func() error { return f.m.CloseNamespace(f.namespace()) },
-		"Manager.Reset":          func() error { return f.m.Reset(Namespace(f.number())) },
+		"Manager.ResetNamespace": func() error { return f.m.ResetNamespace(Namespace(f.number())) },
+		"Manager.ResetAll":       func() error { return f.m.ResetAll() },
 		"Manager.Probe":          func() error { return first(f.m.Probe(f.namespace(), f.prompt(), f.extraKeys())) },
 		"Manager.ProbeRequest":   func() error { return first(f.m.ProbeRequest(f.request())) },
 		"Manager.OpenCurve": func() error {
@@ -347,26 +347,23 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"Manager.EndSession": func() error { return f.m.EndSession(f.request(), f.small(20)) },
 		"Manager.SetPrefixPriority": func() error {
-			hint := Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.oneOf(0, f.number())}
+			hint := Hint{uint32(f.oneOf(0, 35, 100, uint64(PriorityDemoted), f.number())), f.oneOf(0, f.number())}
 			return first(f.m.SetPrefixPriority(f.namespace(), f.prompt(), f.extraKeys(), f.small(20), hint))
-		},
-		"Manager.DemotePrefix": func() error {
-			return first(f.m.DemotePrefix(f.namespace(), f.prompt(), f.extraKeys(), f.small(20)))
 		},
 		"Manager.RegisterPrompt": func() error {
 			return first(f.m.RegisterPrompt(f.name(), f.namespace(), f.prompt(), f.extraKeys()))
 		},
-		"Manager.AcquirePrompt": func() error {
+		"Manager.AllocateFromPrompt": func() error {
 			if f.Intn(16) == 0 { // where there is such a prompt
 				own, err := New(Config{NumBlocks: 4, BlockSize: 4, MaxRequests: 1, MaxRequestTokens: 16})
 				must(t, err)
 				defer own.Close()
 				_, err = own.RegisterPrompt("a", 0, make([]int32, 4), nil)
 				must(t, err)
-				_, _, err = own.AcquirePrompt("a", []int32{1}, nil)
+				_, _, err = own.AllocateFromPrompt("a", []int32{1}, nil)
 				return err
 			}
-			r, _, err := f.m.AcquirePrompt(f.name(), f.prompt(), f.options())
+			r, _, err := f.m.AllocateFromPrompt(f.name(), f.prompt(), f.options())
 			f.keep(r, err)
 			return err
 		},

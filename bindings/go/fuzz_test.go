@@ -92,7 +92,7 @@ func (f *fuzzer) oneOf(numbers ...uint64) uint64 { return numbers[f.Intn(len(num
 func (f *fuzzer) renew(t *testing.T) {
 	config := Config{NumBlocks: 12, BlockSize: 4, MaxRequests: 8, MaxRequestTokens: 64, EventCapacity: f.oneOf(0, 8), ZeroCrossNamespace: f.Intn(3) == 0,
 		NullBlock: f.Intn(4) == 0, Hints: f.Intn(4) != 0, MaxQuotas: uint32(f.Intn(3)), VocabSize: uint32(f.oneOf(0, 100)),
-		MaxBlocks: []uint64{f.oneOf(12, 18)}, Reserves: f.Intn(2) == 0, Fills: f.Intn(3) != 0, PartialReuse: f.Intn(2) == 0, RecordBytes: f.oneOf(0, 1<<16)}
+		MaxBlocks: []uint64{f.oneOf(12, 18)}, Headroom: f.Intn(2) == 0, Fills: f.Intn(3) != 0, PartialReuse: f.Intn(2) == 0, RecordBytes: f.oneOf(0, 1<<16)}
 	if f.Intn(2) == 0 {
 		config.Groups = []Group{{}, {WindowTokens: f.oneOf(2, 5, 9), NumSinkTokens: uint32(f.Intn(3))}}
 	}

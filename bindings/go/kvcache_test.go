@@ -189,7 +189,7 @@ func TestNamespacesPinsAndKeys(t *testing.T) {
 	namespaces, err := m.Namespaces()
 	must(t, err)
 	equal(t, namespaces, []Namespace{a, b})
-	must(t, m.Reset(DefaultNamespace))
+	must(t, m.ResetNamespace(0))
 	waiting, err := m.CreateRequest(sequence(0, 70), &RequestOptions{Slots: 4})
 	must(t, err)
 	whole, err := m.Probe(0, sequence(0, 70), nil)

@@ -60,7 +60,7 @@ type Config struct {
 	ZeroCrossNamespace, ZeroAlways bool
 	TouchMemory                    bool // Take all memory from the system now, not when it is first used.
 	Fills                          bool // Follow which request computes which tokens: RequestOptions.WaitUntilNs, ShareFilling, FailStep.
-	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority, DemotePrefix.
+	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority.
 
 	Policy Policy // Which cached block is evicted first.
 	// PolicyWeight is what a doubling of the uses is worth, in pools (PolicyFrequency; 0 .. 1000, 0 = 1), or how much longer whole positions
@@ -70,7 +70,7 @@ type Config struct {
 	MaxQuotas     uint32 // Namespaces that may have a quota (SetQuota), at most 63.
 	// MaxBlocks are the blocks to which Resize may enlarge each pool; nil = as many as they have. Room costs addresses, not memory.
 	MaxBlocks   []uint64
-	Reserves    bool   // Remember how many tokens ended requests got, for RequestOptions.Reserve and ExpectedTokens.
+	Headroom    bool   // Remember how many tokens ended requests got, for RequestOptions.Headroom and ExpectedTokens.
 	RecordBytes uint64 // Room for a log of the calls (TakeLog), at least 4096; 0 = no log.
 	// PartialReuse lets hits end inside a block: the cached block that shares most of the tokens after the hit is copied (Step.Copies, TakePending).
 	PartialReuse bool
@@ -133,8 +133,8 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	if config.Fills {
 		c.flags |= C.KVC_MANAGER_FILLS
 	}
-	if config.Reserves {
-		c.flags |= C.KVC_MANAGER_RESERVE
+	if config.Headroom {
+		c.flags |= C.KVC_MANAGER_HEADROOM
 	}
 	if config.PartialReuse {
 		c.flags |= C.KVC_MANAGER_PARTIAL_REUSE
@@ -232,7 +232,7 @@ func (m *Manager) call(function func(c uintptr) error) error {
 // Stats returns counters and gauges as of the last finished call. It does not wait for the manager's lock.
 func (m *Manager) Stats() (stats Stats, err error) {
 	stats.size = uint64(unsafe.Sizeof(stats))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_stats(c, asByte(&stats)) })
+	err = m.call(func(c uintptr) error { return native.Kvc_manager_read_stats(c, asByte(&stats)) })
 	return stats, err
 }
 

@@ -21,7 +21,7 @@ func TestAPoolGrowsAndShrinks(t *testing.T) {
 	if info, err := m.PoolInfo(0); err != nil || info.NumBlocks != 8 || info.MaxBlocks != 8 || info.Free != 4 {
 		t.Fatal(info, err)
 	}
-	if p, err := m.Properties(); err != nil || p.NumBlocks != 8 || p.MaxBlocks != 8 {
+	if p, err := m.Properties(); err != nil || p.NumBlocks != 4 || p.MaxBlocks != 8 {
 		t.Fatal(p, err)
 	}
 	must(t, m.FreeRequest(low))
@@ -60,18 +60,18 @@ func TestPoolsHaveRoomOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAnAdmissionReservesWhatEndedRequestsGot(t *testing.T) {
-	m, err := New(Config{NumBlocks: 64, BlockSize: 4, Reserves: true})
+func TestAnAdmissionHasHeadroomForWhatEndedRequestsGot(t *testing.T) {
+	m, err := New(Config{NumBlocks: 64, BlockSize: 4, Headroom: true})
 	must(t, err)
 	defer m.Close()
 	r, _, err := m.AllocateRequest(count(4), nil)
 	must(t, err)
 	must(t, m.AppendTokens(r, count(10)))
 	must(t, m.FreeRequest(r))
-	if tokens, err := m.ExpectedTokens(ReserveBalanced, 4); err != nil || tokens != 6 {
+	if tokens, err := m.ExpectedTokens(HeadroomBalanced, 4); err != nil || tokens != 6 {
 		t.Fatal(tokens, err)
 	}
-	r, _, err = m.AllocateRequest(count(4), &RequestOptions{Reserve: ReserveMinimal})
+	r, _, err = m.AllocateRequest(count(4), &RequestOptions{Headroom: HeadroomMinimal})
 	must(t, err)
 	if info, err := m.RequestInfo(r); err != nil || info.Capacity != 14 {
 		t.Fatal(info, err)

@@ -53,7 +53,7 @@ func TestHintsDecideWhatIsEvicted(t *testing.T) {
 	must(t, m.CommitTokens(r, 9))
 	must(t, m.EndSession(r, 4))
 	must(t, m.FreeRequest(r))
-	if demoted, err := m.DemotePrefix(0, count(8), nil, 0); err != nil || demoted != 8 {
+	if demoted, err := m.SetPrefixPriority(0, count(8), nil, 0, Hint{Priority: PriorityDemoted}); err != nil || demoted != 8 {
 		t.Fatal(demoted, err)
 	}
 	s, err := m.NewStep(StepLimits{})
@@ -82,7 +82,7 @@ func TestRegisteredPromptsStay(t *testing.T) {
 	if names, err := m.Prompts(); err != nil || !reflect.DeepEqual(names, []string{"system"}) {
 		t.Fatal(names, err)
 	}
-	r, cached, err := m.AcquirePrompt("system", []int32{7}, nil)
+	r, cached, err := m.AllocateFromPrompt("system", []int32{7}, nil)
 	must(t, err)
 	if cached != 0 {
 		t.Fatal(cached)
@@ -92,7 +92,7 @@ func TestRegisteredPromptsStay(t *testing.T) {
 	if _, err := m.EvictBlocks(-1, 8); err != nil {
 		t.Fatal(err)
 	}
-	if r, cached, err = m.AcquirePrompt("system", []int32{8}, nil); err != nil || cached != 8 {
+	if r, cached, err = m.AllocateFromPrompt("system", []int32{8}, nil); err != nil || cached != 8 {
 		t.Fatal(cached, err)
 	}
 	must(t, m.FreeRequest(r))
@@ -100,7 +100,7 @@ func TestRegisteredPromptsStay(t *testing.T) {
 	if names, err := m.Prompts(); err != nil || len(names) != 0 {
 		t.Fatal(names, err)
 	}
-	if _, _, err := m.AcquirePrompt("system", nil, nil); !errors.Is(err, ErrNotFound) {
+	if _, _, err := m.AllocateFromPrompt("system", nil, nil); !errors.Is(err, ErrNotFound) {
 		t.Fatal(err)
 	}
 	if err := m.EndSession(r, 0); !errors.Is(err, ErrUnsupported) {

@@ -31,8 +31,8 @@ type CurveInfo struct {
 	NumSamples, Bytes               uint64
 }
 
-// OpenCurve starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once. Namespace 0: all together in
-// one cache. Errors: ErrNotFound, ErrBusy (it has a curve), ErrLimit (64 curves), ErrInvalidArgument, ErrUnsupported (no prefix cache).
+// OpenCurve starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once, of a namespace
+// alone or of AllNamespaces together in one cache. Errors: ErrNotFound, ErrBusy (it has a curve), ErrLimit (64 curves), ErrInvalidArgument, ErrUnsupported (no prefix cache).
 func (m *Manager) OpenCurve(namespace Namespace, config CurveConfig) error {
 	c := &C.kvc_curve_config{struct_size: C.sizeof_kvc_curve_config, sample_rate: C.double(config.SampleRate), max_samples: C.uint64_t(config.MaxSamples),
 		max_blocks: C.uint64_t(config.MaxBlocks), half_life: C.uint64_t(config.HalfLife)}
@@ -128,7 +128,7 @@ func (w *Workload) Record(nowNs uint64, value float64) error {
 // Read returns the figures so far.
 func (w *Workload) Read() (info WorkloadInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
-	err = w.call(func(c uintptr) error { return native.Kvc_workload_read(c, asByte(&info)) })
+	err = w.call(func(c uintptr) error { return native.Kvc_workload_read_info(c, asByte(&info)) })
 	return info, err
 }
 

@@ -50,6 +50,10 @@ class Generate(unittest.TestCase):
     def test_a_row_without_a_function_is_named(self):
         self.assertEqual(self.faults(table=TABLE + "KVC_PLAIN_CALL(Short, kvc_gone)\n"), ["kvc_gone of src/api/calls.def is no function of the headers"])
 
+    def test_the_number_of_a_retired_call_is_never_used_again(self):
+        with self.assertRaisesRegex(generate.Fault, "two calls with number 1; the number of kvc_manager_do must be new"):
+            generate.table(TABLE + "KVC_RETIRED_CALL(1, kvc_manager_undo, Tokens)\n")
+
     def test_a_wrong_count_of_parameters_is_named(self):
         self.assertEqual(self.faults(table=TABLE.replace("Tokens, Number", "Tokens")),
                          ["kvc_manager_do has 3 parameters behind the manager; its roles in src/api/calls.def are of 2"])

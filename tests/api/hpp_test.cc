@@ -265,7 +265,7 @@ TEST(Hpp, CurvesWorkloadsAndSizers) {
   kvc::Manager m(64, 4);
   auto config = kvc::make<kvc_curve_config>();
   config.sample_rate = 1;
-  m.open_curve(0, config);
+  m.open_curve(KVC_ALL_NAMESPACES, config);
   EXPECT_EQ(status_of([&] { m.open_curve(); }), KVC_ERROR_BUSY);
   for (int i = 0; i < 2; ++i) {
     kvc::Request r = m.allocate(numbers(0, 17));

@@ -41,7 +41,7 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_properties(NULL, &p));
   EXPECT(bad, kvc_manager_check(NULL));
   EXPECT(bad, kvc_manager_digest(NULL, &id_));
-  EXPECT(bad, kvc_manager_stats(NULL, &s));
+  EXPECT(bad, kvc_manager_read_stats(NULL, &s));
   EXPECT(bad, kvc_manager_pool_info(NULL, 0, &pool));
   EXPECT(bad, kvc_manager_lost_reuse(NULL, 0, &(kvc_lost_reuse){.struct_size = sizeof(kvc_lost_reuse)}));
   EXPECT(bad, kvc_manager_block_info(NULL, 0, &block));
@@ -80,9 +80,8 @@ static void test_null_manager(void) {
   EXPECT(bad, kvc_manager_set_priority(NULL, 1, 0, 1, 35, 0));
   EXPECT(bad, kvc_manager_end_session(NULL, 1, 0));
   EXPECT(bad, kvc_manager_set_prefix_priority(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, 35, 0, &number_));
-  EXPECT(bad, kvc_manager_demote_prefix(NULL, PROMPT(0, tokens_, 4, NULL, 0), 0, &number_));
   EXPECT(bad, kvc_manager_register_prompt(NULL, "a", PROMPT(0, tokens_, 4, NULL, 0), &number_));
-  EXPECT(bad, kvc_manager_acquire_prompt(NULL, "a", tokens_, 4, NULL, &id_, &number_));
+  EXPECT(bad, kvc_manager_allocate_from_prompt(NULL, "a", tokens_, 4, NULL, &id_, &number_));
   EXPECT(bad, kvc_manager_unregister_prompt(NULL, "a"));
   EXPECT(bad, kvc_manager_list_prompts(NULL, NULL, 0, &count_));
   EXPECT(bad, kvc_manager_acquire_blocks(NULL, 0, row_, 1));
@@ -101,7 +100,7 @@ static void test_null_pointers(void) {
   const kvc_extra_key* no_keys = NULL;
   REFUSED(m, bad, kvc_manager_properties(m, NULL));
   REFUSED(m, bad, kvc_manager_digest(m, NULL));
-  REFUSED(m, bad, kvc_manager_stats(m, NULL));
+  REFUSED(m, bad, kvc_manager_read_stats(m, NULL));
   REFUSED(m, bad, kvc_manager_pool_info(m, 0, NULL));
   REFUSED(m, bad, kvc_manager_lost_reuse(m, 0, NULL));
   REFUSED(m, bad, kvc_manager_block_info(m, 0, NULL));

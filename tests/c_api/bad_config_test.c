@@ -50,7 +50,7 @@ static void test_numbers(void) {
   c = good, c.flags = 1u << 2, refuse(&c, KVC_ERROR_UNSUPPORTED, "0x4", "");
   for (int bit = 8; bit < 32; ++bit) {
     c = good, c.flags = 1u << bit;
-    if (c.flags != KVC_MANAGER_RESERVE && c.flags != KVC_MANAGER_FILLS &&
+    if (c.flags != KVC_MANAGER_HEADROOM && c.flags != KVC_MANAGER_FILLS &&
         c.flags != KVC_MANAGER_PARTIAL_REUSE)
       refuse(&c, KVC_ERROR_UNSUPPORTED, "", "");
   }
@@ -151,7 +151,7 @@ static void test_namespaces(void) {
   EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_open_namespace(NULL, &c, &id));
   REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_close_namespace(m, 0));
   EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_close_namespace(NULL, 1));
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_reset(NULL, 0));
+  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_reset_all(NULL));
 }
 
 static void test_namespace_limit(void) {

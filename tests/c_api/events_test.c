@@ -39,8 +39,8 @@ static void replay(kvc_manager* m) {
     const kvc_event* e = &events[i];
     CHECK_EQ(e->sequence, asked + i);
     CHECK(e->time_ns > 1600000000u * (uint64_t)1000000000u);
-    if (e->kind == KVC_EVENT_CLEARED) {
-      CHECK(e->node == 0 && e->num_tokens == 0 && e->block == -1);
+    if (e->kind == KVC_EVENT_ALL_CLEARED) {
+      CHECK(e->namespace_id == KVC_ALL_NAMESPACES && e->node == 0 && e->num_tokens == 0 && e->block == -1);
       num_positions_ = 0;
       continue;
     }
@@ -108,7 +108,7 @@ static void test_replay(void) {
       OK(kvc_manager_commit_tokens(m, live[which], length));
     }
     if (round % 3 == 0) expect_index(m);
-    if (round % 150 == 149) OK(kvc_manager_reset(m, 0));
+    if (round % 150 == 149) OK(kvc_manager_reset_all(m));
   }
   printf("%" PRIu64 " events, %" PRIu64 " evictions\n", cursor_, stats(m).evictions);
   CHECK(cursor_ > 300 && stats(m).evictions > 20);
@@ -161,9 +161,9 @@ static void test_chain_and_tokens(void) {
   CHECK_EQ(second, 1);
   OK(poll_events(m, &second, e, sizeof *e, 8, &count, read, 4));
   CHECK(count == 1 && second == 2);
-  OK(kvc_manager_reset(m, 0));
+  OK(kvc_manager_reset_all(m));
   OK(poll_events(m, &first, e, sizeof *e, 8, &count, NULL, 0));
-  CHECK(count == 1 && e[0].kind == KVC_EVENT_CLEARED && e[0].namespace_id == 0);
+  CHECK(count == 1 && e[0].kind == KVC_EVENT_ALL_CLEARED && e[0].namespace_id == KVC_ALL_NAMESPACES);
   cache_prompt(m, tokens, 13,
                0); /* positions of a new epoch: new nodes, the same content digests' chain of another root */
   OK(poll_events(m, &first, e, sizeof *e, 8, &count, NULL, 0));
@@ -239,14 +239,14 @@ static void test_namespaces(void) {
     OK(kvc_manager_commit_tokens(m, r, 5));
     OK(kvc_manager_free_request(m, r));
   }
-  OK(kvc_manager_reset(m, space[0]));
+  OK(kvc_manager_reset_namespace(m, space[0]));
   OK(poll_events(m, &cursor, e, sizeof *e, 8, &count, NULL, 0));
   CHECK(count == 3 && e[0].namespace_id == space[0] && e[1].namespace_id == space[1]);
   CHECK(memcmp(e[0].parent_digest, e[1].parent_digest, 32) != 0 && memcmp(e[0].digest, e[1].digest, 32) != 0);
-  CHECK(e[2].kind == KVC_EVENT_CLEARED && e[2].namespace_id == space[0]);
+  CHECK(e[2].kind == KVC_EVENT_NAMESPACE_CLEARED && e[2].namespace_id == space[0]);
   OK(kvc_manager_close_namespace(m, space[1]));
   OK(poll_events(m, &cursor, e, sizeof *e, 8, &count, NULL, 0));
-  CHECK(count == 1 && e[0].kind == KVC_EVENT_CLEARED && e[0].namespace_id == space[1]);
+  CHECK(count == 1 && e[0].kind == KVC_EVENT_NAMESPACE_CLEARED && e[0].namespace_id == space[1]);
   end_manager(m);
 }
 

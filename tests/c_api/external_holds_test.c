@@ -83,7 +83,7 @@ static void test_refusals(void) {
   CHECK(one == -77 && block_info(m, blocks[0]).external_holds == 1);
 
   /* A reset takes the content's name away, not the block. */
-  OK(kvc_manager_reset(m, 0));
+  OK(kvc_manager_reset_all(m));
   OK(kvc_manager_publish_blocks(m, PROMPT(0, other, 8, NULL, 0), 0, blocks, 2));
   OK(kvc_manager_free_request(m, allocate(m, other, 8, 4)));
   OK(kvc_manager_release_blocks(m, blocks, 2));

@@ -60,21 +60,6 @@ static void test_library(void) {
   CHECK(strcmp(kvc_status_name(17), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(-1), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(INT32_MIN), "unknown status") == 0);
-  OK(kvc_supports(KVC_FEATURE_LRU));
-  OK(kvc_supports(KVC_FEATURE_SLIDING_WINDOW));
-  OK(kvc_supports(KVC_FEATURE_SEVERAL_POOLS));
-  OK(kvc_supports(KVC_FEATURE_EVENTS));
-  OK(kvc_supports(KVC_FEATURE_FREQUENCY));
-  OK(kvc_supports(KVC_FEATURE_FRAGMENTATION));
-  OK(kvc_supports(KVC_FEATURE_HINTS));
-  OK(kvc_supports(KVC_FEATURE_QUOTAS));
-  OK(kvc_supports(KVC_FEATURE_FILLS));
-  OK(kvc_supports(KVC_FEATURE_PARTIAL_REUSE));
-  OK(kvc_supports(KVC_FEATURE_STATE_GROUPS));
-  OK(kvc_supports(KVC_FEATURE_CROSS_GROUPS));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(13));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(0));
-  EXPECT(KVC_ERROR_UNSUPPORTED, kvc_supports(UINT32_MAX));
 }
 
 static void test_defaults(void) {

@@ -89,7 +89,7 @@ static void test_reset(void) {
   cache_in(b, 9);
   const uint64_t in_flight = allocate_in(a, tokens_, 16, 8);
   OK(kvc_manager_commit_tokens(m, in_flight, 12));
-  OK(kvc_manager_reset(m, a));
+  OK(kvc_manager_reset_namespace(m, a));
   CHECK_EQ(cached_in(a, tokens_, 17), 0);
   CHECK_EQ(cached_in(b, tokens_, 9), 8);
   CHECK_EQ(stats(m).epoch, 1);
@@ -105,7 +105,7 @@ static void test_reset(void) {
   CHECK_EQ(stats(m).blocks_cached, 2); /* those of b */
   OK(kvc_manager_free_request(m, fresh));
   CHECK_EQ(stats(m).blocks_cached, 4);
-  OK(kvc_manager_reset(m, 0)); /* all */
+  OK(kvc_manager_reset_all(m)); /* all */
   CHECK(cached_in(a, tokens_, 9) == 0 && cached_in(b, tokens_, 9) == 0 && cached_in(0, tokens_, 9) == 0);
   CHECK_EQ(stats(m).blocks_free, 16);
   const uint64_t whole = allocate_in(0, tokens_, 24, 0); /* stale blocks are simply taken: no evictions */
@@ -114,7 +114,7 @@ static void test_reset(void) {
 
   cache_in(0, 9);
   cache_in(a, 9);
-  OK(kvc_manager_reset(m, KVC_DEFAULT_NAMESPACE)); /* alone */
+  OK(kvc_manager_reset_namespace(m, 0)); /* alone */
   CHECK(cached_in(0, tokens_, 9) == 0 && cached_in(a, tokens_, 9) == 8);
   end_manager(m);
 }
@@ -149,7 +149,7 @@ static void test_pins(void) {
   CHECK_EQ(number, POISON);
 
   OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &pin, &number)); /* through a reset */
-  OK(kvc_manager_reset(m, 0));
+  OK(kvc_manager_reset_all(m));
   CHECK_EQ(cached_in(0, tokens_, 9), 0);
   OK(kvc_manager_unpin_prefix(m, pin));
   CHECK_EQ(stats(m).blocks_free, 6);

@@ -32,7 +32,7 @@ static kvc_page_config source(void) {
 }
 static kvc_page_info info_of(kvc_storage* s, const kvc_page_config* config) {
   kvc_page_info info = {.struct_size = sizeof info};
-  OK(kvc_storage_page_info(s, config, &info));
+  OK(kvc_storage_page_properties(s, config, &info));
   return info;
 }
 
@@ -292,21 +292,21 @@ static void test_refusals(void) {
   kvc_page_info info = {.struct_size = sizeof info};
   kvc_page_config named = source();
   named.model_size = 0;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "the model");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "the model");
   named = source(), named.weights = NULL, named.weights_size = 0;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "version");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "version");
   named = source(), named.model = NULL;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "model is NULL");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "model is NULL");
   named = source(), named.weights_size = 65537;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "65537");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "65537");
   named = source(), named.num_layers = kLayers - 1;
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info));
+  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info));
   named = source(), named.first_layer = 1;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "first_layer is 1");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "first_layer is 1");
   named = source(), named.first_head = UINT32_MAX;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "first_head");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "first_head");
   named = source(), named.num_layers = UINT32_MAX, named.num_heads = UINT32_MAX;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "address space");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "address space");
   CHECK_EQ(info.page_bytes, 0);
   named = source();
   info = info_of(s, &named);
@@ -329,7 +329,7 @@ static void test_refusals(void) {
 
   config.dtype = KVC_INT8, config.flags = KVC_STORAGE_CHANNEL_KEYS;
   s = open_storage(&config);
-  REFUSED_TEXT(KVC_ERROR_UNSUPPORTED, kvc_storage_page_info(s, &named, &info), "channel keys");
+  REFUSED_TEXT(KVC_ERROR_UNSUPPORTED, kvc_storage_page_properties(s, &named, &info), "channel keys");
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_storage_pack_pages(s, blocks, 1, back_, sizeof back_, 0));
   kvc_storage_destroy(s);
 }

@@ -152,7 +152,7 @@ static kvc_status admit_in_step(kvc_manager* m, void* object) {
 static void nothing(kvc_manager* m) { (void)m; }
 
 static kvc_status get_properties(kvc_manager* m, void* object) { return kvc_manager_properties(m, object); }
-static kvc_status get_stats(kvc_manager* m, void* object) { return kvc_manager_stats(m, object); }
+static kvc_status get_stats(kvc_manager* m, void* object) { return kvc_manager_read_stats(m, object); }
 static kvc_status get_pool(kvc_manager* m, void* object) { return kvc_manager_pool_info(m, 0, object); }
 static kvc_status get_lost(kvc_manager* m, void* object) { return kvc_manager_lost_reuse(m, 0, object); }
 static kvc_status get_block(kvc_manager* m, void* object) { return kvc_manager_block_info(m, 0, object); }
@@ -189,8 +189,10 @@ static kvc_status get_estimate(kvc_manager* m, void* object) {
 
 static kvc_workload* workload_;
 static kvc_sizer* sizer_;
-static kvc_status open_curve(kvc_manager* m, void* object) { return kvc_manager_open_curve(m, 0, object); }
-static void close_curve(kvc_manager* m) { OK(kvc_manager_close_curve(m, 0)); }
+static kvc_status open_curve(kvc_manager* m, void* object) {
+  return kvc_manager_open_curve(m, KVC_ALL_NAMESPACES, object);
+}
+static void close_curve(kvc_manager* m) { OK(kvc_manager_close_curve(m, KVC_ALL_NAMESPACES)); }
 static kvc_status make_workload(kvc_manager* m, void* object) {
   (void)m;
   return kvc_workload_create(object, &workload_);
@@ -207,10 +209,12 @@ static void end_sizer(kvc_manager* m) {
   (void)m;
   kvc_sizer_destroy(sizer_);
 }
-static kvc_status get_curve(kvc_manager* m, void* object) { return kvc_manager_curve_info(m, 0, object); }
+static kvc_status get_curve(kvc_manager* m, void* object) {
+  return kvc_manager_curve_info(m, KVC_ALL_NAMESPACES, object);
+}
 static kvc_status get_workload(kvc_manager* m, void* object) {
   (void)m;
-  return kvc_workload_read(workload_, object);
+  return kvc_workload_read_info(workload_, object);
 }
 static kvc_status get_decision(kvc_manager* m, void* object) {
   (void)m;
@@ -297,7 +301,7 @@ int main(void) {
   check_output("kvc_model", m, sizeof(kvc_model), get_model);
   check_output("kvc_model found", m, sizeof(kvc_model), find_model);
   check_output("kvc_memory_estimate", m, sizeof(kvc_memory_estimate), get_estimate);
-  OK(kvc_manager_open_curve(m, 0, &curve));
+  OK(kvc_manager_open_curve(m, KVC_ALL_NAMESPACES, &curve));
   check_output("kvc_curve_info", m, sizeof(kvc_curve_info), get_curve);
   OK(kvc_workload_create(&workload, &workload_));
   check_output("kvc_workload_info", m, sizeof(kvc_workload_info), get_workload);

@@ -7,7 +7,8 @@
 namespace kvc::test {
 namespace {
 
-constexpr uint32_t kStored = KVC_EVENT_STORED, kRemoved = KVC_EVENT_REMOVED, kCleared = KVC_EVENT_CLEARED;
+constexpr uint32_t kStored = KVC_EVENT_STORED, kRemoved = KVC_EVENT_REMOVED,
+                   kCleared = KVC_EVENT_NAMESPACE_CLEARED, kAllCleared = KVC_EVENT_ALL_CLEARED;
 
 class IndexStreams : public ::testing::Test {
  protected:
@@ -152,10 +153,10 @@ TEST_F(IndexStreams, ClearedForgetsANamespaceOfTheWorkerAlone) {
   store(2, {20}, 0, 9);  // the same namespace, which worker 2 calls 9
   apply(1, {event_of(3, kCleared, 0, 7)});
   EXPECT_EQ((Matches{{2, {1, 1, 0, 0}}}), match(index, {20}));
-  apply(1, {event_of(4, kCleared, 0, KVC_DEFAULT_NAMESPACE)});
+  apply(1, {event_of(4, kCleared, 0, 0)});
   EXPECT_EQ(Matches{}, match(index, {10}));
   EXPECT_EQ(1u, match(index, {30}).size());
-  apply(1, {event_of(5, kCleared, 0, 0)});
+  apply(1, {event_of(5, kAllCleared, 0, KVC_ALL_NAMESPACES)});
   EXPECT_EQ(Matches{}, match(index, {30}));
   EXPECT_EQ(1u, stats_of(index).num_holdings);
 }
@@ -215,7 +216,10 @@ TEST_F(IndexStreams, AtMaxBlocksTheOnesThatNobodyMatchesLeave) {
 TEST_F(IndexStreams, ABatchWithGarbageIsRefusedWhole) {
   add(1);
   std::vector<kvc_event> events = {event_of(0, kStored, 10), event_of(1, 4, 11)};
-  EXPECT_EQ(KVC_ERROR_INVALID_ARGUMENT, index.apply(1, 0, events.data(), 2, 0, nullptr));
+  for (const uint32_t kind : {0u, 3u, 6u}) {  // 3 was a clear in which namespace 0 meant all
+    events[1].kind = kind;
+    EXPECT_EQ(KVC_ERROR_INVALID_ARGUMENT, index.apply(1, 0, events.data(), 2, 0, nullptr)) << kind;
+  }
   events[1].kind = kStored;
   events[1].sequence = UINT64_MAX;
   EXPECT_EQ(KVC_ERROR_INVALID_ARGUMENT, index.apply(1, 0, events.data(), 2, 0, nullptr));

@@ -88,7 +88,6 @@ def storage():
     (lambda m: Storage(8, 1, 1, 8, memory_kind="host"), TypeError, "memory_kind is 'host'; it must be a kvcache.MemoryKind"),
     (lambda m: Storage(8, 1, 1, 8, flags="LATENT"), TypeError, "flags is 'LATENT'; it must be kvcache.StorageFlags"),
     (lambda m: m.allocate([1], flags="NO_READ"), TypeError, "flags is 'NO_READ'; it must be kvcache.RequestFlags"),
-    (lambda m: kvcache.supports("LRU"), TypeError, "feature is 'LRU'; it must be a kvcache.Feature"),
     (lambda m: Storage(8, 1, 1, 8, dtype="int32"), ValueError, "dtype is int32; keys and values are stored as float, fp8, int8 or int4$"),
     (lambda m: Storage(8, 1, 1, 8, dtype=np.float32), TypeError, "dtype is <class 'numpy.float32'>; it must be a kvcache.DType, or one of the names int8"),
     (lambda m: Storage(8, 1, 1, 8, dtype=99), ValueError, "dtype is 99; it must be a kvcache.DType"),

@@ -369,9 +369,6 @@ static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first
                                       uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
 }
-static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
-  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
-}
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
                               kvc_index_applied *applied) {
@@ -588,7 +585,7 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
 /* fingerprint: [32] */
 static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
@@ -907,7 +904,7 @@ static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VE
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_a3e7208897f328db(void *_swig_go_0) {
+void _wrap_Swig_free_native_c0429c2a71aace8e(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -917,7 +914,7 @@ void _wrap_Swig_free_native_a3e7208897f328db(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_a3e7208897f328db(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_c0429c2a71aace8e(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -930,7 +927,7 @@ void *_wrap_Swig_malloc_native_a3e7208897f328db(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_a3e7208897f328db() {
+long long _wrap_kvc_clock_native_c0429c2a71aace8e() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -941,7 +938,7 @@ long long _wrap_kvc_clock_native_a3e7208897f328db() {
 }
 
 
-char *_wrap_kvc_waits_make_native_a3e7208897f328db(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_c0429c2a71aace8e(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -954,7 +951,7 @@ char *_wrap_kvc_waits_make_native_a3e7208897f328db(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_a3e7208897f328db(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_c0429c2a71aace8e(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -964,7 +961,7 @@ void _wrap_kvc_waits_free_native_a3e7208897f328db(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_a3e7208897f328db(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_c0429c2a71aace8e(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1029,7 +1026,7 @@ char *_wrap_kvc_tier_do_native_a3e7208897f328db(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1054,7 +1051,7 @@ char *_wrap_kvc_plugin_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1066,7 +1063,7 @@ void _wrap_kvc_offload_wait_native_a3e7208897f328db(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1101,38 +1098,7 @@ char *_wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(kvc_manager 
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint64_t arg7 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint64_t)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)demote_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_apply_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1159,7 +1125,7 @@ char *_wrap_kvc_index_apply_native_a3e7208897f328db(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_match_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1188,7 +1154,7 @@ char *_wrap_kvc_index_match_native_a3e7208897f328db(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1221,7 +1187,7 @@ char *_wrap_kvc_index_match_tokens_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1250,7 +1216,7 @@ char *_wrap_kvc_index_digests_native_a3e7208897f328db(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1273,7 +1239,7 @@ char *_wrap_kvc_index_worker_info_native_a3e7208897f328db(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1302,7 +1268,7 @@ char *_wrap_kvc_manager_export_tables_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1327,7 +1293,7 @@ char *_wrap_kvc_manager_export_slots_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1356,7 +1322,7 @@ char *_wrap_kvc_manager_take_pending_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1389,7 +1355,7 @@ char *_wrap_kvc_manager_rebuild_native_a3e7208897f328db(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1420,7 +1386,7 @@ char *_wrap_kvc_manager_poll_events_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1453,7 +1419,7 @@ char *_wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1488,7 +1454,7 @@ char *_wrap_kvc_manager_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, kv
 }
 
 
-char *_wrap_kvc_step_use_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_c0429c2a71aace8e(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1505,7 +1471,7 @@ char *_wrap_kvc_step_use_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_a3e7208897f328db(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_c0429c2a71aace8e(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1518,7 +1484,7 @@ long long _wrap_kvc_step_num_failed_native_a3e7208897f328db(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1557,7 +1523,7 @@ char *_wrap_kvc_storage_store_native_a3e7208897f328db(kvc_storage *_swig_go_0, c
 }
 
 
-char *_wrap_kvc_storage_gather_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1588,7 +1554,7 @@ char *_wrap_kvc_storage_gather_native_a3e7208897f328db(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_measure_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1621,7 +1587,7 @@ char *_wrap_kvc_storage_measure_native_a3e7208897f328db(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_attend_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1678,7 +1644,7 @@ char *_wrap_kvc_storage_attend_native_a3e7208897f328db(kvc_storage *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_storage_explain_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1735,7 +1701,7 @@ char *_wrap_kvc_storage_explain_native_a3e7208897f328db(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1798,7 +1764,7 @@ char *_wrap_kvc_storage_select_blocks_native_a3e7208897f328db(kvc_storage *_swig
 }
 
 
-char *_wrap_kvc_attention_merge_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1825,7 +1791,7 @@ char *_wrap_kvc_attention_merge_native_a3e7208897f328db(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_estimate_memory_native_a3e7208897f328db(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_c0429c2a71aace8e(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1842,7 +1808,7 @@ char *_wrap_kvc_estimate_memory_native_a3e7208897f328db(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1867,7 +1833,7 @@ char *_wrap_kvc_rope_apply_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1888,7 +1854,7 @@ char *_wrap_kvc_storage_adopt_native_a3e7208897f328db(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_properties_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1933,7 +1899,7 @@ char *_wrap_kvc_storage_page_info_native_a3e7208897f328db(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_position_digests_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1968,7 +1934,7 @@ char *_wrap_kvc_manager_position_digests_native_a3e7208897f328db(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_page_key_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_c0429c2a71aace8e(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1995,7 +1961,7 @@ char *_wrap_kvc_page_key_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig
 }
 
 
-char *_wrap_kvc_tier_create_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -2021,7 +1987,7 @@ char *_wrap_kvc_tier_create_native_a3e7208897f328db(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_sampling_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2070,7 +2036,7 @@ char *_wrap_kvc_verify_sampling_native_a3e7208897f328db(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2113,7 +2079,7 @@ char *_wrap_kvc_verify_typical_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2156,7 +2122,7 @@ char *_wrap_kvc_verdict_moves_native_a3e7208897f328db(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2197,7 +2163,7 @@ char *_wrap_kvc_verdict_states_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_c0429c2a71aace8e(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2220,7 +2186,7 @@ char *_wrap_kvc_draft_append_native_a3e7208897f328db(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_c0429c2a71aace8e(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2251,7 +2217,7 @@ char *_wrap_kvc_draft_propose_native_a3e7208897f328db(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2278,7 +2244,7 @@ char *_wrap_kvc_acceptance_add_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_a3e7208897f328db(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_c0429c2a71aace8e(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2291,7 +2257,7 @@ char *_wrap_kvc_acceptance_halve_native_a3e7208897f328db(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2314,7 +2280,7 @@ char *_wrap_kvc_acceptance_length_native_a3e7208897f328db(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2333,7 +2299,7 @@ char *_wrap_kvc_scheduler_create_native_a3e7208897f328db(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2384,7 +2350,7 @@ char *_wrap_kvc_scheduler_add_native_a3e7208897f328db(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2405,7 +2371,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2438,7 +2404,7 @@ char *_wrap_kvc_scheduler_finish_native_a3e7208897f328db(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2511,7 +2477,7 @@ char *_wrap_kvc_checkpoint_save_native_a3e7208897f328db(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2581,7 +2547,7 @@ char *_wrap_kvc_checkpoint_restore_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_measure_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+char *_wrap_kvc_checkpoint_measure_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2644,7 +2610,7 @@ char *_wrap_kvc_checkpoint_measure_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+char *_wrap_kvc_checkpoint_save_stream_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2704,7 +2670,7 @@ char *_wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_stream_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2774,7 +2740,7 @@ char *_wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(kvc_manager *_
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_compact_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -2809,7 +2775,7 @@ char *_wrap_kvc_checkpoint_compact_native_a3e7208897f328db(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -2824,7 +2790,7 @@ char *_wrap_kvc_manager_content_digest_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_offload_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2905,7 +2871,7 @@ char *_wrap_kvc_offload_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2922,7 +2888,7 @@ char *_wrap_kvc_offload_store_request_native_a3e7208897f328db(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -2983,7 +2949,7 @@ char *_wrap_kvc_publisher_create_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3008,7 +2974,7 @@ char *_wrap_kvc_publisher_read_native_a3e7208897f328db(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3044,7 +3010,7 @@ char *_wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3107,7 +3073,7 @@ char *_wrap_kvc_metrics_render_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3148,7 +3114,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3193,7 +3159,7 @@ char *_wrap_kvc_metrics_read_latency_native_a3e7208897f328db(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3236,7 +3202,7 @@ char *_wrap_kvc_metrics_read_memory_native_a3e7208897f328db(_goslice_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3273,7 +3239,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3308,7 +3274,7 @@ char *_wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_index_root_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_root_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3339,7 +3305,7 @@ char *_wrap_kvc_index_root_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslic
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3372,7 +3338,7 @@ char *_wrap_kvc_manager_open_namespace_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_storage_page_runs_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3419,7 +3385,7 @@ char *_wrap_kvc_storage_page_runs_native_a3e7208897f328db(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_probe_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3448,7 +3414,7 @@ char *_wrap_kvc_manager_probe_native_a3e7208897f328db(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3479,7 +3445,7 @@ char *_wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3508,7 +3474,7 @@ char *_wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_create_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3539,7 +3505,7 @@ char *_wrap_kvc_manager_create_request_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3572,7 +3538,7 @@ char *_wrap_kvc_manager_allocate_request_native_a3e7208897f328db(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -3608,7 +3574,7 @@ char *_wrap_kvc_manager_register_prompt_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_drafts_check_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_drafts_check_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3629,7 +3595,7 @@ char *_wrap_kvc_drafts_check_native_a3e7208897f328db(_goslice_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_greedy_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+char *_wrap_kvc_verify_greedy_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3658,7 +3624,7 @@ char *_wrap_kvc_verify_greedy_native_a3e7208897f328db(_goslice_ _swig_go_0, _gos
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_a3e7208897f328db() {
+_gostring_ _wrap_kvc_last_error_native_c0429c2a71aace8e() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3669,7 +3635,7 @@ _gostring_ _wrap_kvc_last_error_native_a3e7208897f328db() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_a3e7208897f328db(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_c0429c2a71aace8e(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3684,7 +3650,7 @@ char *_wrap_kvc_dtype_bits_native_a3e7208897f328db(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3709,7 +3675,7 @@ char *_wrap_kvc_storage_key_bounds_native_a3e7208897f328db(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_c0429c2a71aace8e(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -3732,7 +3698,7 @@ char *_wrap_kvc_tree_mask_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_list_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3758,7 +3724,7 @@ char *_wrap_kvc_checkpoint_list_native_a3e7208897f328db(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3780,7 +3746,7 @@ char *_wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3802,7 +3768,7 @@ char *_wrap_kvc_checkpoint_validate_native_a3e7208897f328db(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_c0429c2a71aace8e(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3822,7 +3788,7 @@ char *_wrap_kvc_checkpoint_remove_native_a3e7208897f328db(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_collect_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_collect_native_c0429c2a71aace8e(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3844,7 +3810,7 @@ char *_wrap_kvc_checkpoint_collect_native_a3e7208897f328db(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_backend_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3869,7 +3835,7 @@ char *_wrap_kvc_backend_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3889,7 +3855,7 @@ char *_wrap_kvc_backend_properties_native_a3e7208897f328db(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_read_info_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3902,14 +3868,14 @@ char *_wrap_kvc_device_properties_native_a3e7208897f328db(_gostring_ _swig_go_0,
   
   arg2 = (kvc_device_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_device_properties((char const *)arg1,arg2);
+  result = (kvc_status)kvc_device_read_info((char const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg1); 
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3930,7 +3896,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3949,7 +3915,7 @@ char *_wrap_kvc_manager_release_blocks_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3970,7 +3936,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3993,7 +3959,7 @@ char *_wrap_kvc_manager_fail_step_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_index_create_native_a3e7208897f328db(char *_swig_go_0, kvc_index **_swig_go_1) {
+char *_wrap_kvc_index_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_index **_swig_go_1) {
   kvc_index_config *arg1 = (kvc_index_config *) 0 ;
   kvc_index **arg2 = (kvc_index **) 0 ;
   kvc_status result;
@@ -4008,7 +3974,7 @@ char *_wrap_kvc_index_create_native_a3e7208897f328db(char *_swig_go_0, kvc_index
 }
 
 
-char *_wrap_kvc_index_add_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_add_worker_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -4032,7 +3998,7 @@ char *_wrap_kvc_index_add_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_remove_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_index_remove_worker_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4047,7 +4013,7 @@ char *_wrap_kvc_index_remove_worker_native_a3e7208897f328db(kvc_index *_swig_go_
 }
 
 
-char *_wrap_kvc_index_touch_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_index_touch_worker_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4064,7 +4030,7 @@ char *_wrap_kvc_index_touch_worker_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_expire_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_expire_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4081,7 +4047,7 @@ char *_wrap_kvc_index_expire_native_a3e7208897f328db(kvc_index *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_index_begin_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_index_begin_resync_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4098,7 +4064,7 @@ char *_wrap_kvc_index_begin_resync_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_end_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_end_resync_native_c0429c2a71aace8e(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4117,7 +4083,7 @@ char *_wrap_kvc_index_end_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_list_workers_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_list_workers_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4138,7 +4104,7 @@ char *_wrap_kvc_index_list_workers_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_read_stats_native_a3e7208897f328db(kvc_index *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_index_read_stats_native_c0429c2a71aace8e(kvc_index *_swig_go_0, char *_swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
   kvc_status result;
@@ -4153,7 +4119,7 @@ char *_wrap_kvc_index_read_stats_native_a3e7208897f328db(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_dump_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_dump_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4174,7 +4140,7 @@ char *_wrap_kvc_index_dump_native_a3e7208897f328db(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_index_load_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_index_load_native_c0429c2a71aace8e(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4193,7 +4159,7 @@ char *_wrap_kvc_index_load_native_a3e7208897f328db(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_page_file_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_read_info_native_c0429c2a71aace8e(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   int32_t arg2 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4215,7 +4181,7 @@ char *_wrap_kvc_page_file_read_info_native_a3e7208897f328db(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_read_part_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_page_file_read_part_native_c0429c2a71aace8e(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   int32_t arg3 ;
@@ -4239,7 +4205,7 @@ char *_wrap_kvc_page_file_read_part_native_a3e7208897f328db(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_purge_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_purge_native_c0429c2a71aace8e(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4261,7 +4227,7 @@ char *_wrap_kvc_page_file_purge_native_a3e7208897f328db(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_manager_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -4276,7 +4242,7 @@ char *_wrap_kvc_manager_create_native_a3e7208897f328db(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -4291,7 +4257,7 @@ char *_wrap_kvc_manager_properties_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4306,7 +4272,7 @@ char *_wrap_kvc_manager_close_namespace_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4327,7 +4293,7 @@ char *_wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_namespace_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4336,13 +4302,26 @@ char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, l
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint64_t)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_reset(arg1,arg2);
+  result = (kvc_status)kvc_manager_reset_namespace(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_stats_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_reset_all_native_c0429c2a71aace8e(kvc_manager *_swig_go_0) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  result = (kvc_status)kvc_manager_reset_all(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_read_stats_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -4351,13 +4330,13 @@ char *_wrap_kvc_manager_stats_native_a3e7208897f328db(kvc_manager *_swig_go_0, c
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (kvc_stats *)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_stats(arg1,arg2);
+  result = (kvc_status)kvc_manager_read_stats(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -4374,7 +4353,7 @@ char *_wrap_kvc_manager_pool_info_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -4391,7 +4370,7 @@ char *_wrap_kvc_manager_block_info_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_check_native_a3e7208897f328db(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_c0429c2a71aace8e(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4404,7 +4383,7 @@ char *_wrap_kvc_manager_check_native_a3e7208897f328db(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4419,7 +4398,7 @@ char *_wrap_kvc_manager_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, 
 }
 
 
-long long _wrap_kvc_model_count_native_a3e7208897f328db() {
+long long _wrap_kvc_model_count_native_c0429c2a71aace8e() {
   size_t result;
   long long _swig_go_result;
   
@@ -4430,7 +4409,7 @@ long long _wrap_kvc_model_count_native_a3e7208897f328db() {
 }
 
 
-char *_wrap_kvc_model_get_native_a3e7208897f328db(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_c0429c2a71aace8e(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4445,7 +4424,7 @@ char *_wrap_kvc_model_get_native_a3e7208897f328db(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_c0429c2a71aace8e(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4465,7 +4444,7 @@ char *_wrap_kvc_model_find_native_a3e7208897f328db(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_a3e7208897f328db(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_c0429c2a71aace8e(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4478,7 +4457,7 @@ char *_wrap_kvc_model_register_native_a3e7208897f328db(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_c0429c2a71aace8e(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4497,7 +4476,32 @@ char *_wrap_kvc_model_from_config_native_a3e7208897f328db(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_a3e7208897f328db(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_config_from_shortfin_native_c0429c2a71aace8e(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  uint32_t arg3 ;
+  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
+  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
+  uint32_t *arg6 = (uint32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (uint32_t)_swig_go_1;
+  arg4 = (kvc_manager_config *)_swig_go_2;
+  arg5 = (kvc_storage_config *)_swig_go_3;
+  arg6 = (uint32_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_model_rope_native_c0429c2a71aace8e(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4524,7 +4528,7 @@ char *_wrap_kvc_model_rope_native_a3e7208897f328db(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_a3e7208897f328db(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_c0429c2a71aace8e(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4551,7 +4555,7 @@ char *_wrap_kvc_rope_table_native_a3e7208897f328db(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_offload_poll_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -4568,7 +4572,7 @@ char *_wrap_kvc_offload_poll_native_a3e7208897f328db(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4589,7 +4593,7 @@ char *_wrap_kvc_offload_flush_native_a3e7208897f328db(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4606,7 +4610,7 @@ char *_wrap_kvc_offload_lookup_native_a3e7208897f328db(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_load_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_offload_load_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4625,7 +4629,7 @@ char *_wrap_kvc_offload_load_native_a3e7208897f328db(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_query_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -4642,7 +4646,7 @@ char *_wrap_kvc_offload_query_native_a3e7208897f328db(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4657,7 +4661,7 @@ char *_wrap_kvc_offload_cancel_native_a3e7208897f328db(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -4672,7 +4676,7 @@ char *_wrap_kvc_offload_read_stats_native_a3e7208897f328db(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_c0429c2a71aace8e(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -4689,7 +4693,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_storage_pack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4716,7 +4720,7 @@ char *_wrap_kvc_storage_pack_pages_native_a3e7208897f328db(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4743,7 +4747,7 @@ char *_wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -4760,7 +4764,7 @@ char *_wrap_kvc_manager_probe_request_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_lost_reuse_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
@@ -4777,7 +4781,7 @@ char *_wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4792,7 +4796,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4813,18 +4817,18 @@ char *_wrap_kvc_manager_list_pins_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (int32_t)_swig_go_1;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t *)_swig_go_3;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
   
   result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
@@ -4832,7 +4836,7 @@ char *_wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_publisher_poll_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_publisher_poll_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4847,7 +4851,7 @@ char *_wrap_kvc_publisher_poll_native_a3e7208897f328db(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_resync_native_a3e7208897f328db(kvc_publisher *_swig_go_0) {
+char *_wrap_kvc_publisher_resync_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4860,7 +4864,7 @@ char *_wrap_kvc_publisher_resync_native_a3e7208897f328db(kvc_publisher *_swig_go
 }
 
 
-char *_wrap_kvc_publisher_read_stats_native_a3e7208897f328db(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_publisher_read_stats_native_c0429c2a71aace8e(kvc_publisher *_swig_go_0, char *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
   kvc_status result;
@@ -4875,7 +4879,7 @@ char *_wrap_kvc_publisher_read_stats_native_a3e7208897f328db(kvc_publisher *_swi
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4896,7 +4900,7 @@ char *_wrap_kvc_manager_set_quota_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4915,7 +4919,7 @@ char *_wrap_kvc_manager_quota_info_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -4936,7 +4940,7 @@ char *_wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_log_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4957,7 +4961,7 @@ char *_wrap_kvc_manager_take_log_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_log_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -4972,7 +4976,7 @@ char *_wrap_kvc_manager_log_info_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_c0429c2a71aace8e(_goslice_ _swig_go_0, char *_swig_go_1) {
   void *arg1 = (void *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -4991,7 +4995,7 @@ char *_wrap_kvc_log_replay_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5008,7 +5012,7 @@ char *_wrap_kvc_manager_admit_request_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5025,7 +5029,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5046,7 +5050,7 @@ char *_wrap_kvc_manager_append_tokens_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5063,7 +5067,7 @@ char *_wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5080,7 +5084,7 @@ char *_wrap_kvc_manager_truncate_request_native_a3e7208897f328db(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5097,7 +5101,7 @@ char *_wrap_kvc_manager_fork_request_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5112,7 +5116,7 @@ char *_wrap_kvc_manager_preempt_request_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5127,7 +5131,7 @@ char *_wrap_kvc_manager_free_request_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -5144,7 +5148,7 @@ char *_wrap_kvc_manager_request_info_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5165,7 +5169,7 @@ char *_wrap_kvc_manager_list_requests_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -5188,7 +5192,7 @@ char *_wrap_kvc_manager_compact_native_a3e7208897f328db(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_resize_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5213,7 +5217,7 @@ char *_wrap_kvc_manager_resize_native_a3e7208897f328db(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5232,7 +5236,7 @@ char *_wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5251,7 +5255,7 @@ char *_wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_manager_set_time_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_set_time_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5266,7 +5270,7 @@ char *_wrap_kvc_manager_set_time_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5289,7 +5293,7 @@ char *_wrap_kvc_manager_set_priority_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5306,7 +5310,7 @@ char *_wrap_kvc_manager_end_session_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_from_prompt_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5331,14 +5335,14 @@ char *_wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(kvc_manager *_swi
   arg6 = (uint64_t *)_swig_go_4;
   arg7 = (uint64_t *)_swig_go_5;
   
-  result = (kvc_status)kvc_manager_acquire_prompt(arg1,(char const *)arg2,(int const *)arg3,arg4,(struct kvc_request_config const *)arg5,arg6,arg7);
+  result = (kvc_status)kvc_manager_allocate_from_prompt(arg1,(char const *)arg2,(int const *)arg3,arg4,(struct kvc_request_config const *)arg5,arg6,arg7);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg2); 
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5358,7 +5362,7 @@ char *_wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(kvc_manager *_
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -5379,7 +5383,7 @@ char *_wrap_kvc_manager_list_prompts_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_abort_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5394,7 +5398,7 @@ char *_wrap_kvc_scheduler_abort_native_a3e7208897f328db(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5409,7 +5413,7 @@ char *_wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -5426,7 +5430,7 @@ char *_wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -5443,7 +5447,7 @@ char *_wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -5460,7 +5464,7 @@ char *_wrap_kvc_scheduler_plan_native_a3e7208897f328db(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -5477,7 +5481,7 @@ char *_wrap_kvc_scheduler_request_info_native_a3e7208897f328db(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -5492,7 +5496,7 @@ char *_wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_a3e7208897f328db(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_c0429c2a71aace8e(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5505,32 +5509,7 @@ char *_wrap_kvc_scheduler_check_native_a3e7208897f328db(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  uint32_t arg3 ;
-  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
-  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
-  uint32_t *arg6 = (uint32_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  arg3 = (uint32_t)_swig_go_1;
-  arg4 = (kvc_manager_config *)_swig_go_2;
-  arg5 = (kvc_storage_config *)_swig_go_3;
-  arg6 = (uint32_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_open_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -5547,7 +5526,7 @@ char *_wrap_kvc_manager_open_curve_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5562,7 +5541,7 @@ char *_wrap_kvc_manager_close_curve_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5585,7 +5564,7 @@ char *_wrap_kvc_manager_read_curve_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -5602,7 +5581,7 @@ char *_wrap_kvc_manager_curve_info_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_a3e7208897f328db(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -5617,7 +5596,7 @@ char *_wrap_kvc_workload_create_native_a3e7208897f328db(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5634,7 +5613,7 @@ char *_wrap_kvc_workload_record_native_a3e7208897f328db(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_a3e7208897f328db(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_info_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -5643,13 +5622,13 @@ char *_wrap_kvc_workload_read_native_a3e7208897f328db(kvc_workload *_swig_go_0, 
   arg1 = (kvc_workload *)_swig_go_0;
   arg2 = (kvc_workload_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_workload_read(arg1,arg2);
+  result = (kvc_status)kvc_workload_read_info(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_workload_predict_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_c0429c2a71aace8e(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -5666,7 +5645,7 @@ char *_wrap_kvc_workload_predict_native_a3e7208897f328db(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -5681,7 +5660,7 @@ char *_wrap_kvc_sizer_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_c0429c2a71aace8e(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5700,7 +5679,7 @@ char *_wrap_kvc_sizer_decide_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_c0429c2a71aace8e(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -5717,7 +5696,7 @@ char *_wrap_kvc_sizer_read_log_native_a3e7208897f328db(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_storage_move_tokens_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -5736,7 +5715,7 @@ char *_wrap_kvc_storage_move_tokens_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_c0429c2a71aace8e(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -5765,7 +5744,7 @@ char *_wrap_kvc_draft_lookup_native_a3e7208897f328db(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_a3e7208897f328db(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -5780,7 +5759,7 @@ char *_wrap_kvc_draft_create_native_a3e7208897f328db(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_a3e7208897f328db(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_c0429c2a71aace8e(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;
@@ -5797,7 +5776,7 @@ char *_wrap_kvc_draft_truncate_native_a3e7208897f328db(kvc_draft *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_step_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -5814,7 +5793,7 @@ char *_wrap_kvc_step_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_c0429c2a71aace8e(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -5831,7 +5810,7 @@ char *_wrap_kvc_step_view_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_c0429c2a71aace8e(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5846,7 +5825,7 @@ char *_wrap_kvc_manager_retire_step_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_storage_create_native_a3e7208897f328db(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_c0429c2a71aace8e(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -5861,7 +5840,7 @@ char *_wrap_kvc_storage_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -5876,7 +5855,7 @@ char *_wrap_kvc_storage_properties_native_a3e7208897f328db(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_a3e7208897f328db(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_c0429c2a71aace8e(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5893,7 +5872,7 @@ char *_wrap_kvc_storage_size_native_a3e7208897f328db(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5910,7 +5889,7 @@ char *_wrap_kvc_storage_trim_native_a3e7208897f328db(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -5929,7 +5908,7 @@ char *_wrap_kvc_storage_view_native_a3e7208897f328db(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -5954,7 +5933,7 @@ char *_wrap_kvc_storage_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -5975,7 +5954,7 @@ char *_wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5996,7 +5975,7 @@ char *_wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6025,7 +6004,7 @@ char *_wrap_kvc_storage_swap_out_native_a3e7208897f328db(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6054,7 +6033,7 @@ char *_wrap_kvc_storage_swap_in_native_a3e7208897f328db(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_c0429c2a71aace8e(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -6075,7 +6054,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -6098,7 +6077,7 @@ char *_wrap_kvc_quantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_c0429c2a71aace8e(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -6121,7 +6100,7 @@ char *_wrap_kvc_dequantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_tier_drain_native_a3e7208897f328db(kvc_tier *_swig_go_0) {
+char *_wrap_kvc_tier_drain_native_c0429c2a71aace8e(kvc_tier *_swig_go_0) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -6134,7 +6113,7 @@ char *_wrap_kvc_tier_drain_native_a3e7208897f328db(kvc_tier *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_a3e7208897f328db(kvc_tier *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_tier_read_stats_native_c0429c2a71aace8e(kvc_tier *_swig_go_0, char *_swig_go_1) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
   kvc_status result;
@@ -6149,7 +6128,7 @@ char *_wrap_kvc_tier_read_stats_native_a3e7208897f328db(kvc_tier *_swig_go_0, ch
 }
 
 
-char *_wrap_kvc_tier_read_counts_native_a3e7208897f328db(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_tier_read_counts_native_c0429c2a71aace8e(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   uint32_t arg2 ;
   kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
@@ -6166,7 +6145,7 @@ char *_wrap_kvc_tier_read_counts_native_a3e7208897f328db(kvc_tier *_swig_go_0, i
 }
 
 
-int _wrap_kvc_version_native_a3e7208897f328db() {
+int _wrap_kvc_version_native_c0429c2a71aace8e() {
   uint32_t result;
   int _swig_go_result;
   
@@ -6177,26 +6156,13 @@ int _wrap_kvc_version_native_a3e7208897f328db() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_a3e7208897f328db() {
+_gostring_ _wrap_kvc_build_info_native_c0429c2a71aace8e() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
   
   result = (char *)kvc_build_info();
   _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_supports_native_a3e7208897f328db(int _swig_go_0) {
-  uint32_t arg1 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (uint32_t)_swig_go_0;
-  
-  result = (kvc_status)kvc_supports(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 

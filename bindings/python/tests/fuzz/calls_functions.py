@@ -53,11 +53,6 @@ def build_info(w):
     kvcache.build_info()
 
 
-@call("supports")
-def supports(w):
-    kvcache.supports(w.number(0))
-
-
 @call("device_info")
 def device_info(w):
     kvcache.device_info(w.rng.choice((None, "cpu", "?", "", 3, b"cpu")))

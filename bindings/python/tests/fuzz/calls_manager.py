@@ -113,9 +113,14 @@ def namespace(w):
     w.m.namespace(part, adapter=b"x").close()
 
 
-@call("Manager.reset")
-def reset(w):
-    w.m.reset(w.any_namespace())
+@call("Manager.reset_namespace")
+def reset_namespace(w):
+    w.m.reset_namespace(w.any_namespace())
+
+
+@call("Manager.reset_all")
+def reset_all(w):
+    w.m.reset_all()
 
 
 @call("Manager.probe")
@@ -199,12 +204,7 @@ def set_time(w):
 
 @call("Manager.set_prefix_priority")
 def set_prefix_priority(w):
-    w.m.set_prefix_priority(w.tokens(), w.number(90), w.keys(), w.any_namespace(), until_ns=w.number(0), first_token=w.number(0))
-
-
-@call("Manager.demote")
-def demote(w):
-    w.m.demote(w.tokens(), w.keys(), w.any_namespace(), first_token=w.number(0))
+    w.m.set_prefix_priority(w.tokens(), w.rng.choice((w.number(90), kvcache.PRIORITY_DEMOTED)), w.keys(), w.any_namespace(), until_ns=w.number(0), first_token=w.number(0))
 
 
 @call("Manager.register_prompt")
@@ -212,11 +212,11 @@ def register_prompt(w):
     w.m.register_prompt(name(w), w.tokens(), w.keys(), w.any_namespace())
 
 
-@call("Manager.acquire_prompt")
-def acquire_prompt(w):
+@call("Manager.allocate_from_prompt")
+def allocate_from_prompt(w):
     options = w.options()
     options.pop("namespace", None)
-    w.added(w.m.acquire_prompt(name(w), w.tokens(), **options))
+    w.added(w.m.allocate_from_prompt(name(w), w.tokens(), **options))
 
 
 @call("Manager.unregister_prompt")

@@ -195,9 +195,9 @@ public final class Config {
     return this;
   }
 
-  /** Remembers how many tokens ended requests got, for {@link RequestOptions#reserve} and {@link Manager#expectedTokens}. */
-  public Config reserves() {
-    flags |= Native.KVC_MANAGER_RESERVE;
+  /** Remembers how many tokens ended requests got, for {@link RequestOptions#headroom} and {@link Manager#expectedTokens}. */
+  public Config headroom() {
+    flags |= Native.KVC_MANAGER_HEADROOM;
     return this;
   }
 

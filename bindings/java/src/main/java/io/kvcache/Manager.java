@@ -158,11 +158,11 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_resize(m, pool, numBlocks, room, out), Manager::pair);
   }
 
-  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#reserves}. */
-  public long expectedTokens(RequestOptions.Reserve reserve, long generated) throws KvCacheException {
+  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#headroom}. */
+  public long expectedTokens(RequestOptions.Headroom headroom, long generated) throws KvCacheException {
     Sizes.count("generated", generated);
     long[] tokens = new long[1];
-    call(m -> Native.kvc_manager_expected_tokens(m, reserve.ordinal(), generated, tokens));
+    call(m -> Native.kvc_manager_expected_tokens(m, headroom.ordinal(), generated, tokens));
     return tokens[0];
   }
 
@@ -258,12 +258,17 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_namespaces(m, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
-  /** The default namespace alone, for {@link #reset} and in events of kind 3 (cleared). */
-  public static final long DEFAULT_NAMESPACE = -1;
+  /** All namespaces together, in curves and in events of the kind ALL_CLEARED; no namespace has this id. */
+  public static final long ALL_NAMESPACES = -1;
 
-  /** Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests finish. */
-  public void reset(long namespace) throws KvCacheException {
-    call(m -> Native.kvc_manager_reset(m, namespace));
+  /** Forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests finish. */
+  public void resetNamespace(long namespace) throws KvCacheException {
+    call(m -> Native.kvc_manager_reset_namespace(m, namespace));
+  }
+
+  /** Forgets all cached content of all namespaces, as {@link #resetNamespace} of each would. */
+  public void resetAll() throws KvCacheException {
+    call(Native::kvc_manager_reset_all);
   }
 
   // ---- miss-ratio curves
@@ -282,7 +287,8 @@ public final class Manager implements AutoCloseable {
   public record CurveInfo(double sampleRate, long maxSamples, long maxBlocks, long halfLife, double queries, double sampled, long numSamples,
       long bytes) {}
 
-  /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once. Namespace 0: all together. Config null: the defaults. */
+  /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once, of a namespace alone or of ALL_NAMESPACES together.
+   * Config null: the defaults. */
   public void openCurve(long namespace, CurveConfig config) throws KvCacheException {
     kvc_curve_config c = new kvc_curve_config();
     try {
@@ -404,26 +410,23 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_set_time(m, nowNs));
   }
 
+  /** A priority below 0, for {@link #setPrefixPriority}: it is evicted before all else. */
+  public static final int PRIORITY_DEMOTED = -1;
+
   /**
    * Hints the cached part of a prompt from firstToken on: priority 0 (evicted first) to 100, 35 without a hint. untilNs is when the hint ends, in the
-   * time of {@link #setTime}; 0 = never. Returns the tokens that took the hint. Needs {@link Config#hints}.
+   * time of {@link #setTime}; 0 = never. PRIORITY_DEMOTED, with untilNs 0, demotes the end of the prompt down to firstToken; a position that others use
+   * ends it. Returns the tokens that took the hint. Needs {@link Config#hints}.
    */
   public long setPrefixPriority(long namespace, IntBuffer tokens, long firstToken, int priority, long untilNs, RequestOptions.ExtraKey... keys)
       throws KvCacheException {
     Sizes.count("firstToken", firstToken);
-    Sizes.count("priority", priority);
+    if (priority != PRIORITY_DEMOTED) {
+      Sizes.count("priority", priority);
+    }
     Sizes.count("untilNs", untilNs);
     return ask((m, out) -> Native.kvc_manager_set_prefix_priority(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, priority,
         untilNs, out));
-  }
-
-  /**
-   * Demotes the end of a prompt, down to firstToken: it is evicted before all else. A position that others use ends it. Returns the tokens that were
-   * demoted. Needs {@link Config#hints}.
-   */
-  public long demote(long namespace, IntBuffer tokens, long firstToken, RequestOptions.ExtraKey... keys) throws KvCacheException {
-    Sizes.count("firstToken", firstToken);
-    return ask((m, out) -> Native.kvc_manager_demote_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, out));
   }
 
   /**
@@ -437,9 +440,9 @@ public final class Manager implements AutoCloseable {
   /**
    * Creates and admits a request with a registered prompt, followed by tokens. Namespace and keys are those of the prompt; other options may be null.
    */
-  public Request acquirePrompt(String name, IntBuffer tokens, RequestOptions options) throws KvCacheException {
+  public Request allocateFromPrompt(String name, IntBuffer tokens, RequestOptions options) throws KvCacheException {
     long[] id = new long[1], cached = new long[1];
-    call(m -> Native.kvc_manager_acquire_prompt(m, name, tokens, RequestOptions.config(options), id, cached));
+    call(m -> Native.kvc_manager_allocate_from_prompt(m, name, tokens, RequestOptions.config(options), id, cached));
     Reference.reachabilityFence(options);
     return new Request(this, id[0], cached[0]);
   }
@@ -512,7 +515,7 @@ public final class Manager implements AutoCloseable {
   public Stats stats() throws KvCacheException {
     kvc_stats stats = new kvc_stats();
     try {
-      call(m -> Native.kvc_manager_stats(m, stats));
+      call(m -> Native.kvc_manager_read_stats(m, stats));
       return Stats.read(stats);
     } finally {
       stats.delete();
@@ -768,20 +771,10 @@ public final class Manager implements AutoCloseable {
   public static DeviceInfo device(String name) throws KvCacheException {
     kvc_device_info i = new kvc_device_info();
     try {
-      Native.kvc_device_properties(name, i);
+      Native.kvc_device_read_info(name, i);
       return new DeviceInfo(i.getName(), i.getArchitecture(), i.getMemory_bytes(), i.getFree_bytes(), i.getMemory_kinds(), i.getNum_processors());
     } finally {
       i.delete();
-    }
-  }
-
-  /** Asks whether this build has a feature: one of the KVC_FEATURE_* numbers of kvcache.h. */
-  public static boolean supports(int feature) {
-    try {
-      Native.kvc_supports(feature);
-      return true;
-    } catch (KvCacheException error) {
-      return false;
     }
   }
 

@@ -146,7 +146,7 @@ public final class Scheduler implements AutoCloseable {
     private int priority, tenant, flags;
     private ByteBuffer inputs;
 
-    /** Options of the request, without slots, lookahead, reserve and external tokens: plans say what a request gets. */
+    /** Options of the request, without slots, lookahead, headroom and external tokens: plans say what a request gets. */
     public Job options(RequestOptions of) {
       options = of;
       return this;

@@ -339,7 +339,7 @@ public final class Storage implements AutoCloseable {
   public PageInfo pageInfo(PageConfig c) throws KvCacheException {
     ByteBuffer fingerprint = Buffers.bytes(32);
     long[] page = new long[1], part = new long[1];
-    run(null, (s, q) -> Native.kvc_storage_page_info(s, c.model, c.weights, c.numerics, c.numLayers, c.numHeads, c.firstLayer, c.firstHead, fingerprint,
+    run(null, (s, q) -> Native.kvc_storage_page_properties(s, c.model, c.weights, c.numerics, c.numLayers, c.numHeads, c.firstLayer, c.firstHead, fingerprint,
         page, part));
     byte[] bytes = new byte[32];
     fingerprint.get(bytes);

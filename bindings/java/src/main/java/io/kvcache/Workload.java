@@ -47,7 +47,7 @@ public final class Workload implements AutoCloseable {
   public Info read() throws KvCacheException {
     kvc_workload_info i = new kvc_workload_info();
     try {
-      use(w -> Native.kvc_workload_read(w, i));
+      use(w -> Native.kvc_workload_read_info(w, i));
       return new Info(i.getNum_observations(), i.getLast_ns(), i.getLast(), i.getAverage(), i.getLevel(), i.getTrend(), i.getMean(), i.getVariance(), i.getPeak(),
           i.getRate(), i.getBurstiness(), i.getDispersion());
     } finally {

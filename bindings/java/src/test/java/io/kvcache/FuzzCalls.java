@@ -112,7 +112,7 @@ final class FuzzCalls {
       config.hints();
     }
     if (!h.rarely(4)) {
-      config.reserves();
+      config.headroom();
     }
     if (!h.rarely(2)) {
       config.partialReuse();
@@ -310,7 +310,7 @@ final class FuzzCalls {
     });
     table.put("Manager.takePending", () -> m().takePending());
     table.put("Manager.resize", () -> m().resize((int) h.small(2), h.rarely(8) ? h.oneOf(h.small(20), h.number()) : 10 + h.small(9)));
-    table.put("Manager.expectedTokens", () -> m().expectedTokens(RequestOptions.Reserve.values()[(int) h.small(4)], h.number()));
+    table.put("Manager.expectedTokens", () -> m().expectedTokens(RequestOptions.Headroom.values()[(int) h.small(4)], h.number()));
     table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
     table.put("Manager.rebuild", () -> {
       try (Manager fresh = new Manager(new Config().numBlocks(4).blockSize(4))) {
@@ -322,7 +322,8 @@ final class FuzzCalls {
     });
     table.put("Manager.openNamespace", () -> namespaces.add(m().openNamespace(part(), part(), part())));
     table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
-    table.put("Manager.reset", () -> m().reset(h.rarely(4) ? namespace() : h.number()));
+    table.put("Manager.resetNamespace", () -> m().resetNamespace(h.rarely(4) ? namespace() : h.number()));
+    table.put("Manager.resetAll", () -> m().resetAll());
     table.put("Manager.probe", () -> m().probe(namespace(), prompt(), keys()));
     table.put("Manager.probeInfo", () -> m().probeInfo(namespace(), prompt(), keys()));
     table.put("Manager.probeRequest", () -> m().probeRequest(request().id()));
@@ -349,9 +350,8 @@ final class FuzzCalls {
     table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));
     table.put("Manager.setTime", () -> m().setTime(h.small(40)));
     table.put("Manager.setPrefixPriority", () -> m().setPrefixPriority(namespace(), prompt(), h.small(20), (int) h.oneOf(0, 35, 100, 101, -1), h.oneOf(0, h.number()), keys()));
-    table.put("Manager.demote", () -> m().demote(namespace(), prompt(), h.small(20), keys()));
     table.put("Manager.registerPrompt", () -> m().registerPrompt(name(), namespace(), prompt(), keys()));
-    table.put("Manager.acquirePrompt", () -> keep(m().acquirePrompt(name(), prompt(), options())));
+    table.put("Manager.allocateFromPrompt", () -> keep(m().allocateFromPrompt(name(), prompt(), options())));
     table.put("Manager.unregisterPrompt", () -> m().unregisterPrompt(name()));
     table.put("Manager.prompts", () -> m().prompts());
     table.put("Manager.evict", () -> m().evict(h.oneOf(0, 1, h.small(4))));
@@ -384,7 +384,6 @@ final class FuzzCalls {
     table.put("Manager.blockInfo", () -> m().blockInfo(h.integer()));
     table.put("Manager.requests", () -> m().requests());
     table.put("Manager.device", () -> Manager.device(text("cpu")));
-    table.put("Manager.supports", () -> Manager.supports(h.integer()));
     table.put("Manager.version", () -> Manager.version());
     table.put("Manager.buildInfo", () -> Manager.buildInfo());
   }
@@ -1321,8 +1320,8 @@ final class FuzzCalls {
         arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
       } else if (type == Config.Policy.class) {
         arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
-      } else if (type == RequestOptions.Reserve.class) {
-        arguments[i] = RequestOptions.Reserve.values()[h.random.nextInt(4)];
+      } else if (type == RequestOptions.Headroom.class) {
+        arguments[i] = RequestOptions.Headroom.values()[h.random.nextInt(4)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {

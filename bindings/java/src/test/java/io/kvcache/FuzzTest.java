@@ -26,7 +26,7 @@ import org.junit.jupiter.api.io.TempDir;
 class FuzzTest {
   private static final int CALLS = 200_000, SECONDS = 30;
   private static final Set<String> OFTEN = Set.of("Manager.allocate", "Request.commit", "Manager.pin", "Manager.unpin", "Request.append", "Storage.attend",
-      "Storage.gather", "Storage.store", "Step.run", "Storage.selectBlocks", "Manager.registerPrompt", "Manager.acquirePrompt");
+      "Storage.gather", "Storage.store", "Step.run", "Storage.selectBlocks", "Manager.registerPrompt", "Manager.allocateFromPrompt");
 
   /** Public methods and constructors of the package, but for what the language writes itself. */
   private static Set<String> publicNames() throws Exception {

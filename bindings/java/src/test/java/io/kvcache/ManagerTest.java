@@ -170,13 +170,13 @@ class ManagerTest {
   }
 
   @Test
-  void anAdmissionReservesWhatEndedRequestsGot() throws Exception {
-    try (Manager m = new Manager(new Config().numBlocks(64).blockSize(4).reserves())) {
+  void anAdmissionHasHeadroomForWhatEndedRequestsGot() throws Exception {
+    try (Manager m = new Manager(new Config().numBlocks(64).blockSize(4).headroom())) {
       Request ended = m.allocate(sequence(0, 4));
       ended.append(direct(sequence(0, 10)));
       ended.close();
-      assertEquals(6, m.expectedTokens(RequestOptions.Reserve.BALANCED, 4));
-      Request next = m.allocate(sequence(0, 4), new RequestOptions().reserve(RequestOptions.Reserve.MINIMAL));
+      assertEquals(6, m.expectedTokens(RequestOptions.Headroom.BALANCED, 4));
+      Request next = m.allocate(sequence(0, 4), new RequestOptions().headroom(RequestOptions.Headroom.MINIMAL));
       assertEquals(14, next.info().capacity());
     }
   }
@@ -236,7 +236,7 @@ class ManagerTest {
       assertEquals(0, m.evict(9));
       assertEquals(List.of(pin), m.pins());
       assertEquals(List.of(a, b), m.namespaces());
-      m.reset(Manager.DEFAULT_NAMESPACE);
+      m.resetNamespace(0);
       assertEquals(8, m.probe(a, tokens, key));
       assertTrue(m.probeInfo(a, tokens, key).fits());
       try (Request waiting = m.create(direct(sequence(0, 70)), new RequestOptions().slots(4))) {
@@ -250,7 +250,7 @@ class ManagerTest {
       m.closeCurve(a);
       m.unpin(pin);
       assertEquals(2, m.drop(a, tokens, key));
-      m.reset(a);
+      m.resetNamespace(a);
       m.closeNamespace(b);
       assertThrows(KvCacheException.class, () -> m.closeNamespace(b));
     }
@@ -275,7 +275,7 @@ class ManagerTest {
         r.commit(9);
         r.endSession(4);
       }
-      assertEquals(8, m.demote(0, direct(sequence(0, 8)), 0));
+      assertEquals(8, m.setPrefixPriority(0, direct(sequence(0, 8)), 0, Manager.PRIORITY_DEMOTED, 0));
       try (Step step = new Step(m, new Step.Limits(1, 1, 1, 4, 0, 0, 0))) {
         step.nowNs(30).run(0);
         assertThrows(KvCacheException.class, () -> step.nowNs(29).run(0));
@@ -290,12 +290,12 @@ class ManagerTest {
       assertEquals(0, m.registerPrompt("system", 0, direct(sequence(0, 8))));
       assertThrows(KvCacheException.class, () -> m.registerPrompt("system", 0, direct(sequence(0, 8))));
       assertEquals(List.of("system"), m.prompts());
-      try (Request r = m.acquirePrompt("system", direct(sequence(50, 1)), null)) {
+      try (Request r = m.allocateFromPrompt("system", direct(sequence(50, 1)), null)) {
         assertEquals(0, r.cached());
         r.commit(9);
       }
       assertEquals(0, m.evict(8));
-      try (Request r = m.acquirePrompt("system", direct(sequence(60, 1)), new RequestOptions())) {
+      try (Request r = m.allocateFromPrompt("system", direct(sequence(60, 1)), new RequestOptions())) {
         assertEquals(8, r.cached());
       }
       m.unregisterPrompt("system");
