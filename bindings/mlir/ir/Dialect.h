@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kvc dialect in C++: what the build generates from Kvc.td, and what ops of it share.
 #pragma once
+#include <mlir/Bytecode/BytecodeOpInterface.h>
 #include <mlir/IR/Builders.h>
 #include <mlir/IR/BuiltinTypes.h>
 #include <mlir/IR/Dialect.h>
