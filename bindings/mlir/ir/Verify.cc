@@ -28,8 +28,8 @@ static LogicalResult verify_memory(Operation* op, StringRef name, Type type) {
   if (failed(getStridesAndOffset(memref, strides, offset))) {
     return op->emitOpError() << name << " has layout " << memref.getLayout() << "; it must have strides";
   }
-  if (strides.back() != 1) {
-    return op->emitOpError() << name << " has stride " << text(strides.back())
+  if (differ(strides.back(), 1)) {
+    return op->emitOpError() << name << " has stride " << strides.back()
                              << " in its last dimension; it must be 1: copy it to a contiguous memref";
   }
   for (const int64_t stride : strides) {

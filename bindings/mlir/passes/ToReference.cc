@@ -263,7 +263,10 @@ class Calls {
     return b_.create<arith::ConstantFloatOp>(loc_, APFloat(value), b_.getF64Type());
   }
   Value as(Value value, MemRefType type) {
-    return value.getType() == type ? value : b_.create<memref::CastOp>(loc_, type, value).getResult();
+    if (value.getType() == type) return value;
+    auto parts = b_.create<memref::ExtractStridedMetadataOp>(loc_, value);
+    emit_contiguous_check(b_, op_, value, parts.getStrides().back());
+    return b_.create<memref::CastOp>(loc_, type, value);
   }
   // An optional operand, or one element of memory that nobody reads.
   Value array(Value value, Type element) {

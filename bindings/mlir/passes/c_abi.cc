@@ -65,6 +65,7 @@ CArray CCalls::array(Value memref) {
   CArray array{b_.create<LLVM::IntToPtrOp>(loc_, pointer_type(), at), {}, {}};
   for (const Value size : parts.getSizes()) array.sizes.push_back(as(b_.getI64Type(), size));
   for (const Value stride : parts.getStrides()) array.strides.push_back(as(b_.getI64Type(), stride));
+  emit_contiguous_check(b_, op_, memref, parts.getStrides().back());
   return array;
 }
 

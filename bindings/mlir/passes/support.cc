@@ -64,6 +64,18 @@ void emit_check(OpBuilder& b, Location loc, Value condition, const Twine& text) 
   b.create<LLVM::CallOp>(loc, type, "kvc_failure", ValueRange{argument});
 }
 
+void emit_contiguous_check(OpBuilder& b, Operation* op, Value memref, Value last_stride) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  const LogicalResult known = getStridesAndOffset(cast<MemRefType>(memref.getType()), strides, offset);
+  if (succeeded(known) && strides.back() == 1) return;
+  const Location loc = op->getLoc();
+  const Value one = b.create<arith::ConstantIndexOp>(loc, 1);
+  const Value contiguous = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, last_stride, one);
+  emit_check(b, loc, contiguous,
+             Twine(op->getName().getStringRef()) + ": the last dimension of a memref must be contiguous");
+}
+
 namespace {
 
 // Emits the checks of one op.

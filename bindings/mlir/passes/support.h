@@ -21,6 +21,9 @@ void emit_check(OpBuilder& b, Location loc, Value condition, const Twine& text);
 // offsets stay within the queries. The op has memrefs.
 void emit_shape_checks(OpBuilder& b, CacheOpInterface op);
 
+// The program ends unless the last dimension of a memref is contiguous, if its type does not say so.
+void emit_contiguous_check(OpBuilder& b, Operation* op, Value memref, Value last_stride);
+
 // Patterns and legality for functions, calls and control flow whose values have types that `types` converts.
 void add_structural_conversions(TypeConverter& types, RewritePatternSet& patterns, ConversionTarget& target);
 

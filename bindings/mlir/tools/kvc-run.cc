@@ -34,18 +34,21 @@ cl::opt<double> bound("bound", cl::desc("Largest difference of two results, rela
                       cl::init(2e-5));
 cl::opt<bool> print_results("print", cl::desc("Print the results"));
 
-// Tensors to memrefs; caches to memrefs for the reference; handles to calls; then all that is left to LLVM's
-// dialect.
+// Optimisations, which the reference goes without; tensors to memrefs; caches to memrefs in the reference;
+// handles to calls; then all that is left to LLVM's dialect.
 std::string pipeline(bool reference) {
-  return std::string(
-             "one-shot-bufferize{allow-return-allocs-from-loops=true "
-             "bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map},") +
-         (reference ? "kvc-to-reference," : "") +
-         "kvc-to-calls,canonicalize,cse,func.func(convert-linalg-to-loops),memref-expand,expand-strided-"
-         "metadata,"
-         "lower-affine,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,convert-arith-to-llvm,"
-         "convert-index-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm{index-bitwidth=64},"
-         "convert-cf-to-llvm,reconcile-unrealized-casts";
+  const std::string optimise = reference ? "" : "kvc-remove-dead-lookups,kvc-fuse-appends,";
+  const std::string tensors =
+      "func.func(convert-elementwise-to-linalg),one-shot-bufferize{allow-return-allocs-from-loops=true "
+      "bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map},";
+  const std::string caches = reference ? "kvc-to-reference,kvc-to-calls," : "kvc-to-calls,";
+  return optimise + tensors + caches +
+         "canonicalize,cse,func.func(convert-linalg-to-loops),memref-expand,expand-strided-metadata,lower-"
+         "affine,"
+         "convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,convert-arith-to-llvm,convert-index-to-"
+         "llvm,"
+         "finalize-memref-to-llvm,convert-func-to-llvm{index-bitwidth=64},convert-cf-to-llvm,"
+         "reconcile-unrealized-casts";
 }
 
 // Memory of one argument, with the descriptor that compiled code takes.
