@@ -4,45 +4,11 @@
 // checks values, and the hand-written layers check the lengths of arrays that have no count of their own.
 //
 // A struct for which there is a macro KVC_THE_X is its fields KVC_X in every call: flat_calls.i, which scripts/generate
-// writes. The calls here do more, or have a parameter with the name of such a field.
+// writes. The calls here do more, or have a parameter with the name of such a field. One that is called as a call of the
+// library without `kvc_` stands for it: roles.i says so.
 
-// The call of the library is not wrapped; the one below is, under its name.
-%define KVC_INSTEAD(CALL, NAME)
-%ignore CALL;
-%rename(CALL) NAME;
-%enddef
-KVC_INSTEAD(kvc_manager_set_prefix_priority, set_prefix_priority)
-KVC_INSTEAD(kvc_manager_demote_prefix, demote_prefix)
-KVC_INSTEAD(kvc_manager_export_tables, export_tables)
-KVC_INSTEAD(kvc_manager_export_slots, export_slots)
-KVC_INSTEAD(kvc_manager_take_pending, take_pending)
-KVC_INSTEAD(kvc_manager_rebuild, rebuild)
-KVC_INSTEAD(kvc_manager_poll_events, poll_events)
-KVC_INSTEAD(kvc_manager_list_prefixes, list_prefixes)
-KVC_INSTEAD(kvc_manager_step, run_step)
-KVC_INSTEAD(kvc_storage_store, store)
-KVC_INSTEAD(kvc_storage_gather, gather)
-KVC_INSTEAD(kvc_storage_measure, measure)
-KVC_INSTEAD(kvc_storage_attend, attend)
-KVC_INSTEAD(kvc_storage_explain, explain)
-KVC_INSTEAD(kvc_storage_select_blocks, select_blocks)
-KVC_INSTEAD(kvc_attention_merge, merge)
-KVC_INSTEAD(kvc_estimate_memory, estimate_memory)
-KVC_INSTEAD(kvc_rope_apply, rope_apply)
-KVC_INSTEAD(kvc_storage_page_info, page_info)
-KVC_INSTEAD(kvc_manager_position_digests, position_digests)
-KVC_INSTEAD(kvc_page_key, page_keys)
-KVC_INSTEAD(kvc_tier_create, tier_create)
-KVC_INSTEAD(kvc_index_apply, index_apply)
-KVC_INSTEAD(kvc_index_match, index_match)
-KVC_INSTEAD(kvc_index_match_tokens, index_match_tokens)
-KVC_INSTEAD(kvc_index_digests, index_digests)
-KVC_INSTEAD(kvc_index_worker_info, index_worker_info)
 #ifdef SWIGGO
-%ignore kvc_tier_submit;
 %ignore tier_submit;
-#else
-KVC_INSTEAD(kvc_tier_submit, tier_submit)
 #endif
 %rename(kvc_storage_adopt) storage_adopt;
 %rename(kvc_step_use) step_use;
@@ -57,12 +23,9 @@ KVC_INSTEAD(kvc_tier_submit, tier_submit)
 #define KVC_PROMPT uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys, size_t num_keys
 #define KVC_THE_PROMPT &(kvc_prompt){sizeof(kvc_prompt), namespace_id, tokens, num_tokens, keys, num_keys}
 
-static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
-                                      uint64_t *num_hinted) {
+static kvc_status manager_set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
+                                              uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
-}
-static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
-  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
 }
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
@@ -96,25 +59,25 @@ static kvc_status index_worker_info(kvc_index *index, uint64_t worker, char *nam
 }
 
 /* num_entries is num_requests * row_stride. */
-static kvc_status export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
-                                int32_t *tables, size_t num_entries) {
+static kvc_status manager_export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
+                                        int32_t *tables, size_t num_entries) {
   return kvc_manager_export_tables(m, requests, num_requests, group, fill_id, tables, num_requests ? num_entries / num_requests : 0);
 }
 
-static kvc_status export_slots(kvc_manager *m, uint64_t request, uint32_t group, uint64_t first_token, int64_t *slots, size_t num_slots) {
+static kvc_status manager_export_slots(kvc_manager *m, uint64_t request, uint32_t group, uint64_t first_token, int64_t *slots, size_t num_slots) {
   return kvc_manager_export_slots(m, request, group, first_token, num_slots, slots, sizeof *slots);
 }
 
-static kvc_status take_pending(kvc_manager *m, kvc_block_copy *copies, size_t capacity, int32_t *zero_blocks, size_t zero_capacity,
-                               size_t *num_copies, size_t *num_zero_blocks) {
+static kvc_status manager_take_pending(kvc_manager *m, kvc_block_copy *copies, size_t capacity, int32_t *zero_blocks, size_t zero_capacity,
+                                       size_t *num_copies, size_t *num_zero_blocks) {
   kvc_pending_work work = {sizeof work, copies, capacity, 0, zero_blocks, zero_capacity, 0};
   const kvc_status status = kvc_manager_take_pending(m, &work);
   *num_copies = work.num_copies, *num_zero_blocks = work.num_zero_blocks;
   return status;
 }
 
-static kvc_status rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_token_copy *copies, size_t capacity, kvc_namespace_pair *pairs,
-                          size_t pair_capacity, kvc_manager **manager, size_t *num_copies, size_t *num_pairs) {
+static kvc_status manager_rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_token_copy *copies, size_t capacity,
+                                  kvc_namespace_pair *pairs, size_t pair_capacity, kvc_manager **manager, size_t *num_copies, size_t *num_pairs) {
   kvc_rebuild work = {sizeof work, copies, capacity, 0, pairs, pair_capacity, 0, 0};
   const kvc_status status = kvc_manager_rebuild(m, config, &work, manager);
   *num_copies = work.num_copies, *num_pairs = work.num_namespaces;
@@ -122,8 +85,8 @@ static kvc_status rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_
 }
 
 /* `next` is the cursor to read from next. Without room for tokens, no tokens are wanted. */
-static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
-                              uint64_t *next, size_t *count) {
+static kvc_status manager_poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
+                                      uint64_t *next, size_t *count) {
   kvc_event_batch batch = {sizeof batch, events, sizeof *events, capacity, 0, token_capacity ? tokens : NULL, token_capacity};
   *next = cursor;
   const kvc_status status = kvc_manager_poll_events(m, next, &batch);
@@ -132,8 +95,8 @@ static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events
 }
 
 /* `next` is the cursor to go on from, 0 at the end. `event_cursor` is 0 unless `cursor` is. */
-static kvc_status list_prefixes(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
-                                uint64_t *next, uint64_t *event_cursor, size_t *count) {
+static kvc_status manager_list_prefixes(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
+                                        uint64_t *next, uint64_t *event_cursor, size_t *count) {
   kvc_event_batch batch = {sizeof batch, events, sizeof *events, capacity, 0, token_capacity ? tokens : NULL, token_capacity};
   *next = cursor, *event_cursor = 0;
   const kvc_status status = kvc_manager_list_prefixes(m, next, event_cursor, &batch);
@@ -143,8 +106,8 @@ static kvc_status list_prefixes(kvc_manager *m, uint64_t cursor, kvc_event *even
 
 /* Runs a step with the options of its new requests: a namespace, a config and an offset into the keys for each admission. Where an array is
    NULL, the step keeps its own. Afterwards the step is as before. */
-static kvc_status run_step(kvc_manager *m, kvc_step *step, const uint64_t *namespaces, size_t num_namespaces, const kvc_request_config *configs,
-                           const kvc_extra_key *keys, size_t num_keys, const uint64_t *key_offsets, size_t num_key_offsets) {
+static kvc_status manager_step(kvc_manager *m, kvc_step *step, const uint64_t *namespaces, size_t num_namespaces, const kvc_request_config *configs,
+                               const kvc_extra_key *keys, size_t num_keys, const uint64_t *key_offsets, size_t num_key_offsets) {
   const uint64_t *const own = step->admit_namespaces;
   if (namespaces) step->admit_namespaces = namespaces;
   step->admit_configs = configs, step->admit_keys = keys, step->admit_key_offsets = key_offsets;
@@ -195,18 +158,18 @@ static size_t step_num_failed(const kvc_step *step) {
   full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size
 
 /* With rope_table, keys are rotated: then rows->rope_dim is not 0. */
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *rope_table, size_t rope_table_bytes,
-                        const int64_t *rope_rows, kvc_stream *stream) {
+static kvc_status storage_store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *rope_table, size_t rope_table_bytes,
+                                const int64_t *rope_rows, kvc_stream *stream) {
   KVC_WITH_ROWS(rows);
   full.rope_table = (const float *)rope_table, full.rope_rows = rope_rows;
   full.rope_table_rows = rows->rope_dim ? rope_table_bytes / (sizeof(float) * rows->rope_dim) : 0;
   return kvc_storage_store(s, &full, stream);
 }
-static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
+static kvc_status storage_gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
   KVC_WITH_ROWS(rows);
   return kvc_storage_gather(s, &full, stream);
 }
-static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_quant_metrics *keys, kvc_quant_metrics *values) {
+static kvc_status storage_measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_quant_metrics *keys, kvc_quant_metrics *values) {
   KVC_WITH_ROWS(rows);
   return kvc_storage_measure(s, &full, keys, values);
 }
@@ -226,16 +189,16 @@ static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const),
   if (launch) how = *launch, full.launch = &how;                                                                                       \
   how.plan = plan, how.plan_bytes = plan_bytes, how.workspace = workspace, how.workspace_bytes = workspace_bytes
 
-static kvc_status attend(kvc_storage *s, KVC_ATTENTION, kvc_stream *stream) {
+static kvc_status storage_attend(kvc_storage *s, KVC_ATTENTION, kvc_stream *stream) {
   KVC_WITH_ATTENTION;
   return kvc_storage_attend(s, &full, stream);
 }
-static kvc_status explain(kvc_storage *s, KVC_ATTENTION, kvc_attention_info *info) {
+static kvc_status storage_explain(kvc_storage *s, KVC_ATTENTION, kvc_attention_info *info) {
   KVC_WITH_ATTENTION;
   return kvc_storage_explain(s, &full, info);
 }
-static kvc_status select_blocks(kvc_storage *s, KVC_ATTENTION, const kvc_block_choice *choice, const uint16_t *bounds, uint8_t *picked,
-                                kvc_stream *stream) {
+static kvc_status storage_select_blocks(kvc_storage *s, KVC_ATTENTION, const kvc_block_choice *choice, const uint16_t *bounds, uint8_t *picked,
+                                        kvc_stream *stream) {
   KVC_WITH_ATTENTION;
   kvc_block_choice own = *choice;
   own.bounds = bounds, own.block_mask = picked;
@@ -243,8 +206,8 @@ static kvc_status select_blocks(kvc_storage *s, KVC_ATTENTION, const kvc_block_c
 }
 
 /* outs: [num_partials][num_rows][v_dim]. */
-static kvc_status merge(const void *outs, const float *lses, size_t num_partials, size_t num_rows, uint32_t v_dim, int32_t dtype, void *out,
-                        float *lse) {
+static kvc_status attention_merge(const void *outs, const float *lses, size_t num_partials, size_t num_rows, uint32_t v_dim, int32_t dtype, void *out,
+                                  float *lse) {
   const kvc_attention_partials partials = {sizeof partials, outs, lses, num_partials, num_rows, v_dim, dtype};
   return kvc_attention_merge(&partials, out, lse);
 }
@@ -278,9 +241,9 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
                                          num_layers, num_heads, first_layer, first_head}
 
 /* fingerprint: [32] */
-static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
+static kvc_status storage_page_properties(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
@@ -288,12 +251,12 @@ static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uin
 }
 
 /* Digests and keys are of 32 bytes each, one behind the other. */
-static kvc_status position_digests(kvc_manager *m, KVC_PROMPT, char *digests, size_t digests_size, size_t *count) {
+static kvc_status manager_position_digests(kvc_manager *m, KVC_PROMPT, char *digests, size_t digests_size, size_t *count) {
   return kvc_manager_position_digests(m, KVC_THE_PROMPT, (uint8_t *)digests, digests_size / 32, count);
 }
 /* page_keys has room for as many keys as there are digests; fingerprint: [32]. */
-static kvc_status page_keys(const char *digests, size_t digests_size, uint32_t group, const uint8_t *fingerprint, char *page_keys,
-                            size_t page_keys_size) {
+static kvc_status page_key(const char *digests, size_t digests_size, uint32_t group, const uint8_t *fingerprint, char *page_keys,
+                           size_t page_keys_size) {
   kvc_status status = KVC_OK;
   for (size_t i = 0; i < digests_size / 32 && i < page_keys_size / 32 && status == KVC_OK; ++i)
     status = kvc_page_key((const uint8_t *)digests + 32 * i, group, fingerprint, (uint8_t *)page_keys + 32 * i);
@@ -316,16 +279,6 @@ static kvc_status tier_submit(kvc_tier *t, kvc_tier_item *items, size_t num_item
 %}
 
 // ---- speculation: drafts, verdicts and probabilities as arrays of their own
-
-KVC_INSTEAD(kvc_verify_sampling, verify_sampling)
-KVC_INSTEAD(kvc_verify_typical, verify_typical)
-KVC_INSTEAD(kvc_verdict_moves, verdict_moves)
-KVC_INSTEAD(kvc_verdict_states, verdict_states)
-KVC_INSTEAD(kvc_draft_append, draft_append)
-KVC_INSTEAD(kvc_draft_propose, draft_propose)
-KVC_INSTEAD(kvc_acceptance_add, acceptance_add)
-KVC_INSTEAD(kvc_acceptance_halve, acceptance_halve)
-KVC_INSTEAD(kvc_acceptance_length, acceptance_length)
 
 %inline %{
 /* The fields of a kvc_drafts and of a kvc_verdict. There is an offset more than there are requests. */
@@ -384,21 +337,15 @@ static kvc_status acceptance_length(const uint64_t *acceptance, const double *co
 
 // ---- scheduler: jobs, plans and results as arrays of their own
 
-KVC_INSTEAD(kvc_scheduler_create, scheduler_create)
-KVC_INSTEAD(kvc_scheduler_add, scheduler_add)
-KVC_INSTEAD(kvc_scheduler_set_drafts, scheduler_set_drafts)
-KVC_INSTEAD(kvc_scheduler_finish, scheduler_finish)
-
 %inline %{
-static kvc_status scheduler_create(const kvc_scheduler_config *config, kvc_manager *m, kvc_offload *optional_offload,
-                                   kvc_scheduler **scheduler) {
+static kvc_status scheduler_create(const kvc_scheduler_config *config, kvc_manager *m, kvc_offload *optional_offload, kvc_scheduler **scheduler) {
   kvc_scheduler_config full = *config;
   full.manager = m, full.offload = optional_offload;
   return kvc_scheduler_create(&full, scheduler);
 }
-static kvc_status scheduler_add(kvc_scheduler *s, KVC_PROMPT, const kvc_request_config *config, uint64_t max_new_tokens,
-                                uint64_t expected_new_tokens, int32_t priority, uint32_t tenant, uint64_t adapter,
-                                const kvc_encoder_input *inputs, size_t num_inputs, uint32_t flags, uint64_t now_ns, uint64_t *request) {
+static kvc_status scheduler_add(kvc_scheduler *s, KVC_PROMPT, const kvc_request_config *config, uint64_t max_new_tokens, uint64_t expected_new_tokens,
+                                int32_t priority, uint32_t tenant, uint64_t adapter, const kvc_encoder_input *inputs, size_t num_inputs,
+                                uint32_t flags, uint64_t now_ns, uint64_t *request) {
   const kvc_schedule_job job = {sizeof job, KVC_THE_PROMPT, config, max_new_tokens, expected_new_tokens, priority, tenant,
                                 adapter, inputs, num_inputs, flags, 0, now_ns};
   return kvc_scheduler_add(s, &job, request);
@@ -468,19 +415,6 @@ static kvc_bytes kvc_plan_bytes(const kvc_plan *plan, int32_t array) {
 
 // ---- checkpoints and offload: objects of the groups as an array
 
-KVC_INSTEAD(kvc_checkpoint_save, checkpoint_save)
-KVC_INSTEAD(kvc_checkpoint_restore, checkpoint_restore)
-KVC_INSTEAD(kvc_checkpoint_compact, checkpoint_compact)
-KVC_INSTEAD(kvc_checkpoint_measure, checkpoint_measure)
-KVC_INSTEAD(kvc_checkpoint_save_stream, checkpoint_save_stream)
-KVC_INSTEAD(kvc_checkpoint_restore_stream, checkpoint_restore_stream)
-KVC_INSTEAD(kvc_manager_content_digest, content_digest)
-KVC_INSTEAD(kvc_offload_create, offload_create)
-KVC_INSTEAD(kvc_offload_store_request, offload_store_request)
-KVC_INSTEAD(kvc_publisher_create, publisher_create)
-KVC_INSTEAD(kvc_publisher_read, publisher_read)
-KVC_INSTEAD(kvc_publisher_name_namespace, publisher_name_namespace)
-
 %inline %{
 /* storages: one for each group; a missing one is NULL. */
 #define KVC_STORAGES kvc_storage *const *storages, size_t num_storages
@@ -508,8 +442,8 @@ static kvc_status checkpoint_save_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES
 }
 /* folder: "" = in memory */
 static kvc_status checkpoint_restore_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES, int32_t fd, const char *folder, uint32_t flags,
-                                            kvc_namespace_pair *pairs, size_t pair_capacity, kvc_request_pair *request_pairs,
-                                            size_t request_capacity, kvc_checkpoint_info *info) {
+                                            kvc_namespace_pair *pairs, size_t pair_capacity, kvc_request_pair *request_pairs, size_t request_capacity,
+                                            kvc_checkpoint_info *info) {
   const kvc_checkpoint_config config = {sizeof config, folder != NULL && *folder != 0 ? folder : NULL, KVC_THE_PAGES, NULL, 0, 0, flags, 0, 0, 0, 0, 0};
   return kvc_checkpoint_restore_stream(m, storages, num_storages, &config, fd, pairs, pair_capacity, request_pairs, request_capacity, info);
 }
@@ -519,7 +453,7 @@ static kvc_status checkpoint_compact(const char *folder, uint64_t id, const char
   return kvc_checkpoint_compact(&config, info);
 }
 /* fingerprint: [32] */
-static kvc_status content_digest(kvc_manager *m, uint8_t *fingerprint) { return kvc_manager_content_digest(m, fingerprint); }
+static kvc_status manager_content_digest(kvc_manager *m, uint8_t *fingerprint) { return kvc_manager_content_digest(m, fingerprint); }
 
 /* Without storages, page_sizes has the bytes of a page of each group. */
 static kvc_status offload_create(kvc_manager *m, KVC_STORAGES, const uint64_t *page_sizes, size_t num_page_sizes, kvc_tier *const *tiers,
@@ -557,10 +491,6 @@ static kvc_status publisher_name_namespace(kvc_publisher *p, uint64_t namespace_
 
 // ---- metrics: objects of each kind as arrays, and the labels of each object as texts
 
-KVC_INSTEAD(kvc_metrics_render, metrics_render)
-KVC_INSTEAD(kvc_metrics_enable_latencies, metrics_enable_latencies)
-KVC_INSTEAD(kvc_metrics_read_latency, metrics_read_latency)
-KVC_INSTEAD(kvc_metrics_read_memory, metrics_read_memory)
 
 %{
 #define KVC_SOURCES kvc_manager *const *managers, size_t num_managers, kvc_storage *const *storages, size_t num_storages, kvc_tier *const *tiers, \

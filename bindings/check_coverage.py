@@ -17,7 +17,7 @@ LAYERS = {  # files of the layer, and how they call a function
     "Java": ("java/src/main/java/io/kvcache", ("*.java",), r"Native(?:::|\.){0}\b"),
 }
 REASONS = {
-    "kvc_last_error": {"Java": "its text is in the error of the failed call"},
+    "kvc_last_error": {language: "its text is in the error of the failed call" for language in ("Go", "Java")},
     "kvc_step_view": {"Java": "kvc_step_bytes of java/typemaps.i, a direct buffer"},
     "kvc_status_name": {"Python": "Status is an enumeration with names", "Java": "Status is an enumeration with names"},
     "kvc_storage_view": {"Go": "a slice has no strides: Slab and Runs give the bytes", "Java": "a buffer has no strides: slab and runs give the bytes"},
@@ -25,7 +25,7 @@ REASONS = {
     "kvc_dtype_bits": {"Java": "DType.bits, a table that a test compares with the library's"},
     "kvc_storage_create": {"Go": "kvc_storage_adopt of calls.i, which passes memory on", "Java": "kvc_storage_adopt of calls.i, which passes memory on"},
 }
-for name in ("allocate", "release", "reserve", "map", "register", "unregister", "export_memory", "import_memory"):
+for name in ("allocate", "release", "reserve_addresses", "map", "register", "unregister", "export_memory", "import_memory"):
     REASONS[f"kvc_device_{name}"] = {language: "memory of a GPU is a tensor of the caller's framework" for language in LAYERS}
 for name in ("kvc_backend_open", "kvc_backend_properties", "kvc_stream_adopt", "kvc_stream_handle"):
     REASONS[name] = {language: "GPUs are driven from C and Python" for language in ("Go", "Java")}

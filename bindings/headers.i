@@ -25,7 +25,6 @@
 %include <kvcache/resize.h>
 %include <kvcache/retention.h>
 %include <kvcache/scheduler.h>
-%include <kvcache/shortfin.h>
 %include <kvcache/sizing.h>
 %include <kvcache/speculation.h>
 %include <kvcache/step.h>

@@ -29,7 +29,7 @@ class Interface:
         self.headers = headers or kvcache_headers.read()
         self.calls = re.sub(r"^#ifdef SWIGJAVA\n.*?^#endif\n", "", read(HERE / "calls.i"), flags=re.M | re.S)
         self.by_hand = re.sub(r"^#if(?:ndef SWIGPYTHON|def SWIGGO)\n.*?^#endif\n", "", read(HERE / "kvcache.i"), flags=re.M | re.S)
-        self.instead = {name: call for call, name in re.findall(r"^(?:KVC_INSTEAD\(|%rename\()(\w+)(?:, |\) )(\w+)\)?;?$", self.calls, re.M)}
+        self.instead = {name: f"kvc_{name}" for name in re.findall(r"^static \w+ (\w+)\(", self.calls, re.M)}  # also names that C does not have
         self.ignored = set(re.findall(r"^%ignore ([\w:]+);", self.by_hand, re.M)) | set(self.instead.values())
         self.flat = {kind: macro for macro, kind in re.findall(r"#define KVC_THE_(\w+) &\((\w+)\)\{", self.calls)}
         self.macros = {m[1]: m[2].replace("\\\n", " ") for m in re.finditer(r"#define (KVC_[A-Z]+)\b(?:\(CONST\))?((?:[^\n]*\\\n)*[^\n]*)", self.calls)}

@@ -34,6 +34,12 @@
 %include "java/typemaps.i"
 #endif
 
+// The call of the library is not wrapped; that of calls.i or flat_calls.i is, under its name.
+%define KVC_INSTEAD(CALL, NAME)
+%ignore CALL;
+%rename(CALL) NAME;
+%enddef
+
 // ---- roles ----------------------------------------------------------------------------------------
 // roles.i has what the types tell (interface.py): arrays and their sizes, results, objects, structs, and what no language reaches.
 %include "roles.i"
@@ -88,8 +94,9 @@ KVC_STRUCT(kvc_group_config)
 %immutable kvc_page_file_info::description;
 %immutable kvc_offload_tier_stats::difference;
 
-%ignore KVC_DEFAULT_NAMESPACE; // each language has its own constant
+%ignore KVC_ALL_NAMESPACES; // each language has its own constant
 %ignore KVC_NO_RETENTION;
+%ignore KVC_PRIORITY_DEMOTED;
 %ignore KVC_INDEX_ALL_MEDIA;
 // A plug-in is written in C. Other languages open it.
 %ignore KVC_PLUGIN_ABI;
@@ -136,7 +143,7 @@ KVC_STRUCT(kvc_group_config)
 // Addresses on devices, of streams and of functions: only C can use them. Arrays on a device are passed by DLPack.
 %ignore kvc_device_allocate;
 %ignore kvc_device_release;
-%ignore kvc_device_reserve;
+%ignore kvc_device_reserve_addresses;
 %ignore kvc_device_map;
 %ignore kvc_device_register;
 %ignore kvc_device_unregister;

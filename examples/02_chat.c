@@ -61,7 +61,7 @@ int main(void) {
   const uint64_t second = answer(m, &ann, 7000);
 
   kvc_stats stats = {.struct_size = sizeof stats};
-  check(kvc_manager_stats(m, &stats));
+  check(kvc_manager_read_stats(m, &stats));
   printf("%d of %d prompt tokens came from the cache\n", (int)stats.cached_tokens, (int)stats.prompt_tokens);
   kvc_manager_destroy(m);
   return first == 0 && shared == kSystem && second == so_far / 16 * 16 ? 0 : 1;

@@ -142,7 +142,7 @@ int main(void) {
     compute(next, step->block_tables + row * kStride, NULL, chunk < kChunk ? chunk : kChunk);
   }
   kvc_stats stats = {.struct_size = sizeof stats};
-  check(kvc_manager_stats(m, &stats));
+  check(kvc_manager_read_stats(m, &stats));
   check(kvc_manager_check(m));
   printf("%zu requests done in %d steps: %zu tokens computed, %d preemptions, %zu wrong reads\n", done,
          (int)step->step_id, computed, (int)stats.preemptions, wrong);

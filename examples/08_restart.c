@@ -47,7 +47,7 @@ static void start(Engine* e, const char* file) {
   kvc_page_config names = {.struct_size = sizeof names, .model = "example", .weights = "1"};
   names.model_size = strlen(names.model), names.weights_size = strlen(names.weights);
   e->page.struct_size = sizeof e->page;
-  check(kvc_storage_page_info(e->storage, &names, &e->page));
+  check(kvc_storage_page_properties(e->storage, &names, &e->page));
   char url[512];
   snprintf(url, sizeof url, "slab:%s?bytes=1MiB", file);
   kvc_tier_config tier = {.struct_size = sizeof tier, .url = url, .page_bytes = e->page.page_bytes};

@@ -118,7 +118,7 @@ class Engine {
     names.model = "example", names.model_size = 7;
     names.weights = "1", names.weights_size = 1;
     auto info = kvc::make<kvc_page_info>();
-    kvc::check(kvc_storage_page_info(storage_.get(), &names, &info));
+    kvc::check(kvc_storage_page_properties(storage_.get(), &names, &info));
     auto tier = kvc::make<kvc_tier_config>();
     tier.url = "memory:?bytes=64MiB";
     tier.page_bytes = info.page_bytes;

@@ -70,13 +70,18 @@
  *    stream still reads. What you must free has a function named in its comment.
  *  - A pointer may be NULL where its count is 0. Any other NULL is KVC_ERROR_INVALID_ARGUMENT unless a
  *    default is documented.
+ *  - Questions: `*_properties` tells what was fixed when a thing was made, `*_info` and `*_read_info` what it
+ *    is now, `*_read_stats` counters since it was made, with gauges.
+ *  - Counts are uint64_t, smaller ones of shapes, settings and records uint32_t; lengths and capacities of
+ *    the caller's arrays are size_t, indices of pools, groups and layers uint32_t (int32_t where -1 means
+ *    none or all).
  *  - Ids of requests and pins are never 0. Namespace 0 is the default one. A process never gets the same
  *    id twice, not even from another manager: an id that was freed or is of another manager is
  *    KVC_ERROR_NOT_FOUND.
  *
- *  TWO TIERS. A header with the line KVC_EXPERIMENTAL (sizing, tiers, offload, pages, plug-ins, checkpoints,
- *  inspection of their files, scheduler, speculation, index, publisher, metrics) may change with any version.
- *  All other headers are the core, in all languages.
+ *  TWO TIERS. A header with the line KVC_EXPERIMENTAL (sizing, record, rebuild, tiers, offload, pages,
+ *  plug-ins, checkpoints, inspection of their files, scheduler, speculation, index, publisher, metrics) may
+ *  change with any version. All other headers, resize among them, are the core, in all languages.
  *
  *  THREADING. Any thread may call any function at any time; a manager locks internally. One thread at a
  *  time drives a request or a kvc_step. No other call may run during kvc_manager_destroy. Managers are
@@ -109,7 +114,6 @@
 #include <kvcache/resize.h>
 #include <kvcache/retention.h>
 #include <kvcache/scheduler.h>
-#include <kvcache/shortfin.h>
 #include <kvcache/sizing.h>
 #include <kvcache/speculation.h>
 #include <kvcache/step.h>
@@ -126,31 +130,11 @@
 extern "C" {
 #endif
 
-/** Questions for kvc_supports. */
-enum {
-  KVC_FEATURE_LRU = 1,
-  KVC_FEATURE_SLIDING_WINDOW = 2,
-  KVC_FEATURE_SEVERAL_POOLS = 3,
-  KVC_FEATURE_EVENTS = 4,
-  KVC_FEATURE_FREQUENCY = 5,      /**< KVC_POLICY_FREQUENCY. Since 0.3. */
-  KVC_FEATURE_FRAGMENTATION = 6,  /**< KVC_POLICY_FRAGMENTATION. Since 0.3. */
-  KVC_FEATURE_HINTS = 7,          /**< KVC_MANAGER_HINTS. Since 0.3. */
-  KVC_FEATURE_QUOTAS = 8,         /**< kvc_manager_config.max_quotas. Since 0.3. */
-  KVC_FEATURE_FILLS = 9,          /**< KVC_MANAGER_FILLS. Since 0.3. */
-  KVC_FEATURE_PARTIAL_REUSE = 10, /**< KVC_MANAGER_PARTIAL_REUSE. Since 0.3. */
-  KVC_FEATURE_STATE_GROUPS = 11,  /**< KVC_GROUP_STATE. Since 0.3. */
-  KVC_FEATURE_CROSS_GROUPS = 12   /**< KVC_GROUP_CROSS. Since 0.3. */
-};
-
 /** Version of the library: major * 10000 + minor * 100 + patch. Since 0.1. */
 KVC_API uint32_t kvc_version(void);
 
 /** One line: version, compiler, architecture. Static text. Since 0.1. */
 KVC_API const char* kvc_build_info(void);
-
-/** Asks whether this build has a feature. @param[in] feature KVC_FEATURE_*.
- *  @return KVC_OK or KVC_ERROR_UNSUPPORTED, also for unknown features. Since 0.1. */
-KVC_API kvc_status kvc_supports(uint32_t feature);
 
 #ifdef __cplusplus
 }

@@ -178,8 +178,10 @@ class Manager {
   Namespace open_namespace(const kvc_namespace_config& config) {
     return Namespace(get(), ask<uint64_t>(kvc_manager_open_namespace, get(), &config));
   }
-  /// Forgets the cached content of a namespace; KVC_DEFAULT_NAMESPACE = of the default one; 0 = of all.
-  void reset(uint64_t namespace_id = 0) { check(kvc_manager_reset(get(), namespace_id)); }
+  /// Forgets the cached content of a namespace; 0 = of the default one.
+  void reset_namespace(uint64_t namespace_id) { check(kvc_manager_reset_namespace(get(), namespace_id)); }
+  /// Forgets the cached content of all namespaces.
+  void reset_all() { check(kvc_manager_reset_all(get())); }
   /// What an admission of this prompt would find. Changes nothing.
   kvc_probe_info probe(const Prompt& p) const {
     return ask<kvc_probe_info>(kvc_manager_probe, get(), p.get());
@@ -193,8 +195,8 @@ class Manager {
   /// Drops the cached blocks of a prompt that nobody holds. Returns their number.
   uint64_t drop(const Prompt& p) { return ask<uint64_t>(kvc_manager_drop_prefix, get(), p.get()); }
   /// Evicts up to `max_blocks` cached blocks of pool `p`; -1 = of all. Returns their number.
-  size_t evict(size_t max_blocks, int32_t p = -1) {
-    return ask<size_t>(kvc_manager_evict_blocks, get(), p, max_blocks);
+  uint64_t evict(uint64_t max_blocks, int32_t p = -1) {
+    return ask<uint64_t>(kvc_manager_evict_blocks, get(), p, max_blocks);
   }
   /// Tells the time of a monotonic clock, which ends hints.
   void set_time(uint64_t now_ns) { check(kvc_manager_set_time(get(), now_ns)); }
@@ -203,18 +205,16 @@ class Manager {
                                uint64_t first_token = 0) {
     return ask<uint64_t>(kvc_manager_set_prefix_priority, get(), p.get(), first_token, priority, until_ns);
   }
-  /// Demotes the end of a prompt, down to `first_token`. Returns the tokens that were demoted.
-  uint64_t demote(const Prompt& p, uint64_t first_token = 0) {
-    return ask<uint64_t>(kvc_manager_demote_prefix, get(), p.get(), first_token);
-  }
   /// Registers a prompt and pins what is cached of it. Returns the tokens pinned.
   uint64_t register_prompt(const char* name, const Prompt& p) {
     return ask<uint64_t>(kvc_manager_register_prompt, get(), name, p.get());
   }
   /// Creates and admits a request with a registered prompt and a tail. It is empty if there is no space.
-  [[nodiscard]] Request acquire_prompt(const char* name, Tokens tail, const kvc_request_config* c = nullptr) {
+  [[nodiscard]] Request allocate_from_prompt(const char* name, Tokens tail,
+                                             const kvc_request_config* c = nullptr) {
     uint64_t id = 0;
-    if (!Fit(kvc_manager_acquire_prompt(get(), name, tail.data(), tail.size(), c, &id, nullptr))) return {};
+    if (!Fit(kvc_manager_allocate_from_prompt(get(), name, tail.data(), tail.size(), c, &id, nullptr)))
+      return {};
     return {get(), id};
   }
   /// Ends a registration and its pin.
@@ -263,17 +263,20 @@ class Manager {
     moves.resize(count);
     return moves;
   }
-  /// Tokens that a request with `generated` after its prompt will probably still get; `reserve` is
-  /// KVC_RESERVE_*. Needs KVC_MANAGER_RESERVE.
-  uint64_t expected_tokens(uint32_t reserve, uint64_t generated = 0) const {
-    return ask<uint64_t>(kvc_manager_expected_tokens, get(), reserve, generated);
+  /// Tokens that a request with `generated` after its prompt will probably still get; `headroom` is
+  /// KVC_HEADROOM_*. Needs KVC_MANAGER_HEADROOM.
+  uint64_t expected_tokens(uint32_t headroom, uint64_t generated = 0) const {
+    return ask<uint64_t>(kvc_manager_expected_tokens, get(), headroom, generated);
   }
-  /// Starts a miss-ratio curve of a namespace; 0 = of all together.
-  void open_curve(uint64_t namespace_id = 0, const kvc_curve_config& c = make<kvc_curve_config>()) {
+  /// Starts a miss-ratio curve of a namespace, or of all together.
+  void open_curve(uint64_t namespace_id = KVC_ALL_NAMESPACES,
+                  const kvc_curve_config& c = make<kvc_curve_config>()) {
     check(kvc_manager_open_curve(get(), namespace_id, &c));
   }
   /// Ends it.
-  void close_curve(uint64_t namespace_id = 0) { check(kvc_manager_close_curve(get(), namespace_id)); }
+  void close_curve(uint64_t namespace_id = KVC_ALL_NAMESPACES) {
+    check(kvc_manager_close_curve(get(), namespace_id));
+  }
   /// Writes the hit rates of ascending sizes in blocks; both have the same length.
   void hit_rates(Span<const uint64_t> num_blocks, Span<double> rates, uint64_t namespace_id = 0) const {
     if (rates.size() != num_blocks.size())
@@ -281,7 +284,7 @@ class Manager {
     check(kvc_manager_read_curve(get(), namespace_id, num_blocks.data(), num_blocks.size(), rates.data()));
   }
   /// What the curve has seen.
-  kvc_curve_info curve(uint64_t namespace_id = 0) const {
+  kvc_curve_info curve(uint64_t namespace_id = KVC_ALL_NAMESPACES) const {
     return ask<kvc_curve_info>(kvc_manager_curve_info, get(), namespace_id);
   }
   /// Sets the quota of a namespace in pool `p`; max_blocks 0 = no maximum. Needs
@@ -309,9 +312,9 @@ class Manager {
   kvc_log_info log_info() const { return ask<kvc_log_info>(kvc_manager_log_info, get()); }
   /// A manager of another configuration that has what this one has cached (kvc_manager_rebuild).
   Rebuilt rebuild(const kvc_manager_config& config) const;
-  /// As kvc_manager_stats, and so on.
+  /// As kvc_manager_read_stats, and so on.
   ///@{
-  kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, get()); }
+  kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_read_stats, get()); }
   kvc_properties properties() const { return ask<kvc_properties>(kvc_manager_properties, get()); }
   kvc_pool_info pool(uint32_t p = 0) const { return ask<kvc_pool_info>(kvc_manager_pool_info, get(), p); }
   kvc_lost_reuse lost_reuse(uint32_t group) const {

@@ -191,7 +191,7 @@ type DeviceInfo struct {
 // Device returns the properties of a device, such as "cpu". The text of ErrNotFound lists the devices.
 func Device(name string) (DeviceInfo, error) {
 	info := &C.kvc_device_info{struct_size: C.sizeof_kvc_device_info}
-	err := native.Kvc_device_properties(name, asByte(info))
+	err := native.Kvc_device_read_info(name, asByte(info))
 	if err != nil {
 		return DeviceInfo{}, err
 	}

@@ -236,7 +236,7 @@ func TestExternalMemoryAndPropertiesOfAStorage(t *testing.T) {
 	if _, err := NewStorage(StorageConfig{NumBlocks: 9, NumLayers: 1, NumHeads: 2, HeadDim: 16, BlockSize: 4, DType: Float32, Memory: memory}); !errors.Is(err, ErrInvalidArgument) {
 		t.Fatal(err)
 	}
-	equal(t, Supports(FeatureLRU) && Supports(FeatureEvents) && !Supports(99) && BuildInfo() != "", true)
+	equal(t, BuildInfo() != "", true)
 	info, err := Device("cpu")
 	must(t, err)
 	equal(t, info.MemoryBytes > 0 && info.NumProcessors > 0, true)

@@ -60,25 +60,3 @@ func (s Status) String() string { return C.GoString(C.kvc_status_name(C.kvc_stat
 
 // BuildInfo is the version, compiler and instruction sets of the library, in one line.
 func BuildInfo() string { return C.GoString(C.kvc_build_info()) }
-
-// Feature is a question for Supports.
-type Feature uint32
-
-// Features that a build may have.
-const (
-	FeatureLRU           Feature = C.KVC_FEATURE_LRU
-	FeatureSlidingWindow Feature = C.KVC_FEATURE_SLIDING_WINDOW
-	FeatureSeveralPools  Feature = C.KVC_FEATURE_SEVERAL_POOLS
-	FeatureEvents        Feature = C.KVC_FEATURE_EVENTS
-	FeatureFrequency     Feature = C.KVC_FEATURE_FREQUENCY
-	FeatureFragmentation Feature = C.KVC_FEATURE_FRAGMENTATION
-	FeatureHints         Feature = C.KVC_FEATURE_HINTS
-	FeatureQuotas        Feature = C.KVC_FEATURE_QUOTAS
-	FeatureFills         Feature = C.KVC_FEATURE_FILLS
-	FeaturePartialReuse  Feature = C.KVC_FEATURE_PARTIAL_REUSE
-	FeatureStateGroups   Feature = C.KVC_FEATURE_STATE_GROUPS
-	FeatureCrossGroups   Feature = C.KVC_FEATURE_CROSS_GROUPS
-)
-
-// Supports asks whether this build has a feature.
-func Supports(feature Feature) bool { return C.kvc_supports(C.uint32_t(feature)) == C.KVC_OK }

@@ -51,12 +51,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			defer m.Close()
 			return EnableLatencies([]any{m, m, f.closedTier, nil}[f.Intn(4)], m)
 		},
-		"Tier.Close":  func() error { return f.closedTier.Close() },
-		"Tier.Drain":  func() error { return f.tier.Drain() },
-		"Tier.Stats":  func() error { return first(f.tier.Stats()) },
-		"Tier.Counts": func() error { return first(f.tier.Counts(TierKind(f.uint32()))) },
-		"Tier.Exists": func() error { return first(f.tier.Exists(f.pageKeys(), f.jobOptions())) },
-		"Tier.Remove": func() error { return first(f.tier.Remove(f.pageKeys(), f.jobOptions())) },
 		"Tier.Get": func() error {
 			keys := f.pageKeys()
 			return first(f.tier.Get(keys, room[byte](f, f.length(64*len(keys))), f.jobOptions()))
@@ -66,11 +60,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return first(f.tier.Put(keys, room[byte](f, f.length(64*len(keys))), f.jobOptions()))
 		},
 		"PageKeys": func() error { return first(PageKeys(f.pageKeys(), f.uint32(), [32]byte{})) },
-		"Manager.PositionDigests": func() error {
-			return first(f.m.PositionDigests(f.namespace(), f.prompt(), f.extraKeys()))
-		},
-		"Storage.PageInfo": func() error { return first(f.s.PageInfo(f.pageConfig())) },
-		"Storage.PageRuns": func() error { return first(f.s.PageRuns(f.pageConfig())) },
 		"Storage.PackPages": func() error {
 			pages, _ := f.pages()
 			return f.s.PackPages(f.blockList(), pages, f.oneOf(0, f.number()))
@@ -80,7 +69,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			return f.s.UnpackPages(f.blockList(), pages, f.oneOf(0, f.number()))
 		},
 		"Version":       func() error { Version(); return nil },
-		"Supports":      func() error { Supports(Feature(f.uint32())); return nil },
 		"Status.String": func() error { _ = Status(f.number()).String(); return nil },
 		"ConfigFromShortfin": func() error {
 			text := []byte(shortfinConfig)
@@ -116,52 +104,10 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Manager.Close":      func() error { return f.closed.Close() },
-		"Manager.Stats":      func() error { return first(f.m.Stats()) },
-		"Manager.Usage":      func() error { return first(f.m.Usage()) },
-		"Manager.Properties": func() error { return first(f.m.Properties()) },
-		"Manager.PoolInfo":   func() error { return first(f.m.PoolInfo(f.uint32())) },
-		"Manager.LostReuse":  func() error { return first(f.m.LostReuse(f.uint32())) },
-		"Manager.SetQuota": func() error {
-			return f.m.SetQuota(f.namespace(), f.uint32(), f.small(4), f.oneOf(0, f.small(8), f.number()))
-		},
-		"Manager.QuotaInfo":  func() error { return first(f.m.QuotaInfo(f.namespace(), f.uint32())) },
-		"Manager.TakeLog":    func() error { return first(f.m.TakeLog()) },
-		"Manager.LogInfo":    func() error { return first(f.m.LogInfo()) },
-		"Manager.BlockInfo":  func() error { return first(f.m.BlockInfo(int32(f.number()))) },
-		"Manager.Digest":     func() error { return first(f.m.Digest()) },
-		"Manager.Check":      func() error { return f.m.Check() },
-		"Manager.RetireStep": func() error { return f.m.RetireStep(f.oneOf(f.step.StepID, f.number())) },
-		"Manager.FailStep":   func() error { return first(f.m.FailStep(f.oneOf(f.step.StepID, f.number()))) },
-		"Manager.AllocateRequest": func() error {
-			r, _, err := f.m.AllocateRequest(f.prompt(), f.options())
-			f.keep(r, err)
-			return err
-		},
-		"Manager.CreateRequest": func() error {
-			r, err := f.m.CreateRequest(f.prompt(), f.options())
-			f.keep(r, err)
-			return err
-		},
-		"Manager.AdmitRequest":    func() error { return first(f.m.AdmitRequest(f.request())) },
-		"Manager.AppendTokens":    func() error { return f.m.AppendTokens(f.request(), f.prompt()) },
-		"Manager.AppendToken":     func() error { return f.m.AppendToken(f.request(), int32(f.number())) },
-		"Manager.ReserveTokens":   func() error { return f.m.ReserveTokens(f.request(), f.int()) },
-		"Manager.TruncateRequest": func() error { return f.m.TruncateRequest(f.request(), f.int()) },
-		"Manager.PreemptRequest":  func() error { return f.m.PreemptRequest(f.request()) },
-		"Manager.FreeRequest":     func() error { return f.m.FreeRequest(f.request()) },
-		"Manager.RequestInfo":     func() error { return first(f.m.RequestInfo(f.request())) },
-		"Manager.Requests":        func() error { return first(f.m.Requests()) },
-		"Manager.BlockTable":      func() error { return first(f.m.BlockTable(f.request(), uint32(f.small(2)))) },
 		"Manager.CommitTokens": func() error {
 			r := f.request()
 			info, _ := f.m.RequestInfo(r)
 			return f.m.CommitTokens(r, int(f.oneOf(info.NumTokens, info.NumTokens, info.NumCommitted, f.number())))
-		},
-		"Manager.ForkRequest": func() error {
-			r, err := f.m.ForkRequest(f.request())
-			f.keep(r, err)
-			return err
 		},
 		"Manager.ExportTables": func() error {
 			requests := slice(f, f.Intn(3), f.request)
@@ -174,7 +120,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return f.m.Slots(f.request(), uint32(f.small(2)), int(f.small(4)), slots)
 		},
-		"Manager.TakePending": func() error { _, _, err := f.m.TakePending(); return err },
 		"Manager.Rebuild": func() error {
 			m := f.m // which mostly has requests
 			if f.Intn(2) == 0 {
@@ -193,11 +138,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		"Manager.Resize": func() error {
 			return first(f.m.Resize(uint32(f.small(2)), f.oneOf(12, 12, 12, 10+f.small(9), 10+f.small(9), f.small(20), f.number())))
 		},
-		"Manager.ExpectedTokens": func() error { return first(f.m.ExpectedTokens(Reserve(f.small(5)), f.number())) },
-		"Storage.DiscardBlocks": func() error {
-			return first(f.s.DiscardBlocks(f.oneOf(f.small(13), f.number()), f.oneOf(f.small(4), f.number())))
-		},
-		"Manager.Compact": func() error { return first(f.m.Compact(uint32(f.small(2)), f.copies())) },
 		"Manager.OpenNamespace": func() error {
 			part := func() []byte { return slice(f, f.Intn(3)*f.Intn(2)*30000, func() byte { return byte(f.Intn(2)) }) }
 			n, err := f.m.OpenNamespace(Identity{part(), part(), part()})
@@ -206,45 +146,12 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Manager.CloseNamespace": func() error { return f.m.CloseNamespace(f.namespace()) },
-		"Manager.Reset":          func() error { return f.m.Reset(Namespace(f.number())) },
-		"Manager.Probe":          func() error { return first(f.m.Probe(f.namespace(), f.prompt(), f.extraKeys())) },
-		"Manager.ProbeRequest":   func() error { return first(f.m.ProbeRequest(f.request())) },
 		"Manager.OpenCurve": func() error {
 			return f.m.OpenCurve(f.namespace(), CurveConfig{SampleRate: []float64{0, 0.5, 1, -1, math.NaN()}[f.Intn(5)], MaxSamples: f.oneOf(0, 1, 64, 1<<40),
 				MaxBlocks: f.oneOf(0, 1, 64, 1<<40), HalfLife: f.number()})
 		},
-		"Manager.CloseCurve": func() error { return f.m.CloseCurve(f.namespace()) },
-		"Manager.HitRates": func() error {
-			return first(f.m.HitRates(f.namespace(), slice(f, f.Intn(3), func() uint64 { return f.small(3) })))
-		},
-		"Manager.Curve":  func() error { return first(f.m.Curve(f.namespace())) },
-		"NewWorkload":    func() error { return f.workload(nil) },
-		"Workload.Close": func() error { return f.workload(func(w *Workload) error { return w.Close() }) },
-		"Workload.Record": func() error {
-			return f.workload(func(w *Workload) error {
-				return w.Record(f.number(), []float64{0, -3, 1e15, 1e300, math.NaN()}[f.Intn(5)])
-			})
-		},
-		"Workload.Read":    func() error { return f.workload(func(w *Workload) error { return first(w.Read()) }) },
-		"Workload.Predict": func() error { return f.workload(func(w *Workload) error { return first(w.Predict(f.number())) }) },
-		"NewIndex":         func() error { return f.index(nil) },
-		"Index.Close":      func() error { return f.index(func(i *Index) error { return i.Close() }) },
-		"Index.AddWorker": func() error {
-			return f.index(func(i *Index) error { return i.AddWorker(f.small(4), f.name(), f.number()) })
-		},
-		"Index.RemoveWorker": func() error { return f.index(func(i *Index) error { return i.RemoveWorker(f.small(3)) }) },
-		"Index.TouchWorker":  func() error { return f.index(func(i *Index) error { return i.TouchWorker(f.small(3), f.number()) }) },
-		"Index.Expire":       func() error { return f.index(func(i *Index) error { return first(i.Expire(f.number())) }) },
-		"Index.Apply": func() error {
-			return f.index(func(i *Index) error {
-				events := slice(f, f.Intn(5), func() Event { return Event{Kind: uint32(f.small(4)), Sequence: f.small(9), NamespaceID: f.small(3)} })
-				return first(i.Apply(f.small(3), uint32(f.small(3)), events, f.number()))
-			})
-		},
-		"Index.BeginResync": func() error {
-			return f.index(func(i *Index) error { return i.BeginResync(f.small(3), uint32(f.oneOf(0, 1, 2, uint64(AllMedia)))) })
-		},
+		"NewWorkload": func() error { return f.workload(nil) },
+		"NewIndex":    func() error { return f.index(nil) },
 		"Index.EndResync": func() error {
 			return f.index(func(i *Index) error {
 				if err := i.BeginResync(1, AllMedia); err != nil {
@@ -255,16 +162,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"NamespaceRoot": func() error { return first(NamespaceRoot(nil, []byte{}, []byte(f.name()))) },
 		"PrefixDigests": func() error { return first(PrefixDigests(f.root(), f.prompt(), uint32(f.oneOf(4, 4, 0, 2000)))) },
-		"Index.Match":   func() error { return f.index(func(i *Index) error { return first(i.Match(f.pageKeys())) }) },
-		"Index.MatchTokens": func() error {
-			return f.index(func(i *Index) error {
-				return first(i.MatchTokens(f.root(), f.prompt(), uint32(f.oneOf(4, 4, 0, 2000))))
-			})
-		},
-		"Index.Workers": func() error { return f.index(func(i *Index) error { return first(i.Workers()) }) },
-		"Index.Worker":  func() error { return f.index(func(i *Index) error { return first(i.Worker(f.small(3))) }) },
-		"Index.Stats":   func() error { return f.index(func(i *Index) error { return first(i.Stats()) }) },
-		"Index.Dump":    func() error { return f.index(func(i *Index) error { return first(i.Dump()) }) },
 		"Index.Load": func() error {
 			return f.index(func(i *Index) error {
 				dump, err := i.Dump()
@@ -282,8 +179,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 		},
 		"IndexApplied.IsStale": func() error { _ = IndexApplied{}.IsStale(); return nil },
 		"NewPublisher":         func() error { return f.publisher(nil) },
-		"Publisher.Close":      func() error { return f.publisher(func(p *Publisher) error { return p.Close() }) },
-		"Publisher.Poll":       func() error { return f.publisher(func(p *Publisher) error { return first(p.Poll()) }) },
 		"Publisher.Resync": func() error {
 			return f.publisher(func(p *Publisher) error {
 				if err := p.Resync(); err != nil {
@@ -304,19 +199,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 				return err
 			})
 		},
-		"Publisher.NameNamespace": func() error {
-			return f.publisher(func(p *Publisher) error {
-				return p.NameNamespace(f.namespace(), NamespaceNames{f.text(), f.text(), f.text()})
-			})
-		},
-		"Publisher.Stats": func() error { return f.publisher(func(p *Publisher) error { return first(p.Stats()) }) },
-		"NewSizer":        func() error { return f.sizer(nil) },
-		"Sizer.Close":     func() error { return f.sizer(func(s *Sizer) error { return s.Close() }) },
-		"Sizer.Decide": func() error {
-			return f.sizer(func(s *Sizer) error {
-				return first(s.Decide(f.number(), []float64{0, 3, -1, 1e300, math.NaN()}[f.Intn(5)]))
-			})
-		},
+		"NewSizer": func() error { return f.sizer(nil) },
 		"Sizer.ReadLog": func() error {
 			return f.sizer(func(s *Sizer) error {
 				if _, err := s.Decide(1, 5); err != nil {
@@ -325,54 +208,24 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 				return first(s.ReadLog(f.small(2)))
 			})
 		},
-		"Manager.Pins":       func() error { return first(f.m.Pins()) },
-		"Manager.Namespaces": func() error { return first(f.m.Namespaces()) },
 		"Manager.Prefixes": func() error {
 			_, _, _, err := f.m.Prefixes(f.number(), make([]Event, f.Intn(3)), make([]int32, f.Intn(3)*8))
 			return err
 		},
-		"Manager.PinPrefix": func() error {
-			pin, _, err := f.m.PinPrefix(f.namespace(), f.prompt(), f.extraKeys())
-			if err == nil {
-				f.pins = append(f.pins, pin)
-			}
-			return err
-		},
-		"Manager.Unpin":       func() error { return f.m.Unpin(pick(f, f.pins)) },
-		"Manager.DropPrefix":  func() error { return first(f.m.DropPrefix(f.namespace(), f.prompt(), f.extraKeys())) },
-		"Manager.EvictBlocks": func() error { return first(f.m.EvictBlocks(int32(f.small(3))-1, int(f.oneOf(0, 1, f.small(4))))) },
-		"Manager.SetTime":     func() error { return f.m.SetTime(f.small(40)) },
-		"Manager.SetPriority": func() error {
-			return f.m.SetPriority(f.request(), f.small(20), f.oneOf(f.small(20), ToTheEnd), Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.number()})
-		},
-		"Manager.EndSession": func() error { return f.m.EndSession(f.request(), f.small(20)) },
-		"Manager.SetPrefixPriority": func() error {
-			hint := Hint{uint32(f.oneOf(0, 35, 100, f.number())), f.oneOf(0, f.number())}
-			return first(f.m.SetPrefixPriority(f.namespace(), f.prompt(), f.extraKeys(), f.small(20), hint))
-		},
-		"Manager.DemotePrefix": func() error {
-			return first(f.m.DemotePrefix(f.namespace(), f.prompt(), f.extraKeys(), f.small(20)))
-		},
-		"Manager.RegisterPrompt": func() error {
-			return first(f.m.RegisterPrompt(f.name(), f.namespace(), f.prompt(), f.extraKeys()))
-		},
-		"Manager.AcquirePrompt": func() error {
+		"Manager.AllocateFromPrompt": func() error {
 			if f.Intn(16) == 0 { // where there is such a prompt
 				own, err := New(Config{NumBlocks: 4, BlockSize: 4, MaxRequests: 1, MaxRequestTokens: 16})
 				must(t, err)
 				defer own.Close()
 				_, err = own.RegisterPrompt("a", 0, make([]int32, 4), nil)
 				must(t, err)
-				_, _, err = own.AcquirePrompt("a", []int32{1}, nil)
+				_, _, err = own.AllocateFromPrompt("a", []int32{1}, nil)
 				return err
 			}
-			r, _, err := f.m.AcquirePrompt(f.name(), f.prompt(), f.options())
+			r, _, err := f.m.AllocateFromPrompt(f.name(), f.prompt(), f.options())
 			f.keep(r, err)
 			return err
 		},
-		"Manager.UnregisterPrompt": func() error { return f.m.UnregisterPrompt(f.name()) },
-		"Manager.Prompts":          func() error { return first(f.m.Prompts()) },
-		"Manager.UnpublishBlocks":  func() error { return first(f.m.UnpublishBlocks(f.blockList())) },
 		"Manager.AcquireBlocks": func() error {
 			blocks := f.blockList()
 			err := f.m.AcquireBlocks(uint32(f.small(2)), blocks)
@@ -452,8 +305,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Storage.Close": func() error { return f.closedS.Close() },
-		"Storage.Bytes": func() error { f.s.Bytes(); return nil },
 		"Storage.Store": func() error { return f.s.Store(f.rows()) },
 		"Storage.StoreRotated": func() error {
 			first, layers, k, v, slots := f.rows()
@@ -479,13 +330,6 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 				return TokenCopy{f.uint32(), int32(f.small(4)), int32(f.small(4)), uint32(f.small(4)), uint32(f.small(2)), uint32(f.oneOf(0, 1, 2, math.MaxUint32))}
 			}))
 		},
-		"Storage.CopyBlocks": func() error { return f.s.CopyBlocks(f.copies()) },
-		"Storage.ZeroBlocks": func() error { return f.s.ZeroBlocks(f.blockList()) },
-		"Storage.Trim": func() error {
-			_, _, err := f.s.Trim()
-			return err
-		},
-		"Storage.QuantizeBlocks": func() error { return f.s.QuantizeBlocks(f.blockList()) },
 		"Storage.SwapOut": func() error {
 			pages, bytes := f.pages()
 			return f.s.SwapOut(f.copies(), pages, bytes)
@@ -494,10 +338,7 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			pages, bytes := f.pages()
 			return f.s.SwapIn(f.copies(), pages, bytes)
 		},
-		"Storage.Runs":    func() error { return first(f.s.Runs(f.block())) },
-		"Storage.Slab":    func() error { return map[bool]error{true: ErrClosed}[f.closedS.Slab() == nil && f.s.Slab() == nil] },
-		"Storage.Attend":  func() error { return f.s.Attend(f.attention()) },
-		"Storage.Explain": func() error { return first(f.s.Explain(f.attention())) },
+		"Storage.Slab": func() error { return map[bool]error{true: ErrClosed}[f.closedS.Slab() == nil && f.s.Slab() == nil] },
 		"Storage.KeyBounds": func() error {
 			return f.s.KeyBounds(uint32(f.small(2)), f.blockList(), room[uint16](f, f.length(12*int(f.s.info.num_heads)*2*int(f.s.info.head_dim))))
 		},

@@ -54,13 +54,6 @@ func (f *fuzzer) checkpoint() CheckpointConfig {
 
 func (f *fuzzer) offloadCalls(t *testing.T) map[string]func() error {
 	first := func(_ any, err error) error { return err }
-	o := func() *Offload {
-		if f.Intn(50) == 0 {
-			return f.closedOffload
-		}
-		return f.offload
-	}
-	now := func() uint64 { return f.oneOf(0, 0, f.small(40), f.number()) }
 	id := func() uint64 { return f.oneOf(0, 0, f.number()) }
 	return map[string]func() error{
 		"NewOffload": func() error {
@@ -89,15 +82,6 @@ func (f *fuzzer) offloadCalls(t *testing.T) map[string]func() error {
 			}
 			return err
 		},
-		"Offload.Close":        func() error { return f.closedOffload.Close() },
-		"Offload.Poll":         func() error { return o().Poll(now()) },
-		"Offload.Wait":         func() error { return o().Wait(time.Duration(f.oneOf(0, 1, 1000, 1<<63, math.MaxInt64))) },
-		"Offload.Lookup":       func() error { return o().Lookup(f.request(), now()) },
-		"Offload.Query":        func() error { return first(o().Query(f.request())) },
-		"Offload.Cancel":       func() error { return o().Cancel(f.request()) },
-		"Offload.StoreRequest": func() error { return first(o().StoreRequest(f.request())) },
-		"Offload.Stats":        func() error { return first(o().Stats()) },
-		"Offload.TierStats":    func() error { return first(o().TierStats(f.int())) },
 		"Manager.SaveCheckpoint": func() error {
 			storages := f.storages(f.m, f.s)
 			if f.Intn(4) == 0 {
@@ -113,10 +97,9 @@ func (f *fuzzer) offloadCalls(t *testing.T) map[string]func() error {
 			config.BytesElsewhere = f.Intn(4) != 0
 			return first(m.RestoreCheckpoint([]*Storage{nil}, config))
 		},
-		"Manager.ContentDigest": func() error { return first(f.m.ContentDigest()) },
-		"Checkpoints":           func() error { return first(Checkpoints(f.checkpoint().Folder)) },
-		"ReadCheckpointInfo":    func() error { return first(ReadCheckpointInfo(f.checkpoint().Folder, id())) },
-		"ValidateCheckpoint":    func() error { return first(ValidateCheckpoint(f.checkpoint().Folder, id())) },
+		"Checkpoints":        func() error { return first(Checkpoints(f.checkpoint().Folder)) },
+		"ReadCheckpointInfo": func() error { return first(ReadCheckpointInfo(f.checkpoint().Folder, id())) },
+		"ValidateCheckpoint": func() error { return first(ValidateCheckpoint(f.checkpoint().Folder, id())) },
 		"RemoveCheckpoint": func() error {
 			info, _ := ReadCheckpointInfo(f.folder, 0)
 			return RemoveCheckpoint(f.checkpoint().Folder, f.oneOf(0, info.ID, f.number()))

@@ -92,7 +92,7 @@ func (f *fuzzer) oneOf(numbers ...uint64) uint64 { return numbers[f.Intn(len(num
 func (f *fuzzer) renew(t *testing.T) {
 	config := Config{NumBlocks: 12, BlockSize: 4, MaxRequests: 8, MaxRequestTokens: 64, EventCapacity: f.oneOf(0, 8), ZeroCrossNamespace: f.Intn(3) == 0,
 		NullBlock: f.Intn(4) == 0, Hints: f.Intn(4) != 0, MaxQuotas: uint32(f.Intn(3)), VocabSize: uint32(f.oneOf(0, 100)),
-		MaxBlocks: []uint64{f.oneOf(12, 18)}, Reserves: f.Intn(2) == 0, Fills: f.Intn(3) != 0, PartialReuse: f.Intn(2) == 0, RecordBytes: f.oneOf(0, 1<<16)}
+		MaxBlocks: []uint64{f.oneOf(12, 18)}, Headroom: f.Intn(2) == 0, Fills: f.Intn(3) != 0, PartialReuse: f.Intn(2) == 0, RecordBytes: f.oneOf(0, 1<<16)}
 	if f.Intn(2) == 0 {
 		config.Groups = []Group{{}, {WindowTokens: f.oneOf(2, 5, 9), NumSinkTokens: uint32(f.Intn(3))}}
 	}
@@ -507,8 +507,8 @@ func (f *fuzzer) keep(r Request, err error) {
 var often = map[string]int{"Manager.AllocateRequest": 8, "Manager.CommitTokens": 8, "Manager.PinPrefix": 4, "Manager.Unpin": 2, "Manager.NewStep": 2, "New": 2}
 
 // exported are the functions of this package and the methods of its types.
-func exported(t *testing.T) map[string]bool {
-	names := map[string]bool{}
+func exported(t *testing.T) map[string]*ast.FuncDecl {
+	names := map[string]*ast.FuncDecl{}
 	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(info os.FileInfo) bool { return !strings.HasSuffix(info.Name(), "_test.go") }, 0)
 	must(t, err)
 	for _, file := range packages["kvcache"].Files {
@@ -525,7 +525,7 @@ func exported(t *testing.T) map[string]bool {
 				}
 				name = receiver.(*ast.Ident).Name + "." + name
 			}
-			names[name] = true
+			names[name] = function
 		}
 	}
 	return names
@@ -553,13 +553,15 @@ func TestFuzz(t *testing.T) {
 			table[name] = call
 		}
 	}
-	for name := range exported(t) {
+	public := exported(t)
+	f.derive(table, public)
+	for name := range public {
 		if table[name] == nil {
 			t.Errorf("%s is exported and has no call here", name)
 		}
 	}
 	for name := range table {
-		if !exported(t)[name] {
+		if public[name] == nil {
 			t.Errorf("%s has a call and is not exported", name)
 		}
 		names = append(names, name)

@@ -56,13 +56,6 @@ type IndexWorker struct {
 	IsStale                 []bool
 }
 
-// IndexStats are the counters of an Index: kvc_index_stats.
-type IndexStats struct {
-	size                                                                                       uint64
-	NumWorkers, NumBlocks, NumHoldings, NumSets, BytesAllocated, BytesUsed                     uint64
-	AppliedEvents, IgnoredEvents, Gaps, DroppedEvents, EvictedBlocks, Restarts, ExpiredWorkers uint64
-}
-
 // Index says which worker has how much of a prompt cached. Any goroutine may call it; matches never wait for other calls. Create it with NewIndex,
 // free it with Close.
 type Index struct {

@@ -93,8 +93,8 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 }
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
-	for _, value := range []any{Stats{}, RequestInfo{}, ProbeInfo{}, BlockInfo{}, PoolInfo{}, LostReuse{}, QuotaInfo{}, LogInfo{}, logReplay{}, Properties{}, Event{}, ExtraKey{}, BlockCopy{},
-		TableChange{}, requestConfig{}, Metrics{}, MemoryEstimate{}, Run{}, TierStats{}, TierCounts{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
+	for _, value := range []any{logReplay{}, Event{}, ExtraKey{}, BlockCopy{},
+		TableChange{}, requestConfig{}, Metrics{}, Run{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
 		EndedRequest{}} {
 		kind := reflect.TypeOf(value)
 		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {
@@ -131,30 +131,6 @@ func TestErrorsCarryStatusAndText(t *testing.T) {
 	equal(t, StatusNoSpace.String(), "KVC_ERROR_NO_SPACE")
 }
 
-func TestForkTruncatePreempt(t *testing.T) {
-	m := newManager(t, Config{NumBlocks: 8, BlockSize: 4})
-	parent, _, err := m.AllocateRequest(sequence(0, 6), nil)
-	must(t, err)
-	must(t, m.CommitTokens(parent, 6))
-	child, err := m.ForkRequest(parent)
-	must(t, err)
-	must(t, m.AppendToken(child, 9))
-	copies, _, err := m.TakePending()
-	must(t, err)
-	equal(t, copies, []BlockCopy{{1, 2}})
-	must(t, m.TruncateRequest(child, 3))
-	must(t, m.PreemptRequest(child))
-	info, err := m.RequestInfo(child)
-	must(t, err)
-	equal(t, []uint64{info.NumTokens, uint64(info.Admitted)}, []uint64{3, 0})
-	_, err = m.AdmitRequest(child)
-	must(t, err)
-	ids, err := m.Requests()
-	must(t, err)
-	equal(t, ids, []Request{parent, child})
-	must(t, m.Check())
-}
-
 func TestNamespacesPinsAndKeys(t *testing.T) {
 	m := newManager(t, Config{NumBlocks: 16, BlockSize: 4})
 	a, err := m.OpenNamespace(Identity{Model: []byte("a")})
@@ -189,7 +165,7 @@ func TestNamespacesPinsAndKeys(t *testing.T) {
 	namespaces, err := m.Namespaces()
 	must(t, err)
 	equal(t, namespaces, []Namespace{a, b})
-	must(t, m.Reset(DefaultNamespace))
+	must(t, m.ResetNamespace(0))
 	waiting, err := m.CreateRequest(sequence(0, 70), &RequestOptions{Slots: 4})
 	must(t, err)
 	whole, err := m.Probe(0, sequence(0, 70), nil)

@@ -60,7 +60,7 @@ type Config struct {
 	ZeroCrossNamespace, ZeroAlways bool
 	TouchMemory                    bool // Take all memory from the system now, not when it is first used.
 	Fills                          bool // Follow which request computes which tokens: RequestOptions.WaitUntilNs, ShareFilling, FailStep.
-	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority, DemotePrefix.
+	Hints                          bool // Evict by priorities before the policy: SetPriority, EndSession, SetPrefixPriority.
 
 	Policy Policy // Which cached block is evicted first.
 	// PolicyWeight is what a doubling of the uses is worth, in pools (PolicyFrequency; 0 .. 1000, 0 = 1), or how much longer whole positions
@@ -70,7 +70,7 @@ type Config struct {
 	MaxQuotas     uint32 // Namespaces that may have a quota (SetQuota), at most 63.
 	// MaxBlocks are the blocks to which Resize may enlarge each pool; nil = as many as they have. Room costs addresses, not memory.
 	MaxBlocks   []uint64
-	Reserves    bool   // Remember how many tokens ended requests got, for RequestOptions.Reserve and ExpectedTokens.
+	Headroom    bool   // Remember how many tokens ended requests got, for RequestOptions.Headroom and ExpectedTokens.
 	RecordBytes uint64 // Room for a log of the calls (TakeLog), at least 4096; 0 = no log.
 	// PartialReuse lets hits end inside a block: the cached block that shares most of the tokens after the hit is copied (Step.Copies, TakePending).
 	PartialReuse bool
@@ -133,8 +133,8 @@ func create(config Config, call func(config *byte, address *uintptr) error) (*Ma
 	if config.Fills {
 		c.flags |= C.KVC_MANAGER_FILLS
 	}
-	if config.Reserves {
-		c.flags |= C.KVC_MANAGER_RESERVE
+	if config.Headroom {
+		c.flags |= C.KVC_MANAGER_HEADROOM
 	}
 	if config.PartialReuse {
 		c.flags |= C.KVC_MANAGER_PARTIAL_REUSE
@@ -229,13 +229,6 @@ func (m *Manager) call(function func(c uintptr) error) error {
 	return function(m.c)
 }
 
-// Stats returns counters and gauges as of the last finished call. It does not wait for the manager's lock.
-func (m *Manager) Stats() (stats Stats, err error) {
-	stats.size = uint64(unsafe.Sizeof(stats))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_stats(c, asByte(&stats)) })
-	return stats, err
-}
-
 // Usage is the part of the blocks that is held (neither free nor cached): 0 .. 1.
 func (m *Manager) Usage() (float64, error) {
 	stats, err := m.Stats()
@@ -243,69 +236,6 @@ func (m *Manager) Usage() (float64, error) {
 		return 0, err
 	}
 	return 1 - float64(stats.BlocksFree+stats.BlocksCached)/float64(stats.BlocksTotal), nil
-}
-
-// Properties returns the configuration of the manager, with defaults filled in.
-func (m *Manager) Properties() (properties Properties, err error) {
-	properties.size = uint64(unsafe.Sizeof(properties))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_properties(c, asByte(&properties)) })
-	return properties, err
-}
-
-// PoolInfo returns the blocks of a pool by state.
-func (m *Manager) PoolInfo(pool uint32) (info PoolInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_pool_info(c, pool, asByte(&info)) })
-	return info, err
-}
-
-// SetQuota sets the quota of a namespace in one pool: the blocks that it can always hold, and those that it may have at most (0 = no
-// maximum). While it has no more than minBlocks, what it has cached is not evicted for others; at maxBlocks it evicts its own cached blocks. A
-// minimum of 0 and no maximum in every pool end the quota. Errors: ErrInvalidArgument (a sum above the pool), ErrNotFound, ErrLimit
-// (Config.MaxQuotas), ErrNoSpace (others hold blocks of the minimum now), ErrUnsupported (MaxQuotas is 0).
-func (m *Manager) SetQuota(namespace Namespace, pool uint32, minBlocks, maxBlocks uint64) error {
-	return m.call(func(c uintptr) error {
-		return native.Kvc_manager_set_quota(c, uint64(namespace), pool, minBlocks, maxBlocks)
-	})
-}
-
-// QuotaInfo returns the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces.
-func (m *Manager) QuotaInfo(namespace Namespace, pool uint32) (info QuotaInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error {
-		return native.Kvc_manager_quota_info(c, uint64(namespace), pool, asByte(&info))
-	})
-	return info, err
-}
-
-// LostReuse returns the reuse that a group has lost, by reason.
-func (m *Manager) LostReuse(group uint32) (info LostReuse, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_lost_reuse(c, group, asByte(&info)) })
-	return info, err
-}
-
-// BlockInfo returns the state of a block.
-func (m *Manager) BlockInfo(block int32) (info BlockInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_block_info(c, block, asByte(&info)) })
-	return info, err
-}
-
-// Digest hashes the state. Equal sequences of calls give equal digests in any build and process.
-func (m *Manager) Digest() (digest uint64, err error) {
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_digest(c, &digest) })
-	return digest, err
-}
-
-// Check checks every invariant of the state. The text of ErrCorrupt has the first broken one.
-func (m *Manager) Check() error {
-	return m.call(native.Kvc_manager_check)
-}
-
-// RetireStep states that the kernels of all steps up to this one have finished. Blocks fenced for these steps become available.
-func (m *Manager) RetireStep(stepID uint64) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_retire_step(c, stepID) })
 }
 
 // FailStep states that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are

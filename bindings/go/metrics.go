@@ -42,24 +42,6 @@ const (
 	LatencyTierRemove LatencyKind = C.KVC_LATENCY_TIER_REMOVE // [Tier] In the same way.
 )
 
-// Latency is a distribution of durations since EnableLatencies, in ns: kvc_latency. Percentiles are within 0.8 %.
-type Latency struct {
-	size                        uint64
-	Count, SumNs, MaxNs         uint64
-	P50Ns, P90Ns, P99Ns, P999Ns uint64
-}
-
-// MemoryProfile is the memory of objects by kind, in bytes: what they have from their allocators now, and the most that they have had: kvc_memory_profile.
-type MemoryProfile struct {
-	size                               uint64
-	MetadataBytes, MetadataPeakBytes   uint64 // Managers.
-	SlabBytes, SlabPeakBytes           uint64 // Storages: blocks. Memory of the caller's does not count.
-	WorkspaceBytes, WorkspacePeakBytes uint64 // Storages: residual keys and scratch memory; not that of GPUs.
-	TierBytes, TierPeakBytes           uint64
-	OffloadBytes, OffloadPeakBytes     uint64
-	SchedulerBytes, SchedulerPeakBytes uint64
-}
-
 // RenderMetrics returns the metrics of objects as OpenMetrics text, for Prometheus: answer /metrics with it, as application/openmetrics-text;
 // version=1.0.0; charset=utf-8. No two objects of one kind may have the same labels. vllmNames adds the names of vLLM for what has the same meaning there.
 // It changes nothing. Errors: ErrInvalidArgument (labels, or an object of another kind), ErrClosed, ErrOutOfMemory.

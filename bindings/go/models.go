@@ -178,19 +178,6 @@ func (query *MemoryQuery) c(m *Model) (c *C.kvc_memory_query, free func(), err e
 	}, nil
 }
 
-// MemoryEstimate is the answer of EstimateMemory, in bytes and blocks: kvc_memory_estimate.
-type MemoryEstimate struct {
-	size                                                                      uint64
-	BytesPerToken, FullBlockBytes, WindowBlockBytes, FullBlocks, WindowBlocks uint64
-	SequenceBytes, TotalBytes, MaxTokens, MaxSequences                        uint64
-	NumFullLayers, NumWindowLayers                                            uint32
-	ResidualBytes, BudgetBytes, PoolBlocks, WindowPoolBlocks                  uint64
-	StateBlockBytes, CrossBlockBytes, StateBlocks, CrossBlocks                uint64
-	StatePoolBlocks, CrossPoolBlocks                                          uint64
-	NumStateLayers, NumCrossLayers                                            uint32
-	NumPools, WindowPool, StatePool, CrossPool                                uint32
-}
-
 // EstimateMemory computes the memory of sequences and, with a budget, what fits.
 func (m *Model) EstimateMemory(query MemoryQuery) (estimate MemoryEstimate, err error) {
 	c, free, err := query.c(m)

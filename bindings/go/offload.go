@@ -79,16 +79,6 @@ type OffloadInfo struct {
 	NumCached, NumFound, NumLoaded uint64        // Tokens that the manager had cached, beyond them in the tiers, and cached now because they were loaded.
 }
 
-// OffloadStats is the state of an Offload, and counters since it was made: kvc_offload_stats.
-type OffloadStats struct {
-	size                                                      uint64
-	WaitingBlocks, BusyPages, BusyLookups                     uint64 // Now: blocks to be stored, staging pages and lookups in use.
-	PublishedBlocks, DroppedEvents, DroppedBlocks, GoneBlocks uint64
-	Lookups, SlowerLoads, RefusedLoads, Loads, ShortLoads     uint64
-	LoadedTokens                                              uint64 // Made cached.
-	FailedPublications                                        uint64 // Loads that the manager did not take.
-}
-
 // OffloadTierStats are counters of one tier of an Offload: kvc_offload_tier_stats.
 type OffloadTierStats struct {
 	size                                  uint64

@@ -111,7 +111,7 @@ func TestWhatWasEvictedComesBack(t *testing.T) {
 	prompt := sequence(100, 21)
 	rows := compute(t, l.m, l.s, prompt, nil)
 	l.settle()
-	must(t, l.m.Reset(0))
+	must(t, l.m.ResetAll())
 	must(t, l.s.ZeroBlocks([]int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}))
 	r, err := l.m.CreateRequest(prompt, nil)
 	must(t, err)
@@ -160,7 +160,7 @@ func TestAPreemptedRequestIsStoredAndComesBack(t *testing.T) {
 	equal(t, blocks, 5)
 	l.settle()
 	must(t, l.m.PreemptRequest(r))
-	must(t, l.m.Reset(0))
+	must(t, l.m.ResetAll())
 	equal(t, l.load(r).NumLoaded, uint64(20))
 	must(t, l.offload.Cancel(r))
 	info, err := l.offload.Query(r)
@@ -350,7 +350,7 @@ func ExampleOffload() {
 	for stats := (OffloadStats{WaitingBlocks: 1}); stats.WaitingBlocks+stats.BusyPages != 0; stats, _ = offload.Stats() {
 		offload.Poll(0) // in the engine's loop
 	}
-	m.Reset(0) // all is lost
+	m.ResetAll() // all is lost
 
 	request, _ = m.CreateRequest(prompt, nil)
 	offload.Lookup(request, 0)

@@ -23,7 +23,7 @@ type PageInfo struct {
 // Errors: ErrInvalidArgument, ErrUnsupported (channel keys).
 func (s *Storage) PageInfo(config PageConfig) (info PageInfo, err error) {
 	err = s.call(func(c uintptr) error {
-		return native.Kvc_storage_page_info(c, config.Model, config.Weights, config.Numerics, config.NumLayers, config.NumHeads, config.FirstLayer,
+		return native.Kvc_storage_page_properties(c, config.Model, config.Weights, config.Numerics, config.NumLayers, config.NumHeads, config.FirstLayer,
 			config.FirstHead, info.Fingerprint[:], &info.PageBytes, &info.PartBytes)
 	})
 	return info, err

@@ -21,14 +21,15 @@ type Pin uint64
 // is different.
 type Identity struct{ Model, Adapter, Tenant []byte }
 
-// DefaultNamespace stands for the default namespace alone in Reset and in EventCleared.
-const DefaultNamespace Namespace = C.KVC_DEFAULT_NAMESPACE
+// AllNamespaces stands for all namespaces together, in curves and in EventAllCleared. No namespace has this id.
+const AllNamespaces Namespace = C.KVC_ALL_NAMESPACES
 
 // Kinds of events, states of blocks, and reasons why reuse is lost.
 const (
-	EventStored  = C.KVC_EVENT_STORED
-	EventRemoved = C.KVC_EVENT_REMOVED
-	EventCleared = C.KVC_EVENT_CLEARED
+	EventStored           = C.KVC_EVENT_STORED
+	EventRemoved          = C.KVC_EVENT_REMOVED
+	EventNamespaceCleared = C.KVC_EVENT_NAMESPACE_CLEARED
+	EventAllCleared       = C.KVC_EVENT_ALL_CLEARED
 
 	BlockFree     = C.KVC_BLOCK_FREE
 	BlockCached   = C.KVC_BLOCK_CACHED
@@ -54,11 +55,6 @@ func (m *Manager) OpenNamespace(identity Identity) (namespace Namespace, err err
 	return Namespace(id), err
 }
 
-// CloseNamespace closes a namespace once. ErrBusy for the last close while requests or pins of the namespace exist.
-func (m *Manager) CloseNamespace(namespace Namespace) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_close_namespace(c, uint64(namespace)) })
-}
-
 // Namespaces lists the open namespaces besides the default one.
 func (m *Manager) Namespaces() ([]Namespace, error) {
 	return grown(func(room []Namespace) (count uint64, err error) {
@@ -68,10 +64,15 @@ func (m *Manager) Namespaces() ([]Namespace, error) {
 	})
 }
 
-// Reset forgets all cached content of a namespace (0 = all, DefaultNamespace = the default one alone) in constant time. Requests
-// keep their blocks and finish.
-func (m *Manager) Reset(namespace Namespace) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_reset(c, uint64(namespace)) })
+// ResetNamespace forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests keep their
+// blocks and finish.
+func (m *Manager) ResetNamespace(namespace Namespace) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_reset_namespace(c, uint64(namespace)) })
+}
+
+// ResetAll forgets all cached content of all namespaces, as ResetNamespace of each would.
+func (m *Manager) ResetAll() error {
+	return m.call(native.Kvc_manager_reset_all)
 }
 
 // Probe asks whether a prompt would fit, and how much of it is cached. It changes nothing.
@@ -80,14 +81,6 @@ func (m *Manager) Probe(namespace Namespace, tokens []int32, keys []ExtraKey) (i
 	err = m.call(func(c uintptr) error {
 		return native.Kvc_manager_probe(c, uint64(namespace), tokens, asBytes(keys), asByte(&info))
 	})
-	return info, err
-}
-
-// ProbeRequest asks what the admission of a waiting request would find, with its options. It changes nothing. ErrBusy if it is
-// admitted.
-func (m *Manager) ProbeRequest(request Request) (info ProbeInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_probe_request(c, uint64(request), asByte(&info)) })
 	return info, err
 }
 

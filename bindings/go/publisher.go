@@ -45,16 +45,6 @@ type PublisherConfig struct {
 	Interval, ResyncInterval time.Duration // Between looks of the thread, 0 = 10 ms, at most 1 s; between resyncs that subscribers start, 0 = 10 s.
 }
 
-// PublisherStats are the counters of a publisher since its creation: kvc_publisher_stats.
-type PublisherStats struct {
-	size                                          uint64
-	NextSequence, StoredBlocks, RemovedBlocks     uint64
-	CancelledEvents, Bytes, Resyncs, LostEvents   uint64
-	UnresolvedBlocks, SlowBatches, FailedBatches  uint64
-	ReplayRequests, ReplayedBatches, ReplayMisses uint64
-	BadRequests, KeptBatches, KeptBytes           uint64
-}
-
 // NamespaceNames is what subscribers know of a namespace: kvc_publisher_namespace. "" = absent.
 type NamespaceNames struct {
 	LoraName, LoraPath, CacheSalt string

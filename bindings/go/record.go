@@ -9,12 +9,6 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// LogInfo is the log of a manager: kvc_log_info. If LostCalls is not 0, the log was full and recording has ended.
-type LogInfo struct {
-	size                              uint64
-	Capacity, Bytes, Calls, LostCalls uint64
-}
-
 // LogReplay is what ReplayLog found: the calls made again, those with another status or result than in the log, the number of the first of
 // them (from 1) with its text, and the digest after the last call.
 type LogReplay struct {
@@ -39,13 +33,6 @@ func (m *Manager) TakeLog() ([]byte, error) {
 		err = m.call(func(c uintptr) error { return native.Kvc_manager_take_log(c, room, &count) })
 		return count, err
 	})
-}
-
-// LogInfo returns the state of the log.
-func (m *Manager) LogInfo() (info LogInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_log_info(c, asByte(&info)) })
-	return info, err
 }
 
 // ReplayLog makes the calls of a log again, on a manager of its own with another hash seed, and compares every status and result. Give all

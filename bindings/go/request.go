@@ -18,21 +18,21 @@ type requestConfig struct {
 	userData, maxCachedTokens, externalTokens, slots, lookahead uint64
 	flags, dropTailBlocks                                       uint32
 	waitUntilNs                                                 uint64
-	reserve, _                                                  uint32
+	headroom, _                                                  uint32
 	crossTokens                                                 uint64
 	crossDigest                                                 [32]byte
 }
 
-// Reserve says how much room an admission takes for the tokens that its request will probably get: as many as of the ended requests 50 %, 75 %
+// Headroom says how much room an admission takes for the tokens that its request will probably get: as many as of the ended requests 50 %, 75 %
 // or 95 % got.
-type Reserve uint32
+type Headroom uint32
 
-// Reserves.
+// Headroom.
 const (
-	ReserveNone       Reserve = C.KVC_RESERVE_NONE
-	ReserveMinimal    Reserve = C.KVC_RESERVE_MINIMAL
-	ReserveBalanced   Reserve = C.KVC_RESERVE_BALANCED
-	ReserveAggressive Reserve = C.KVC_RESERVE_AGGRESSIVE
+	HeadroomNone       Headroom = C.KVC_HEADROOM_NONE
+	HeadroomMinimal    Headroom = C.KVC_HEADROOM_MINIMAL
+	HeadroomBalanced   Headroom = C.KVC_HEADROOM_BALANCED
+	HeadroomAggressive Headroom = C.KVC_HEADROOM_AGGRESSIVE
 )
 
 // RequestOptions are the options of a request: kvc_request_config. The zero value is all defaults.
@@ -52,13 +52,13 @@ type RequestOptions struct {
 	ShareFilling    bool       // Hits may end in blocks that a step in flight writes.
 	WaitUntilNs     uint64     // Until then ErrFilling while another request computes the next tokens; 0 = compute them too.
 	ExtraKeys       []ExtraKey // In order, without overlaps.
-	Reserve         Reserve    // Room for the tokens to come; appends within it never lack a block. Needs Config.Reserves.
+	Headroom         Headroom    // Room for the tokens to come; appends within it never lack a block. Needs Config.Headroom.
 	CrossTokens     uint64     // Tokens of the request's encoder; 0 = none. Needs a Group with Cross.
 	CrossDigest     [32]byte   // Of the encoder's input: requests with equal ones share. All zero = private, which shares nothing.
 }
 
 func (o *RequestOptions) config() *requestConfig {
-	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks, waitUntilNs: o.WaitUntilNs, reserve: uint32(o.Reserve), crossTokens: o.CrossTokens, crossDigest: o.CrossDigest}
+	config := &requestConfig{userData: o.UserData, maxCachedTokens: o.MaxCachedTokens, externalTokens: o.ExternalTokens, slots: o.Slots, lookahead: o.Lookahead, dropTailBlocks: o.DropTailBlocks, waitUntilNs: o.WaitUntilNs, headroom: uint32(o.Headroom), crossTokens: o.CrossTokens, crossDigest: o.CrossDigest}
 	config.size = uint64(unsafe.Sizeof(*config))
 	for _, flag := range []struct {
 		set  bool
@@ -158,31 +158,6 @@ func (m *Manager) TruncateRequest(request Request, tokens int) error {
 	})
 }
 
-// ForkRequest creates a request with the committed tokens of another; they share all blocks. ErrBusy if it waits, or if its encoder
-// is not written.
-func (m *Manager) ForkRequest(request Request) (child Request, err error) {
-	var id uint64
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_fork_request(c, uint64(request), &id) })
-	return Request(id), err
-}
-
-// PreemptRequest returns all blocks of a request, which then waits and keeps its tokens.
-func (m *Manager) PreemptRequest(request Request) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_preempt_request(c, uint64(request)) })
-}
-
-// FreeRequest frees a request. Its published blocks stay cached until they are evicted. Freeing again is ErrNotFound.
-func (m *Manager) FreeRequest(request Request) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_free_request(c, uint64(request)) })
-}
-
-// RequestInfo is the state of a request.
-func (m *Manager) RequestInfo(request Request) (info RequestInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = m.call(func(c uintptr) error { return native.Kvc_manager_request_info(c, uint64(request), asByte(&info)) })
-	return info, err
-}
-
 // Requests lists all requests.
 func (m *Manager) Requests() ([]Request, error) {
 	return grown(func(room []Request) (count uint64, err error) {
@@ -268,10 +243,10 @@ func (m *Manager) Resize(pool uint32, numBlocks uint64) (moves []BlockCopy, err 
 	})
 }
 
-// ExpectedTokens returns how many tokens a request with `generated` tokens after its prompt will probably still get. Needs Config.Reserves.
-func (m *Manager) ExpectedTokens(reserve Reserve, generated uint64) (tokens uint64, err error) {
+// ExpectedTokens returns how many tokens a request with `generated` tokens after its prompt will probably still get. Needs Config.Headroom.
+func (m *Manager) ExpectedTokens(headroom Headroom, generated uint64) (tokens uint64, err error) {
 	err = m.call(func(c uintptr) error {
-		return native.Kvc_manager_expected_tokens(c, uint32(reserve), generated, &tokens)
+		return native.Kvc_manager_expected_tokens(c, uint32(headroom), generated, &tokens)
 	})
 	return tokens, err
 }

@@ -15,14 +15,11 @@ type Hint struct {
 	UntilNS  uint64
 }
 
+// PriorityDemoted is below 0, for SetPrefixPriority: it is evicted before all else.
+const PriorityDemoted uint32 = math.MaxUint32
+
 // ToTheEnd is a number of tokens: all that follow, those that will be generated included.
 const ToTheEnd uint64 = math.MaxUint64
-
-// SetTime tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. ErrInvalidArgument for an earlier time
-// than before.
-func (m *Manager) SetTime(nowNS uint64) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_set_time(c, nowNS) })
-}
 
 // SetPriority hints a range of a request's tokens. Needs Config.Hints. ErrLimit if the request has 8 ranges.
 func (m *Manager) SetPriority(request Request, firstToken, numTokens uint64, hint Hint) error {
@@ -31,27 +28,12 @@ func (m *Manager) SetPriority(request Request, firstToken, numTokens uint64, hin
 	})
 }
 
-// EndSession says that nobody will continue a request: when it is freed, what nobody else uses of it is evicted before all else, except its first
-// sharedTokens tokens. Needs Config.Hints.
-func (m *Manager) EndSession(request Request, sharedTokens uint64) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_end_session(c, uint64(request), sharedTokens) })
-}
-
-// SetPrefixPriority hints the cached part of a prompt from firstToken on, and returns the tokens that took the hint. Needs Config.Hints.
+// SetPrefixPriority hints the cached part of a prompt from firstToken on, and returns the tokens that took the hint. PriorityDemoted, without
+// UntilNS, demotes the end of the prompt down to firstToken; a position that others use ends it. Needs Config.Hints.
 func (m *Manager) SetPrefixPriority(namespace Namespace, tokens []int32, keys []ExtraKey, firstToken uint64, hint Hint) (hinted int, err error) {
 	var count uint64
 	err = m.call(func(c uintptr) error {
 		return native.Kvc_manager_set_prefix_priority(c, uint64(namespace), tokens, asBytes(keys), firstToken, hint.Priority, hint.UntilNS, &count)
-	})
-	return int(count), err
-}
-
-// DemotePrefix demotes the end of a prompt, down to firstToken: it is evicted before all else. A position that others use ends it. It returns the
-// tokens that were demoted. Needs Config.Hints.
-func (m *Manager) DemotePrefix(namespace Namespace, tokens []int32, keys []ExtraKey, firstToken uint64) (demoted int, err error) {
-	var count uint64
-	err = m.call(func(c uintptr) error {
-		return native.Kvc_manager_demote_prefix(c, uint64(namespace), tokens, asBytes(keys), firstToken, &count)
 	})
 	return int(count), err
 }
@@ -76,13 +58,13 @@ func (m *Manager) RegisterPrompt(name string, namespace Namespace, tokens []int3
 	return int(count), err
 }
 
-// AcquirePrompt creates and admits a request with a registered prompt, followed by tokens. Namespace and ExtraKeys of the options are those of the
+// AllocateFromPrompt creates and admits a request with a registered prompt, followed by tokens. Namespace and ExtraKeys of the options are those of the
 // prompt and not read; options may be nil. ErrNotFound if there is no such name; else as AllocateRequest.
-func (m *Manager) AcquirePrompt(name string, tokens []int32, options *RequestOptions) (request Request, cached int, err error) {
+func (m *Manager) AllocateFromPrompt(name string, tokens []int32, options *RequestOptions) (request Request, cached int, err error) {
 	_, _, config := options.c()
 	var id, hit uint64
 	err = m.named(name, func(c uintptr) error {
-		return native.Kvc_manager_acquire_prompt(c, name, tokens, config, &id, &hit)
+		return native.Kvc_manager_allocate_from_prompt(c, name, tokens, config, &id, &hit)
 	})
 	return Request(id), int(hit), err
 }

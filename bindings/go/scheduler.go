@@ -69,7 +69,7 @@ type EncoderInput struct{ FirstToken, NumTokens uint64 }
 
 // ScheduleOptions are the options of a request of a Scheduler: kvc_schedule_job. nil = all zero.
 type ScheduleOptions struct {
-	Request           *RequestOptions // Slots, Lookahead, Reserve and ExternalTokens must be unset: plans say what a request gets.
+	Request           *RequestOptions // Slots, Lookahead, Headroom and ExternalTokens must be unset: plans say what a request gets.
 	ExpectedNewTokens uint64          // Your prediction; 0 = the mean of what its tenant's requests got.
 	Priority          int32           // SchedulePriority: a lower number is served first.
 	Tenant            uint32          // ScheduleFair: below MaxTenants.

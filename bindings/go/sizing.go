@@ -22,17 +22,8 @@ type CurveConfig struct {
 	HalfLife   uint64  // After so many block queries earlier ones count half; 0 = all count alike.
 }
 
-// CurveInfo is what a curve has seen: kvc_curve_info.
-type CurveInfo struct {
-	size                            uint64
-	SampleRate                      float64
-	MaxSamples, MaxBlocks, HalfLife uint64
-	Queries, Sampled                float64
-	NumSamples, Bytes               uint64
-}
-
-// OpenCurve starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once. Namespace 0: all together in
-// one cache. Errors: ErrNotFound, ErrBusy (it has a curve), ErrLimit (64 curves), ErrInvalidArgument, ErrUnsupported (no prefix cache).
+// OpenCurve starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once, of a namespace
+// alone or of AllNamespaces together in one cache. Errors: ErrNotFound, ErrBusy (it has a curve), ErrLimit (64 curves), ErrInvalidArgument, ErrUnsupported (no prefix cache).
 func (m *Manager) OpenCurve(namespace Namespace, config CurveConfig) error {
 	c := &C.kvc_curve_config{struct_size: C.sizeof_kvc_curve_config, sample_rate: C.double(config.SampleRate), max_samples: C.uint64_t(config.MaxSamples),
 		max_blocks: C.uint64_t(config.MaxBlocks), half_life: C.uint64_t(config.HalfLife)}
@@ -94,13 +85,6 @@ func (o *object) close(destroy func(c unsafe.Pointer)) error {
 // Workload follows one number over time. Any goroutine may call it. Create it with NewWorkload, free it with Close.
 type Workload struct{ object }
 
-// WorkloadInfo is what a workload shows: kvc_workload_info. Trend and Rate are per second.
-type WorkloadInfo struct {
-	size                                                                            uint64
-	NumObservations, LastNs                                                         uint64
-	Last, Average, Level, Trend, Mean, Variance, Peak, Rate, Burstiness, Dispersion float64
-}
-
 // NewWorkload creates a workload. halfLifeNs: age at which an observation counts half; 0 = 60 s. window: last observations for mean and
 // variance, 2 .. 65536; 0 = 64.
 func NewWorkload(halfLifeNs uint64, window uint32) (*Workload, error) {
@@ -128,7 +112,7 @@ func (w *Workload) Record(nowNs uint64, value float64) error {
 // Read returns the figures so far.
 func (w *Workload) Read() (info WorkloadInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
-	err = w.call(func(c uintptr) error { return native.Kvc_workload_read(c, asByte(&info)) })
+	err = w.call(func(c uintptr) error { return native.Kvc_workload_read_info(c, asByte(&info)) })
 	return info, err
 }
 

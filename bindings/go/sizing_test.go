@@ -35,40 +35,6 @@ func (f *fuzzer) sizer(use func(*Sizer) error) error {
 	return use(s)
 }
 
-func TestCurvesSayWhatOtherSizesWouldHit(t *testing.T) {
-	m, err := New(Config{NumBlocks: 64, BlockSize: 4})
-	must(t, err)
-	defer m.Close()
-	must(t, m.OpenCurve(0, CurveConfig{SampleRate: 1, MaxBlocks: 100}))
-	if err := m.OpenCurve(0, CurveConfig{}); !errors.Is(err, ErrBusy) {
-		t.Fatal(err)
-	}
-	prompt := make([]int32, 17)
-	for i := 0; i < 2; i++ {
-		r, _, err := m.AllocateRequest(prompt, nil)
-		must(t, err)
-		must(t, m.CommitTokens(r, 17))
-		must(t, m.FreeRequest(r))
-	}
-	rates, err := m.HitRates(0, []uint64{0, 2, 4})
-	must(t, err)
-	if rates[0] != 0 || rates[1] != 0.25 || rates[2] != 0.5 {
-		t.Fatal(rates)
-	}
-	info, err := m.Curve(0)
-	must(t, err)
-	if info.Queries != 8 || info.NumSamples != 4 || info.SampleRate != 1 || info.MaxBlocks != 100 {
-		t.Fatal(info)
-	}
-	if _, err := m.HitRates(0, []uint64{5, 4}); !errors.Is(err, ErrInvalidArgument) {
-		t.Fatal(err)
-	}
-	must(t, m.CloseCurve(0))
-	if _, err := m.Curve(0); !errors.Is(err, ErrNotFound) {
-		t.Fatal(err)
-	}
-}
-
 func TestWorkloadsForecastAndSizersDecide(t *testing.T) {
 	const second = 1000000000
 	w, err := NewWorkload(second, 4)

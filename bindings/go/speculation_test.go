@@ -85,27 +85,6 @@ func TestSamplesHaveTheDistributionOfTheTarget(t *testing.T) {
 	}
 }
 
-func TestDraftsByNgrams(t *testing.T) {
-	draft, err := DraftLookup([]int32{5, 1, 2, 1, 2}, 2, 4, 5)
-	must(t, err)
-	if !reflect.DeepEqual(draft, []int32{1, 2, 1, 2, 1}) {
-		t.Fatal(draft)
-	}
-	d, err := NewDraft(3, 1, 3, 0)
-	must(t, err)
-	must(t, d.Append([]int32{2, 0}, []uint64{0, 3, 5}, []int32{1, 2, 1, 7, 7}))
-	drafts, err := d.Propose([]int32{0, 1, 2}, []int32{2, 2, 2})
-	must(t, err)
-	if !reflect.DeepEqual(drafts.Tokens, []int32{7, 7, 2, 1}) || !reflect.DeepEqual(drafts.Offsets, []uint64{0, 2, 2, 4}) {
-		t.Fatal(drafts)
-	}
-	must(t, d.Truncate(0, 0))
-	must(t, d.Close())
-	if err := d.Truncate(0, 0); err != ErrClosed {
-		t.Fatal(err)
-	}
-}
-
 func TestBadDraftsAreRefused(t *testing.T) {
 	good := &Drafts{Offsets: []uint64{0, 2}, Tokens: []int32{1, 2}}
 	probabilities := &Probabilities{Vocab: 4, P: make([]float32, 12), Uniforms: make([]float64, 3)}
@@ -225,23 +204,14 @@ func (f *fuzzer) speculationCalls() map[string]func() error {
 			_, err := VerdictStates(d, v, []uint64{f.small(9), f.small(9)}, f.blockTable(), uint32(f.oneOf(4, 4, 0, 1<<21)), states)
 			return err
 		},
-		"Storage.MoveTokens": func() error {
-			return f.s.MoveTokens(slice(f, f.Intn(3), func() TokenCopy {
-				return TokenCopy{f.uint32(), f.block(), f.block(), uint32(f.small(4)), uint32(f.small(4)), uint32(f.oneOf(0, 1, 2, math.MaxUint32))}
-			}))
-		},
 		"DraftLookup": func() error {
 			return second(DraftLookup(slice(f, f.Intn(20), func() int32 { return int32(f.small(2)) }), uint32(f.oneOf(1, 2, 0)), uint32(f.oneOf(3, 33)), int(f.small(9))-1))
 		},
-		"NewDraft":    func() error { return f.draft(func(*Draft) error { return nil }) },
-		"Draft.Close": func() error { return f.draft((*Draft).Close) },
+		"NewDraft": func() error { return f.draft(func(*Draft) error { return nil }) },
 		"Draft.Append": func() error {
 			return f.draft(func(d *Draft) error {
 				return d.Append([]int32{int32(f.small(3)) - 1, int32(f.small(3))}, []uint64{0, f.small(3), 3}, []int32{1, int32(f.small(3)) - 1, 2})
 			})
-		},
-		"Draft.Truncate": func() error {
-			return f.draft(func(d *Draft) error { return d.Truncate(int32(f.small(3))-1, f.small(5)) })
 		},
 		"Draft.Propose": func() error {
 			return f.draft(func(d *Draft) error {

@@ -145,8 +145,8 @@ func (s *Step) int32s() map[C.int32_t]*[]int32 {
 // viewOf is an array of a step as a slice of elements, or of structs of them.
 func viewOf[T any](step *C.kvc_step, array C.int32_t) []T {
 	var view C.kvc_view
-	if C.kvc_step_view(step, array, &view) != C.KVC_OK {
-		panic("kvcache: " + C.GoString(C.kvc_last_error()))
+	if err := native.Kvc_step_view(uintptr(unsafe.Pointer(step)), int32(array), asByte(&view)); err != nil {
+		panic("kvcache: " + err.Error())
 	}
 	bytes := view.shape[0] * view.strides[0]
 	var element T

@@ -81,26 +81,6 @@ type JobResult struct {
 	LeaseUntilNs []uint64 // Exists: the page stays until then; 0 = nothing is promised.
 }
 
-// TierStats is the state of a tier, and counters since it was opened: kvc_tier_stats.
-type TierStats struct {
-	size                                                           uint64
-	Pages, CapacityPages, Bytes, CapacityBytes                     uint64 // 0 = unknown.
-	MaxJobs, WaitingJobs, RunningJobs, DoneJobs, WaitingStoreBytes uint64
-	RefusedLoads, RefusedPrefetches, RefusedStores, RefusedBytes   uint64 // Jobs refused, because of the queue and of MaxStoreBytes.
-	Evictions, Recovered, BadHeaders, BadPayloads, Failures        uint64
-	LastErrno                                                      int64
-	Fallbacks, Outages                                             uint64
-	Available, UsesUring                                           uint32
-	DiskEvictions, Expired, Removed, Mismatches                    uint64 // Pages that left, by reason: a full disk, ttl, jobs, another size.
-}
-
-// TierCounts is what the jobs of one kind came to: kvc_tier_counts.
-type TierCounts struct {
-	size                                                                            uint64
-	Jobs, Items, Bytes                                                              uint64 // Accepted; of ended jobs; got or put.
-	OK, Misses, Pending, Expired, NoSpace, Failed, Timeouts, Cancelled, Unavailable uint64
-}
-
 // Tier is a store of pages by key: kvc_tier. Any goroutine may use it. A call returns when its job has ended: to do something else meanwhile, let
 // a goroutine call it.
 type Tier struct {

@@ -12,13 +12,17 @@
 %}
 %typemap(javaclassmodifiers) SWIGTYPE, SWIGTYPE *, SWIGTYPE & "final class"
 %typemap(javafinalize) SWIGTYPE ""
+// A struct is memory of C, which try-with-resources frees.
+%typemap(javainterfaces) SWIGTYPE "AutoCloseable"
+%typemap(javacode) SWIGTYPE "  @Override public void close() { delete(); }"
 
 %{
+// With the text of this thread's failed call, which is copied before any other code of Java runs.
 static void kvc_throw(JNIEnv* jenv, kvc_status status) {
-  jclass type = (*jenv)->FindClass(jenv, "io/kvcache/KvCacheException");
+  jstring text = (*jenv)->NewStringUTF(jenv, kvc_last_error());
+  jclass type = text ? (*jenv)->FindClass(jenv, "io/kvcache/KvCacheException") : NULL;
   jmethodID of = type ? (*jenv)->GetStaticMethodID(jenv, type, "of", "(ILjava/lang/String;)Lio/kvcache/KvCacheException;") : NULL;
-  jstring text = of ? (*jenv)->NewStringUTF(jenv, kvc_last_error()) : NULL;
-  jobject exception = text ? (*jenv)->CallStaticObjectMethod(jenv, type, of, (jint)status, text) : NULL;
+  jobject exception = of ? (*jenv)->CallStaticObjectMethod(jenv, type, of, (jint)status, text) : NULL;
   if (!(*jenv)->ExceptionCheck(jenv) && exception) (*jenv)->Throw(jenv, (jthrowable)exception);
 }
 

@@ -117,7 +117,7 @@ static PyObject* converted(const Conversion* c) {
     if (tokens > c->num_tokens - token) {
       PyErr_Format(PyExc_ValueError, "tokens has %zd elements; the events up to %zd have %zd", c->num_tokens,
                    end - 1, token + tokens);
-    } else if (first->kind == KVC_EVENT_CLEARED) {
+    } else if (first->kind == KVC_EVENT_NAMESPACE_CLEARED || first->kind == KVC_EVENT_ALL_CLEARED) {
       made = PyObject_CallObject(c->cleared, NULL);
     } else if (first->group >= (size_t)PyTuple_GET_SIZE(c->ends)) {
       PyErr_Format(PyExc_ValueError, "events[%zd] is of group %u; ends has %zd", i, first->group,

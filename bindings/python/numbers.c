@@ -15,7 +15,6 @@ static const struct {
     {"kvc_storage_config_flags_set", "flags", "kvcache.StorageFlags, such as kvcache.StorageFlags.LATENT"},
     {"kvc_request_config_flags_set", "flags", "kvcache.RequestFlags, such as kvcache.RequestFlags.NO_READ"},
     {"", "plane", "a kvcache.Plane, such as kvcache.Plane.K"},
-    {"kvc_supports", "feature", "a kvcache.Feature, such as kvcache.Feature.EVENTS"},
 };
 
 // The limits of the library where the C type of a field holds more. The library checks them; these are for

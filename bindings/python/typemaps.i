@@ -8,13 +8,16 @@
 %{
 #include "native.h"
 
-// The exception of a status, with the text of this thread's failed call. The classes are Python's: kvcache/errors.py.
+// The exception of a status, with the text of this thread's failed call, which is copied before anything else runs: an import may call the library.
+// The classes are Python's: kvcache/errors.py.
 void kvc_raise(kvc_status status) {
-  PyObject* module = PyImport_ImportModule("kvcache.errors");
-  PyObject* error = module ? PyObject_CallMethod(module, "from_status", "is", (int)status, kvc_last_error()) : NULL;
+  PyObject* text = PyUnicode_FromString(kvc_last_error());
+  PyObject* module = text ? PyImport_ImportModule("kvcache.errors") : NULL;
+  PyObject* error = module ? PyObject_CallMethod(module, "from_status", "iO", (int)status, text) : NULL;
   if (error) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
   Py_XDECREF(error);
   Py_XDECREF(module);
+  Py_XDECREF(text);
 }
 
 // One result is itself, several are a tuple.
@@ -60,7 +63,7 @@ KVC_LONG_CALL(storage_adopt)
 
 // A step returns None, or if items failed the text of the first of them and the counts of items, as
 // kvcache.step.Step.errors reads them.
-%typemap(out) kvc_status run_step {
+%typemap(out) kvc_status manager_step {
   if ($1 != KVC_OK) {
     kvc_raise($1);
     SWIG_fail;

@@ -20,10 +20,10 @@
  *  A save that was cut short, by the end of the process or a full disk, leaves the pages that it has written;
  *  the next one does not write these again.
  *
- *  A page has the name of its tokens. After kvc_manager_reset or kvc_manager_unpublish_blocks equal tokens
- *  may have other bytes: the next save writes all pages. Checkpoints from before keep what they have: if
- *  those bytes are wrong, remove them. A new manager that was not restored takes pages of equal names from
- *  the newest checkpoint; if these may be wrong, save with KVC_CHECKPOINT_FULL.
+ *  A page has the name of its tokens. After a reset or kvc_manager_unpublish_blocks equal tokens may
+ *  have other bytes: the next save writes all pages. Checkpoints from before keep what they have: if those
+ *  bytes are wrong, remove them. A new manager that was not restored takes pages of equal names from the
+ *  newest checkpoint; if these may be wrong, save with KVC_CHECKPOINT_FULL.
  *
  *  A checkpoint is there in whole or not at all, wherever a process ends. Everything that is read is checked
  *  before a manager changes. One process at a time writes to a folder; any number read.

@@ -58,7 +58,7 @@ enum {
   KVC_DEVICE_SWAP_MEASURED = 4
 };
 
-/** Properties of a device. */
+/** A device. */
 typedef struct kvc_device_info {
   size_t struct_size;      /**< sizeof(kvc_device_info) */
   uint64_t memory_bytes;   /**< Total memory; of the CPU at most what control groups allow; 0 = unknown. */
@@ -119,11 +119,11 @@ KVC_API kvc_status kvc_backend_open(const char* name, const char* path);
  *  @param[out] info The caller sets struct_size. @return As kvc_backend_open. Since 0.2. */
 KVC_API kvc_status kvc_backend_properties(const char* name, kvc_backend_info* info);
 
-/** Properties of a device. Also the way to ask whether a device exists. @param[out] info The caller sets
- *  struct_size.
+/** What a device is, and what is free of it now. Also the way to ask whether a device exists.
+ *  @param[out] info The caller sets struct_size.
  *  @return KVC_OK; NOT_FOUND (the text lists the devices), UNSUPPORTED (kvc_backend_open),
  *  INVALID_ARGUMENT, DEVICE. Since 0.2. */
-KVC_API kvc_status kvc_device_properties(const char* device, kvc_device_info* info);
+KVC_API kvc_status kvc_device_read_info(const char* device, kvc_device_info* info);
 
 /* ---------------------------------------------------------------- memory */
 
@@ -134,9 +134,9 @@ KVC_API kvc_status kvc_device_properties(const char* device, kvc_device_info* in
  *  KVC_MANAGED_LEAST_BYTES), OUT_OF_MEMORY, DEVICE. Since 0.2. */
 KVC_API kvc_status kvc_device_allocate(const char* device, uint32_t kind, uint64_t bytes, void** memory);
 
-/** Frees memory of kvc_device_allocate, kvc_device_reserve or kvc_device_import_memory. NULL is ignored.
- *  No work may use the memory any more. On a GPU the call waits for all work on the device. It does not
- *  disturb a graph capture, unless the device is out of memory.
+/** Frees memory of kvc_device_allocate, kvc_device_reserve_addresses or kvc_device_import_memory. NULL is
+ *  ignored. No work may use the memory any more. On a GPU the call waits for all work on the device. It does
+ *  not disturb a graph capture, unless the device is out of memory.
  *  @return KVC_OK; NOT_FOUND (unknown memory, or freed before). Since 0.2. */
 KVC_API kvc_status kvc_device_release(void* memory);
 
@@ -145,7 +145,7 @@ KVC_API kvc_status kvc_device_release(void* memory);
  *  memory Free it with kvc_device_release, which also frees what was mapped.
  *  @return KVC_OK; NOT_FOUND (device), INVALID_ARGUMENT (0 bytes), UNSUPPORTED, OUT_OF_MEMORY, DEVICE.
  *  Since 0.2. */
-KVC_API kvc_status kvc_device_reserve(const char* device, uint64_t bytes, void** memory);
+KVC_API kvc_status kvc_device_reserve_addresses(const char* device, uint64_t bytes, void** memory);
 
 /** Maps memory to reserved addresses, in chunks of at least 64 MiB. Mapped parts stay as they are. New
  *  memory is not cleared. The call takes milliseconds: do not call it from the thread that decodes.

@@ -19,7 +19,7 @@ class Memory {
   /// By kvc_device_allocate; `kind` is KVC_MEMORY_*.
   Memory(const char* device, uint32_t kind, uint64_t bytes)
       : Memory(ask<void*>(kvc_device_allocate, device, kind, bytes), bytes) {}
-  /// Takes ownership of memory from kvc_device_reserve or kvc_device_import_memory.
+  /// Takes ownership of memory from kvc_device_reserve_addresses or kvc_device_import_memory.
   Memory(void* data, uint64_t bytes) noexcept : data_(data), size_(bytes) {}
   /// Its first element; null if it is empty.
   template <class T = uint8_t>

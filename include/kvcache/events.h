@@ -22,9 +22,10 @@ enum {
   KVC_EVENT_STORED = 1,
   /** Its last copy in that group is gone. With block -1: what a STORED with block -1 said is over. */
   KVC_EVENT_REMOVED = 2,
-  /** All of namespace_id (0 = all namespaces, KVC_DEFAULT_NAMESPACE = the default one) is gone; no REMOVED
-   *  events follow for it. */
-  KVC_EVENT_CLEARED = 3
+  /** All of namespace_id is gone: it was reset or closed. No REMOVED events follow for it. Since 0.3. */
+  KVC_EVENT_NAMESPACE_CLEARED = 4,
+  /** All of all namespaces is gone: kvc_manager_reset_all. No REMOVED events follow for it. Since 0.3. */
+  KVC_EVENT_ALL_CLEARED = 5
 };
 
 /** A change of what can be found, for routers and other caches. Read events in the order of `sequence`; a
@@ -37,13 +38,13 @@ typedef struct kvc_event {
   uint64_t sequence;         /**< 0, 1, 2, ... per manager. */
   uint64_t time_ns;          /**< Wall clock of the call, nanoseconds since 1970. */
   uint64_t epoch;            /**< Epoch of the namespace: grows with each reset. */
-  uint64_t namespace_id;     /**< 0 = default (but see KVC_EVENT_CLEARED). */
-  uint64_t node;             /**< Prefix position, never reused; 0 for CLEARED. */
+  uint64_t namespace_id;     /**< 0 = default; of ALL_CLEARED KVC_ALL_NAMESPACES. */
+  uint64_t node;             /**< Prefix position, never reused; 0 if all is cleared. */
   uint64_t parent_node;      /**< Position before it; 0 = the root of the namespace. */
   uint64_t token_offset;     /**< Position of the first token. */
   uint32_t kind;             /**< KVC_EVENT_* */
   uint32_t group;            /**< Group in which it was stored or removed. */
-  uint32_t num_tokens;       /**< Tokens of the position: block_size; 0 for CLEARED. */
+  uint32_t num_tokens;       /**< Tokens of the position: block_size; 0 without one. */
   int32_t block;             /**< Block stored; for REMOVED the block that held it; -1 = none. */
   uint8_t digest[32];        /**< Chained identity of the position. */
   uint8_t parent_digest[32]; /**< That of its parent. */

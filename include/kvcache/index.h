@@ -147,9 +147,10 @@ KVC_API kvc_status kvc_index_touch_worker(kvc_index* index, uint64_t worker, uin
 KVC_API kvc_status kvc_index_expire(kvc_index* index, uint64_t now_ns, uint64_t* num_removed);
 
 /** Applies events of one medium of a worker, as kvc_manager_poll_events gives them. Per event O(1), but
- *  CLEARED O(max_blocks). An event that was applied before is ignored. An event after a gap is applied, and
- *  the stream is stale until the missing ones have been applied too, from next_sequence on and in order.
- *  Between kvc_index_begin_resync and kvc_index_end_resync the sequences of events are not looked at.
+ *  one that clears O(max_blocks). An event that was applied before is ignored. An event after a gap is
+ *  applied, and the stream is stale until the missing ones have been applied too, from next_sequence on and
+ *  in order. Between kvc_index_begin_resync and kvc_index_end_resync the sequences of events are not looked
+ *  at.
  *  @param[in]  medium  0 .. num_media - 1.
  *  @param[in]  events  [num_events] @param[in] event_size sizeof(kvc_event)
  *  @param[out] applied May be NULL.

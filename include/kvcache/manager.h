@@ -33,7 +33,7 @@ enum {
    *  rejected drafts, first copy the state after the accepted tokens to the block of the last of them
    *  (kvc_verdict_states). Slots mean nothing in this group. A kernel that writes the states of all block
    *  ends needs KVC_GROUP_SLIDING_WINDOW with window_tokens 2 instead. Not with KVC_MANAGER_FILLS,
-   *  KVC_MANAGER_RESERVE and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
+   *  KVC_MANAGER_HEADROOM and KVC_MANAGER_PARTIAL_REUSE. Its pool has at least 2 blocks. Since 0.3. */
   KVC_GROUP_STATE = 3,
   /** Cross-attention: a query of the decoder reads all tokens of the request's encoder
    *  (kvc_request_config.cross_tokens). Such groups are the last ones, behind at least one of another kind.
@@ -76,9 +76,9 @@ enum {
   /** Follow which request computes which tokens (kvcache/fills.h). Takes 4 bytes for each block and about
    *  50 for each request. Since 0.3. */
   KVC_MANAGER_FILLS = 256,
-  /** Remember how many tokens ended requests got after their prompts, so that admissions can reserve room for
-   *  as many (kvc_request_config.reserve). Takes 1 KiB. Since 0.3. */
-  KVC_MANAGER_RESERVE = 512,
+  /** Remember how many tokens ended requests got after their prompts, so that admissions can take
+   *  headroom for as many (kvc_request_config.headroom). Takes 1 KiB. Since 0.3. */
+  KVC_MANAGER_HEADROOM = 512,
   /** Hits may end inside a block: an admission whose next block shares only its first tokens with a cached
    *  one copies that (kvc_manager_admit_request). Not for storages with channel keys. Since 0.3. */
   KVC_MANAGER_PARTIAL_REUSE = 1024
@@ -193,10 +193,10 @@ typedef struct kvc_manager_config {
   uint64_t record_bytes;
 } kvc_manager_config;
 
-/** Configuration of a manager, with defaults filled in. */
+/** Configuration of a manager, with defaults filled in: as it was created. */
 typedef struct kvc_properties {
   size_t struct_size;  /**< sizeof(kvc_properties) */
-  uint64_t num_blocks; /**< Blocks that all pools have now, null block included. */
+  uint64_t num_blocks; /**< Blocks that all pools began with, null block included; now: kvc_pool_info. */
   /** As in kvc_manager_config. */
   uint64_t max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks;
   uint32_t block_size, vocab_size, policy, flags, num_groups, num_pools; /**< As in kvc_manager_config. */
@@ -326,20 +326,21 @@ KVC_API kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespac
 KVC_API kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity,
                                                size_t* count);
 
-/** For kvc_manager_reset and in its events: the default namespace alone. */
-#define KVC_DEFAULT_NAMESPACE UINT64_MAX
-
 /** Forgets all cached content of a namespace, for example after new weights. Constant time, plus its
  *  registered prompts, whose pins end, plus the samples of a curve of all namespaces. Requests keep their
  *  blocks and finish, but publish nothing more. Old content is never hit.
- *  @param[in] namespace_id A namespace; KVC_DEFAULT_NAMESPACE = the default one; 0 = all.
- *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.1. */
-KVC_API kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id);
+ *  @param[in] namespace_id A namespace; 0 = the default one alone.
+ *  @return KVC_OK, NOT_FOUND, LIMIT (after 2^47 resets). Since 0.3. */
+KVC_API kvc_status kvc_manager_reset_namespace(kvc_manager* m, uint64_t namespace_id);
+
+/** Forgets all cached content of all namespaces, as kvc_manager_reset_namespace of each would, in constant
+ *  time plus what that names. @return KVC_OK, LIMIT (after 2^47 resets). Since 0.3. */
+KVC_API kvc_status kvc_manager_reset_all(kvc_manager* m);
 
 /** Counters and gauges as of the last finished call: a consistent snapshot that does not wait for the
  *  lock.
  *  @param[in,out] stats The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Since 0.1. */
-KVC_API kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats);
+KVC_API kvc_status kvc_manager_read_stats(kvc_manager* m, kvc_stats* stats);
 
 /** Counts of one pool. @return KVC_OK, INVALID_ARGUMENT (no such pool). Since 0.1. */
 KVC_API kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info);

@@ -49,12 +49,13 @@ typedef struct kvc_page_info {
  *  @param[out] info The caller sets struct_size.
  *  @return KVC_OK; INVALID_ARGUMENT (model or weights are missing, layers or heads past the page);
  *  UNSUPPORTED (channel keys, whose blocks have bytes outside the slab). Thread-safe. Since 0.3. */
-KVC_API kvc_status kvc_storage_page_info(kvc_storage* s, const kvc_page_config* config, kvc_page_info* info);
+KVC_API kvc_status kvc_storage_page_properties(kvc_storage* s, const kvc_page_config* config,
+                                               kvc_page_info* info);
 
 /** Lists the storage's part of a page as runs, ascending, adjacent ones joined: kvc_tier_item.runs.
  *  @param[out] runs [capacity] @param[out] count Number of runs.
- *  @return As kvc_storage_page_info, and BUFFER_TOO_SMALL (count is what is needed; ask with capacity 0).
- *  Thread-safe. Since 0.3. */
+ *  @return As kvc_storage_page_properties, and BUFFER_TOO_SMALL (count is what is needed; ask with capacity
+ *  0). Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_storage_page_runs(kvc_storage* s, const kvc_page_config* config, kvc_run* runs,
                                          size_t capacity, size_t* count);
 
@@ -64,8 +65,8 @@ KVC_API kvc_status kvc_storage_page_runs(kvc_storage* s, const kvc_page_config* 
  *  @param[in]  pages_size Bytes of `pages`. @param[in] stride Bytes from one part to the next, at least
  *  kvc_page_info.part_bytes; 0 = that.
  *  @return KVC_OK; INVALID_ARGUMENT (a block out of range, no room; nothing is copied); UNSUPPORTED (memory
- *  of a device, and as kvc_storage_page_info). The caller orders it with other writes to the blocks. Since
- *  0.3. */
+ *  of a device, and as kvc_storage_page_properties). The caller orders it with other writes to the blocks.
+ *  Since 0.3. */
 KVC_API kvc_status kvc_storage_pack_pages(kvc_storage* s, const int32_t* blocks, size_t num_blocks,
                                           void* pages, size_t pages_size, uint64_t stride);
 
@@ -84,7 +85,7 @@ KVC_API kvc_status kvc_manager_position_digests(kvc_manager* m, const struct kvc
 
 /** Key of a page. @param[in] position [32] digest of the prefix position. @param[in] group Index of the
  *  group.
- *  @param[in] fingerprint [32] from kvc_storage_page_info. @param[out] key [32]
+ *  @param[in] fingerprint [32] from kvc_storage_page_properties. @param[out] key [32]
  *  @return KVC_OK; INVALID_ARGUMENT (NULL). Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_page_key(const uint8_t* position, uint32_t group, const uint8_t* fingerprint,
                                 uint8_t* key);

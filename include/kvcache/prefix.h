@@ -102,8 +102,8 @@ KVC_API kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* pro
 /** Evicts up to max_blocks cached blocks in the order of the policy. @param[in] pool Index of a pool; -1 =
  *  all, pool by pool. @param[out] num_evicted May be less than max_blocks.
  *  @return KVC_OK, INVALID_ARGUMENT (no such pool). Since 0.1. */
-KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blocks,
-                                            size_t* num_evicted);
+KVC_API kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, uint64_t max_blocks,
+                                            uint64_t* num_evicted);
 
 #ifdef __cplusplus
 }

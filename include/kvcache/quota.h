@@ -48,7 +48,7 @@ typedef struct kvc_quota_info {
  *  minimum of 0 and no maximum in every pool end the quota: its blocks come to the common share, the cached
  *  ones as the most recently used. The last close of the namespace ends its quota, too. The first quota of a
  *  namespace and its end hold the lock for O(blocks); a change does for O(evicted blocks).
- *  @param[in] namespace_id A namespace; 0 or KVC_DEFAULT_NAMESPACE = the default one.
+ *  @param[in] namespace_id A namespace; 0 = the default one.
  *  @param[in] pool         Index of a pool.
  *  @param[in] min_blocks Blocks that it is sure of; 0 = none. The minimums of all namespaces sum to at most
  *  the blocks of the pool, the null block not counted.
@@ -63,7 +63,7 @@ KVC_API kvc_status kvc_manager_set_quota(kvc_manager* m, uint64_t namespace_id, 
 
 /** The share of a namespace in one pool; of a namespace without a quota the common share of all such
  *  namespaces, whose minimum and maximum are 0.
- *  @param[in]     namespace_id A namespace; 0 or KVC_DEFAULT_NAMESPACE = the default one.
+ *  @param[in]     namespace_id A namespace; 0 = the default one.
  *  @param[in]     pool         Index of a pool.
  *  @param[in,out] info         The caller sets struct_size.
  *  @return KVC_OK; INVALID_ARGUMENT (no such pool), NOT_FOUND (namespace), UNSUPPORTED (max_quotas is 0).

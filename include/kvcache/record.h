@@ -17,9 +17,9 @@
  *        fwrite(buffer, 1, size, file);
  *
  *  - What is logged: each call that changes the state of the manager, with its inputs, status and results,
- *    and kvc_manager_digest. Calls that only read are not (kvc_manager_stats, kvc_manager_probe, the lists,
- *    ...). A call that failed is logged too, unless its pointers, struct sizes or lengths were wrong, a
- *    buffer was too small, or there was no memory: such a call changed nothing.
+ *    and kvc_manager_digest. Calls that only read are not (kvc_manager_read_stats, kvc_manager_probe, the
+ *    lists, ...). A call that failed is logged too, unless its pointers, struct sizes or lengths were
+ *    wrong, a buffer was too small, or there was no memory: such a call changed nothing.
  *  - A log contains token ids, extra keys, the identities of namespaces and the names of prompts. It contains
  *    no keys and values, pointers, seeds or times other than those that the engine passed.
  *  - Bytes: one call of a decode step takes about 10 bytes and 8 for each request; a prompt up to 3 for each
@@ -42,6 +42,8 @@
  *  <kvcache.h> includes this header and states the conventions of all calls. */
 
 #include <kvcache/types.h>
+
+KVC_EXPERIMENTAL
 
 #ifdef __cplusplus
 extern "C" {

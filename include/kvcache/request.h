@@ -51,13 +51,13 @@ enum {
   KVC_REQUEST_SHARE_FILLING = 32
 };
 
-/** How much room an admission reserves for the tokens that a request will still get
- *  (kvc_manager_expected_tokens): enough for this share of the requests that have ended. Since 0.3. */
+/** Headroom: room that an admission takes for the tokens that a request will still get
+ *  (kvc_manager_expected_tokens), enough for this share of the requests that have ended. Since 0.3. */
 enum {
-  KVC_RESERVE_NONE = 0,      /**< None. */
-  KVC_RESERVE_MINIMAL = 1,   /**< Enough for 50 of 100 requests. */
-  KVC_RESERVE_BALANCED = 2,  /**< Enough for 75 of 100 requests. */
-  KVC_RESERVE_AGGRESSIVE = 3 /**< Enough for 95 of 100 requests. */
+  KVC_HEADROOM_NONE = 0,      /**< None. */
+  KVC_HEADROOM_MINIMAL = 1,   /**< Enough for 50 of 100 requests. */
+  KVC_HEADROOM_BALANCED = 2,  /**< Enough for 75 of 100 requests. */
+  KVC_HEADROOM_AGGRESSIVE = 3 /**< Enough for 95 of 100 requests. */
 };
 
 /** Options of a request. A NULL pointer to it means all defaults. */
@@ -81,13 +81,13 @@ typedef struct kvc_request_config {
   /** Until this time (of the clock of kvc_step.now_ns) an admission gets FILLING while another request
    *  computes its next tokens: kvcache/fills.h. 0 = it computes them too. Since 0.3. */
   uint64_t wait_until_ns;
-  /** KVC_RESERVE_*: each admission takes blocks for all known tokens, whatever `slots` is, and for the tokens
-   *  that kvc_manager_expected_tokens expects. Appends within them need no block and so never lack one. In a
-   *  manager with a window or chunked group, whose blocks come and go, an admission takes no more blocks than
-   *  without, but all these tokens must fit, as with KVC_REQUEST_FULL_MUST_FIT. Ignored if nothing is
-   *  expected, or if it does not fit while no other request is admitted. Needs KVC_MANAGER_RESERVE. Since
-   *  0.3. */
-  uint32_t reserve;
+  /** KVC_HEADROOM_*: each admission takes blocks for all known tokens, whatever `slots` is, and for the
+   *  tokens that kvc_manager_expected_tokens expects. Appends within them need no block and so never lack
+   *  one. In a manager with a window or chunked group, whose blocks come and go, an admission takes no more
+   *  blocks than without, but all these tokens must fit, as with KVC_REQUEST_FULL_MUST_FIT. Ignored if
+   *  nothing is expected, or if it does not fit while no other request is admitted. Needs
+   *  KVC_MANAGER_HEADROOM. Since 0.3. */
+  uint32_t headroom;
   uint32_t reserved; /**< 0 */
   /** Tokens of the request's encoder, at most max_request_tokens; 0 = none. Each KVC_GROUP_CROSS has
    *  ceil(cross_tokens / block_size) blocks for them, from an admission to its end. Write them before the

@@ -3,7 +3,7 @@
 #define KVCACHE_RESIZE_H
 
 /** @file kvcache/resize.h
- *  @brief Pools that grow and shrink while requests run, and room that admissions reserve.
+ *  @brief Pools that grow and shrink while requests run, and headroom of admissions.
  *
  *  kvc_pool_config.max_blocks (of one pool kvc_manager_config.max_blocks) is the room of a pool: its range of
  *  ids, in which it may have any number of blocks. Ids of other pools never move. Room costs addresses, not
@@ -51,16 +51,16 @@ KVC_API kvc_status kvc_manager_resize(kvc_manager* m, uint32_t pool, uint64_t nu
                                       kvc_block_copy* moves, size_t capacity, size_t* count);
 
 /** Tokens that a request with `generated` tokens after its prompt will probably still get. Of ended requests
- *  that got at least `generated` tokens, 50, 75 or 95 % (`reserve`) got at most this many more. A request
+ *  that got at least `generated` tokens, 50, 75 or 95 % (`headroom`) got at most this many more. A request
  *  counts when it is freed, if it was ever admitted, with the tokens beyond those that it was created with (a
  *  fork: beyond those of its fork). Counts from 16 on are rounded up, by less than 1/8. Old requests fade:
  *  whenever 65,536 have been counted, all counts are halved. With nothing to go by it is 0.
- *  @param[in]  reserve   KVC_RESERVE_*
+ *  @param[in]  headroom  KVC_HEADROOM_*
  *  @param[in]  generated Tokens after its prompt; 0 for a new request.
- *  @param[out] num_expected Expected tokens; with KVC_RESERVE_NONE 0.
- *  @return KVC_OK; INVALID_ARGUMENT (no such number), UNSUPPORTED (without KVC_MANAGER_RESERVE). Since 0.3.
+ *  @param[out] num_expected Expected tokens; with KVC_HEADROOM_NONE 0.
+ *  @return KVC_OK; INVALID_ARGUMENT (no such number), UNSUPPORTED (without KVC_MANAGER_HEADROOM). Since 0.3.
  */
-KVC_API kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t reserve, uint64_t generated,
+KVC_API kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t headroom, uint64_t generated,
                                                uint64_t* num_expected);
 
 /** Gives the memory of blocks that nobody uses back to the system, such as those that left a pool. What they

@@ -75,25 +75,25 @@ KVC_API kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, ui
  *  @return KVC_OK; NOT_FOUND; UNSUPPORTED (without KVC_MANAGER_HINTS). Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t shared_tokens);
 
+/** A priority below 0 (kvc_manager_set_prefix_priority). */
+#define KVC_PRIORITY_DEMOTED UINT32_MAX
+
 /** Hints the positions of a prompt that have a block now, from first_token on. "Keep until" is priority 100
  *  with until_ns. A hint is no promise; kvc_manager_pin_prefix is.
+ *
+ *  KVC_PRIORITY_DEMOTED demotes the end of the prompt: from its last known position towards the root, to that
+ *  of first_token. It stops where kvc_manager_end_session does; so it demotes nothing if a longer prefix is
+ *  known. kvc_manager_drop_prefix drops cached blocks at once.
  *  @param[in]  prompt     Tokens, keys and namespace.
- *  @param[out] num_tokens Tokens of the positions that took the hint.
+ *  @param[in]  priority   0 (evicted first) to 100, or KVC_PRIORITY_DEMOTED.
+ *  @param[in]  until_ns   When the hint ends; 0 = never. A demotion has no end: 0.
+ *  @param[out] num_tokens Tokens of the positions that took the hint, those demoted before included.
  *  @return KVC_OK (num_tokens may be 0); INVALID_ARGUMENT (as kvc_manager_set_priority, or the prompt),
  *  NOT_FOUND (namespace), LIMIT (max_request_tokens), OUT_OF_MEMORY; UNSUPPORTED (without KVC_MANAGER_HINTS).
  *  Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_prompt* prompt,
                                                    uint64_t first_token, uint32_t priority, uint64_t until_ns,
                                                    uint64_t* num_tokens);
-
-/** Demotes the end of a prompt: from its last known position towards the root, to that of first_token. It
- *  stops where kvc_manager_end_session does; so it demotes nothing if a longer prefix is known.
- *  kvc_manager_drop_prefix drops cached blocks at once.
- *  @param[out] num_tokens Tokens of the positions that were demoted, those demoted before included.
- *  @return KVC_OK (num_tokens may be 0); INVALID_ARGUMENT, NOT_FOUND (namespace), LIMIT, OUT_OF_MEMORY;
- *  UNSUPPORTED (without KVC_MANAGER_HINTS). Thread-safe. Since 0.3. */
-KVC_API kvc_status kvc_manager_demote_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t first_token,
-                                             uint64_t* num_tokens);
 
 /* ---------------------------------------------------------------- registered prompts */
 
@@ -117,9 +117,9 @@ KVC_API kvc_status kvc_manager_register_prompt(kvc_manager* m, const char* name,
  *  @param[out] num_cached Tokens of the hit. May be NULL.
  *  @return KVC_OK; NOT_FOUND (no such name); else as kvc_manager_allocate_request. If it fails, there is no
  *  request. Thread-safe. Since 0.3. */
-KVC_API kvc_status kvc_manager_acquire_prompt(kvc_manager* m, const char* name, const int32_t* tokens,
-                                              size_t num_tokens, const kvc_request_config* config,
-                                              uint64_t* request, uint64_t* num_cached);
+KVC_API kvc_status kvc_manager_allocate_from_prompt(kvc_manager* m, const char* name, const int32_t* tokens,
+                                                    size_t num_tokens, const kvc_request_config* config,
+                                                    uint64_t* request, uint64_t* num_cached);
 
 /** Ends a registration and its pin. Its blocks become the most recently used; requests with the prompt go on.
  *  @return KVC_OK; NOT_FOUND (no such name), INVALID_ARGUMENT (no name). Thread-safe. Since 0.3. */

@@ -144,12 +144,12 @@ enum {
 typedef struct kvc_schedule_job {
   size_t struct_size;       /**< sizeof(kvc_schedule_job) */
   const kvc_prompt* prompt; /**< At least one token. The scheduler's manager keeps a copy. */
-  /** Options; NULL = defaults. Plans say what a request gets: slots, lookahead, reserve and external_tokens
+  /** Options; NULL = defaults. Plans say what a request gets: slots, lookahead, headroom and external_tokens
    *  must be 0, and the flags PUBLISH_ENQUEUED and SHARE_FILLING unset. wait_until_ns needs the time. */
   const kvc_request_config* config;
   uint64_t max_new_tokens; /**< It ends when it has got so many; at least 1. */
   /** The engine's prediction of the length of the answer. 0 = the library predicts it when the request is
-   *  added: with KVC_MANAGER_RESERVE as the 75th percentile of ended requests (kvc_manager_expected_tokens);
+   *  added: with KVC_MANAGER_HEADROOM as the 75th percentile of ended requests (kvc_manager_expected_tokens);
    *  without, or as long as there are none, as the exponentially weighted mean of its tenant's requests. */
   uint64_t expected_new_tokens;
   int32_t priority;                /**< PRIORITY: a lower number is served first. */

@@ -11,11 +11,11 @@
  *  caller's: nothing here reads a clock, and equal calls give equal results.
  *
  *      kvc_curve_config config = {.struct_size = sizeof config};
- *      kvc_manager_open_curve(m, 0, &config);
+ *      kvc_manager_open_curve(m, KVC_ALL_NAMESPACES, &config);
  *      ... the engine works ...
  *      uint64_t sizes[3] = {1000, 10000, 100000};
  *      double hit_rates[3];
- *      kvc_manager_read_curve(m, 0, sizes, 3, hit_rates);
+ *      kvc_manager_read_curve(m, KVC_ALL_NAMESPACES, sizes, 3, hit_rates);
  *
  *  THREADING. Curves: as all calls of a manager. Workloads and sizers lock internally: any thread may call
  *  any function at any time, except during the destroy call. */
@@ -87,8 +87,8 @@ typedef struct kvc_curve_info {
  *
  *  The samples depend on the keys, and so on kvc_manager_config.seed: with a seed other than 0, equal calls
  *  give equal curves in every process. At sample_rate 1 they always do.
- *  @param[in] namespace_id 0 = all namespaces together, in one cache; KVC_DEFAULT_NAMESPACE = the default
- *  one; or an open namespace, as if it had the cache alone. Closing the namespace closes the curve.
+ *  @param[in] namespace_id A namespace, as if it had the cache alone; 0 = the default one; all together in
+ *  one cache = KVC_ALL_NAMESPACES. Closing a namespace closes its curve.
  *  @param[in] config Its settings.
  *  @return KVC_OK; NOT_FOUND (namespace); BUSY (it has a curve); LIMIT (KVC_MAX_CURVES); INVALID_ARGUMENT
  *  (rate outside 0 .. 1 or not a number, sizes out of range); UNSUPPORTED (KVC_MANAGER_NO_PREFIX_CACHE);
@@ -127,7 +127,7 @@ typedef struct kvc_workload_config {
   const kvc_allocator* allocator; /**< For its memory. NULL = malloc. Copied. */
 } kvc_workload_config;
 
-/** What a workload shows (kvc_workload_read). All 0 before the first observation. */
+/** What a workload shows (kvc_workload_read_info). All 0 before the first observation. */
 typedef struct kvc_workload_info {
   size_t struct_size;        /**< sizeof(kvc_workload_info) */
   uint64_t num_observations; /**< So far. */
@@ -165,7 +165,7 @@ KVC_API void kvc_workload_destroy(kvc_workload* workload);
 KVC_API kvc_status kvc_workload_record(kvc_workload* workload, uint64_t now_ns, double value);
 
 /** Reads the figures, in O(window). @return KVC_OK. Since 0.3. */
-KVC_API kvc_status kvc_workload_read(kvc_workload* workload, kvc_workload_info* info);
+KVC_API kvc_status kvc_workload_read_info(kvc_workload* workload, kvc_workload_info* info);
 
 /** Forecasts the value horizon_ns after the last observation: level + trend * horizon. It may be negative.
  *  @param[out] value The forecast; 0 before the first observation. @return KVC_OK. Since 0.3. */

@@ -23,7 +23,7 @@ class Workload {
   /// As kvc_workload_record, and so on.
   ///@{
   void record(uint64_t now_ns, double value) { check(kvc_workload_record(get(), now_ns, value)); }
-  kvc_workload_info read() const { return ask<kvc_workload_info>(kvc_workload_read, get()); }
+  kvc_workload_info read() const { return ask<kvc_workload_info>(kvc_workload_read_info, get()); }
   double predict(uint64_t horizon_ns) const { return ask<double>(kvc_workload_predict, get(), horizon_ns); }
   ///@}
 

@@ -20,7 +20,7 @@
  *  are removed (memory and slab: by now_ns of the jobs, a slab's since it was opened; dir: by the times of
  *  files and the clock of this machine). Of slab: direct=1 (past the page cache), io=auto, uring or threads;
  *  on_mismatch=refuse or replace: what becomes of a slab of another size or version. Of slab and dir: sync=1
- *  (a put waits for the disk), reserve_free (bytes of the disk that stay free). Of plug-ins: probe
+ *  (a put waits for the disk), keep_free (bytes of the disk that stay free). Of plug-ins: probe
  *  (milliseconds between tries to reach a server that failed, 1000), and their own.
  *
  *  A job is a batch of items of one kind. All calls return at once; threads of the tier do the work. Each
@@ -133,7 +133,7 @@ typedef struct kvc_tier_stats {
   uint64_t outages;    /**< Times that reads or writes of a server were given up, after failures in a row. */
   uint32_t available;  /**< 0 = they were given up, and none has succeeded since. */
   uint32_t uses_uring; /**< 1 = io_uring does the I/O. */
-  uint64_t disk_evictions; /**< Pages that gave way because the disk was full, or for reserve_free. */
+  uint64_t disk_evictions; /**< Pages that gave way because the disk was full, or for keep_free. */
   uint64_t expired;        /**< Pages removed because nobody used them for ttl. */
   uint64_t removed;        /**< Pages removed by jobs. */
   uint64_t mismatches;     /**< Pages whose key came again with another size, which replaced them. */

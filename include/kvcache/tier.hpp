@@ -82,10 +82,10 @@ class Tier {
   Owner<kvc_tier, kvc_tier_destroy> t_;
 };
 
-/// As kvc_storage_page_info, kvc_storage_page_runs and so on.
+/// As kvc_storage_page_properties, kvc_storage_page_runs and so on.
 ///@{
 inline kvc_page_info page_info(const Storage& s, const kvc_page_config& config) {
-  return ask<kvc_page_info>(kvc_storage_page_info, s.get(), &config);
+  return ask<kvc_page_info>(kvc_storage_page_properties, s.get(), &config);
 }
 inline Span<kvc_run> page_runs(const Storage& s, const kvc_page_config& config, Span<kvc_run> room) {
   return {room.data(), ask<size_t>(kvc_storage_page_runs, s.get(), &config, room.data(), room.size())};

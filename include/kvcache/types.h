@@ -110,6 +110,9 @@ typedef struct kvc_view {
  *  and requests. Since 0.3. */
 #define KVC_NO_RETENTION UINT64_MAX
 
+/** All namespaces together, where a comment says so: no namespace has this id. 0 is the default one. */
+#define KVC_ALL_NAMESPACES UINT64_MAX
+
 /** A range of bytes of a slab: [offset, offset + bytes). Frozen. */
 typedef struct kvc_run {
   uint64_t offset, bytes; /**< In bytes. */

@@ -48,7 +48,8 @@ inline constexpr bool kSized = false;
 template <class T>
 inline constexpr bool kSized<T, std::void_t<decltype(T::struct_size)>> = true;
 
-/// The result of a C function, which is its last parameter: `kvc::ask<kvc_stats>(kvc_manager_stats, m.get())`
+/// The result of a C function, which is its last parameter: `kvc::ask<kvc_stats>(kvc_manager_read_stats,
+/// m.get())`
 template <class T, class Function, class... Arguments>
 T ask(Function function, Arguments... arguments) {
   T value{};

@@ -29,7 +29,7 @@ constexpr uint64_t kMaxEvents = uint64_t{1} << 24;
 constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFIX_CACHE |
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
                                    KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS |
-                                   KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE;
+                                   KVC_MANAGER_HEADROOM | KVC_MANAGER_PARTIAL_REUSE;
 constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
 constexpr uint32_t kRequestFlags =
     KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED | kFillFlags;
@@ -160,14 +160,14 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   shape->state_groups |= 1u << g;
   if (group.max_checkpoints != 0) shape->max_cached[group.pool] = group.max_checkpoints;
   const uint32_t conflict =
-      shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE);
+      shape->flags & (KVC_MANAGER_FILLS | KVC_MANAGER_HEADROOM | KVC_MANAGER_PARTIAL_REUSE);
   if (conflict == 0) return KVC_OK;
   return fail(
       KVC_ERROR_UNSUPPORTED,
       "group %zu is recurrent state, which only commits publish, which has no blocks for later tokens "
-      "and no part for the head of a block; clear manager flags %#x (fills %#x, reserve %#x, partial "
+      "and no part for the head of a block; clear manager flags %#x (fills %#x, headroom %#x, partial "
       "reuse %#x)",
-      g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_RESERVE, KVC_MANAGER_PARTIAL_REUSE);
+      g, conflict, KVC_MANAGER_FILLS, KVC_MANAGER_HEADROOM, KVC_MANAGER_PARTIAL_REUSE);
 }
 
 kvc_status read_groups(const kvc_manager_config& config, Shape* shape) {
@@ -457,13 +457,13 @@ kvc_status check_layer(uint32_t layer, uint32_t num_layers) {
   return invalid("layer is %u; the storage has %u layers, from 0 on", layer, num_layers);
 }
 
-kvc_status check_reserve(const Shape& shape, uint32_t reserve) {
-  if (reserve > KVC_RESERVE_AGGRESSIVE)
-    return invalid("reserve is %u; KVC_RESERVE_NONE (0) to KVC_RESERVE_AGGRESSIVE (3)", reserve);
-  if (reserve == KVC_RESERVE_NONE || shape.has_reserves()) return KVC_OK;
+kvc_status check_headroom(const Shape& shape, uint32_t headroom) {
+  if (headroom > KVC_HEADROOM_AGGRESSIVE)
+    return invalid("headroom is %u; KVC_HEADROOM_NONE (0) to KVC_HEADROOM_AGGRESSIVE (3)", headroom);
+  if (headroom == KVC_HEADROOM_NONE || shape.has_headroom()) return KVC_OK;
   return fail(KVC_ERROR_UNSUPPORTED,
-              "reserve is %u; create the manager with KVC_MANAGER_RESERVE, so that it remembers lengths",
-              reserve);
+              "headroom is %u; create the manager with KVC_MANAGER_HEADROOM, so that it remembers lengths",
+              headroom);
 }
 
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
@@ -525,7 +525,7 @@ kvc_status read_request_config(const Shape& shape, const kvc_request_config* con
   }
   if (out->reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "kvc_request_config.reserved is %u and must be 0", out->reserved);
-  KVC_TRY(check_reserve(shape, out->reserve));
+  KVC_TRY(check_headroom(shape, out->headroom));
   if (out->cross_tokens != 0 && !shape.has_cross()) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "cross_tokens is %llu; the manager has no cross group: create it with one, or leave it 0",

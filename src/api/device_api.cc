@@ -107,7 +107,7 @@ kvc_status kvc_backend_properties(const char* name, kvc_backend_info* info) {
   });
 }
 
-kvc_status kvc_device_properties(const char* device, kvc_device_info* info) {
+kvc_status kvc_device_read_info(const char* device, kvc_device_info* info) {
   return guarded([&] {
     return answer(info, [&](kvc_device_info* out) -> kvc_status {
       const kvc_backend* backend;

@@ -175,8 +175,8 @@ kvc_status answer(T* to, Function&& fill) {
 kvc_status check_group(const Shape& shape, uint32_t group);
 kvc_status check_pool(const Shape& shape, uint32_t pool);
 kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage
-// KVC_RESERVE_*, which the manager must support.
-kvc_status check_reserve(const Shape& shape, uint32_t reserve);
+// KVC_HEADROOM_*, which the manager must support.
+kvc_status check_headroom(const Shape& shape, uint32_t headroom);
 kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out);
 kvc_status read_namespace_config(const kvc_namespace_config* config, kvc_namespace_config* out);
 kvc_status read_allocator(const kvc_allocator* allocator, Env* env);  // NULL leaves *env as it is

@@ -53,25 +53,4 @@ kvc_status kvc_dtype_bits(int32_t dtype, uint32_t* bits) {
   return KVC_OK;
 }
 
-kvc_status kvc_supports(uint32_t feature) {
-  switch (feature) {
-    case KVC_FEATURE_LRU:
-    case KVC_FEATURE_SLIDING_WINDOW:
-    case KVC_FEATURE_SEVERAL_POOLS:
-    case KVC_FEATURE_EVENTS:
-    case KVC_FEATURE_FREQUENCY:
-    case KVC_FEATURE_FRAGMENTATION:
-    case KVC_FEATURE_HINTS:
-    case KVC_FEATURE_FILLS:
-    case KVC_FEATURE_PARTIAL_REUSE:
-    case KVC_FEATURE_STATE_GROUPS:
-    case KVC_FEATURE_QUOTAS:
-    case KVC_FEATURE_CROSS_GROUPS:
-      return KVC_OK;
-    default:
-      return kvc::fail(KVC_ERROR_UNSUPPORTED, "feature %u is not in this build (%s)", feature,
-                       kvc_build_info());
-  }
-}
-
 }  // extern "C"

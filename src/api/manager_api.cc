@@ -47,7 +47,7 @@ kvc_status kvc_manager_properties(kvc_manager* m, kvc_properties* properties) {
   return on_manager(m, [&](Manager& manager) {
     return answer(properties, [&](kvc_properties* out) {
       const Shape& shape = manager.shape();
-      out->num_blocks = manager.read(&StateReader::num_blocks);
+      out->num_blocks = shape.num_blocks;
       out->max_blocks = shape.num_ids;
       out->max_nodes = shape.max_nodes;
       out->max_requests = shape.max_requests;
@@ -87,9 +87,14 @@ kvc_status kvc_manager_close_namespace(kvc_manager* m, uint64_t namespace_id) {
   return on_manager(m, [&](Manager& manager) { return manager.close_namespace(namespace_id); });
 }
 
-kvc_status kvc_manager_reset(kvc_manager* m, uint64_t namespace_id) {
-  KVC_RECORD(kvc_manager_reset, m, namespace_id);
-  return on_manager(m, [&](Manager& manager) { return manager.reset(namespace_id); });
+kvc_status kvc_manager_reset_namespace(kvc_manager* m, uint64_t namespace_id) {
+  KVC_RECORD(kvc_manager_reset_namespace, m, namespace_id);
+  return on_manager(m, [&](Manager& manager) { return manager.reset_namespace(namespace_id); });
+}
+
+kvc_status kvc_manager_reset_all(kvc_manager* m) {
+  KVC_RECORD(kvc_manager_reset_all, m);
+  return on_manager(m, [](Manager& manager) { return manager.reset_all(); });
 }
 
 kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity, size_t* count) {
@@ -113,7 +118,7 @@ kvc_status kvc_manager_digest(kvc_manager* m, uint64_t* digest) {
   });
 }
 
-kvc_status kvc_manager_stats(kvc_manager* m, kvc_stats* stats) {
+kvc_status kvc_manager_read_stats(kvc_manager* m, kvc_stats* stats) {
   if (m == nullptr) return invalid("the manager is NULL");
   return guarded([&] {
     return answer(stats, [&](kvc_stats* out) {

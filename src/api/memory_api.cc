@@ -71,7 +71,7 @@ kvc_status kvc_device_allocate(const char* device, uint32_t kind, uint64_t bytes
   });
 }
 
-kvc_status kvc_device_reserve(const char* device, uint64_t bytes, void** memory) {
+kvc_status kvc_device_reserve_addresses(const char* device, uint64_t bytes, void** memory) {
   return guarded([&]() -> kvc_status {
     KVC_REQUIRE_POINTER(memory);
     if (bytes == 0) return invalid("0 bytes; at least 1");

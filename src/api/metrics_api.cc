@@ -84,7 +84,7 @@ class Parts {
 
   kvc_status add(kvc_manager& m) {
     kvc_stats stats;
-    KVC_TRY(read(kvc_manager_stats, &m, &stats));
+    KVC_TRY(read(kvc_manager_read_stats, &m, &stats));
     add(stats);
     for (uint32_t p = 0; p < m.impl->shape().num_pools; ++p) {
       kvc_pool_info info;

@@ -90,7 +90,7 @@ kvc_status move_pages(kvc_storage* s, const int32_t* blocks, size_t num_blocks, 
 
 extern "C" {
 
-kvc_status kvc_storage_page_info(kvc_storage* s, const kvc_page_config* config, kvc_page_info* info) {
+kvc_status kvc_storage_page_properties(kvc_storage* s, const kvc_page_config* config, kvc_page_info* info) {
   return on_storage(s, [&](kvc_storage& storage) {
     return answer(info, [&](kvc_page_info* out) -> kvc_status {
       Pages pages;

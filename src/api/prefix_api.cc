@@ -74,7 +74,8 @@ kvc_status kvc_manager_drop_prefix(kvc_manager* m, const kvc_prompt* prompt, uin
   });
 }
 
-kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, size_t max_blocks, size_t* num_evicted) {
+kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, uint64_t max_blocks,
+                                    uint64_t* num_evicted) {
   KVC_RECORD(kvc_manager_evict_blocks, m, pool, max_blocks, num_evicted);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(num_evicted);

@@ -4,6 +4,7 @@
 #include <kvcache.h>
 
 #include "api/record_step.h"
+#include "api/retired_calls.h"
 
 namespace kvc {
 
@@ -11,12 +12,13 @@ template <typename... Codecs>
 struct CodecList {};
 
 // Calls visit(codec, parameters...) for each codec with its own parameters of `args`.
+template <size_t kFirst, typename Args, typename Visit>
+void visit_codecs(CodecList<>, Args&, const Visit&) {}
 template <size_t kFirst, typename Codec, typename... Rest, typename Args, typename Visit>
 void visit_codecs(CodecList<Codec, Rest...>, Args& args, const Visit& visit) {
   [&]<size_t... I>(std::index_sequence<I...>) { visit(Codec{}, std::get<kFirst + I>(args)...); }
   (std::make_index_sequence<Codec::kParams>{});
-  if constexpr (sizeof...(Rest) != 0)
-    visit_codecs<kFirst + Codec::kParams>(CodecList<Rest...>{}, args, visit);
+  visit_codecs<kFirst + Codec::kParams>(CodecList<Rest...>{}, args, visit);
 }
 
 // The inputs of a call, in order.
@@ -38,6 +40,7 @@ void visit_results(Log& log, Args& args) {
 
 namespace codec {
 #define KVC_LOGGED_CALL(number, duration, function, ...) using of_##function = CodecList<__VA_ARGS__>;
+#define KVC_RETIRED_CALL(number, function, ...) using retired_##function = CodecList<__VA_ARGS__>;
 #include "api/calls.def"
 }  // namespace codec
 
@@ -49,6 +52,12 @@ struct LoggedCall;
     static constexpr uint32_t kNumber = number;          \
     static constexpr const char* kName = #function;      \
     using Codecs = codec::of_##function;                 \
+  };
+#define KVC_RETIRED_CALL(number, function, ...)     \
+  template <>                                       \
+  struct LoggedCall<retired::function> {            \
+    static constexpr const char* kName = #function; \
+    using Codecs = codec::retired_##function;       \
   };
 #include "api/calls.def"
 

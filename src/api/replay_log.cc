@@ -106,6 +106,9 @@ kvc_status LogReplay::replay_call(ByteReader in) {
 #define KVC_LOGGED_CALL(number, duration, function, ...) \
   case number:                                           \
     return replay_as<LoggedCall<function>>(function, parameters_of(function), in);
+#define KVC_RETIRED_CALL(number, function, ...) \
+  case number:                                  \
+    return replay_as<LoggedCall<retired::function>>(retired::function, parameters_of(retired::function), in);
 #include "api/calls.def"
     default:
       return malformed(in, "an unknown function stands");

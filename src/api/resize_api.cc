@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C functions of pools that change their size, of the room that admissions reserve, and of memory that unused
+// C functions of pools that change their size, of the headroom of admissions, and of memory that unused
 // blocks of a storage give back.
 #include <kvcache/device.h>
 #include <kvcache/resize.h>
@@ -28,15 +28,15 @@ kvc_status kvc_manager_resize(kvc_manager* m, uint32_t pool, uint64_t num_blocks
   });
 }
 
-kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t reserve, uint64_t generated,
+kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t headroom, uint64_t generated,
                                        uint64_t* num_expected) {
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_POINTER(num_expected);
-    if (!manager.shape().has_reserves())
+    if (!manager.shape().has_headroom())
       return fail(KVC_ERROR_UNSUPPORTED,
-                  "the manager remembers no lengths; create it with KVC_MANAGER_RESERVE");
-    KVC_TRY(check_reserve(manager.shape(), reserve));
-    *num_expected = manager.expected_tokens(reserve, generated);
+                  "the manager remembers no lengths; create it with KVC_MANAGER_HEADROOM");
+    KVC_TRY(check_headroom(manager.shape(), headroom));
+    *num_expected = manager.expected_tokens(headroom, generated);
     return KVC_OK;
   });
 }

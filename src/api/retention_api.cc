@@ -61,20 +61,12 @@ kvc_status kvc_manager_set_prefix_priority(kvc_manager* m, const kvc_prompt* pro
     TokenSpan span;
     KVC_TRY(read_prompt(prompt, &span));
     KVC_REQUIRE_POINTER(num_tokens);
+    if (priority == KVC_PRIORITY_DEMOTED) {
+      if (until_ns != 0) return invalid("until_ns is %llu; a demotion has no end: give 0", ull(until_ns));
+      return manager.demote_prefix(span, first_token, num_tokens);
+    }
     const HintRange range{manager.shape().positions_within(first_token), UINT32_MAX, until_ns, priority};
     return manager.set_prefix_priority(span, range, num_tokens);
-  });
-}
-
-kvc_status kvc_manager_demote_prefix(kvc_manager* m, const kvc_prompt* prompt, uint64_t first_token,
-                                     uint64_t* num_tokens) {
-  KVC_RECORD(kvc_manager_demote_prefix, m, prompt, first_token, num_tokens);
-  return on_manager(m, [&](Manager& manager) {
-    KVC_TRY(check_hints(manager));
-    TokenSpan span;
-    KVC_TRY(read_prompt(prompt, &span));
-    KVC_REQUIRE_POINTER(num_tokens);
-    return manager.demote_prefix(span, first_token, num_tokens);
   });
 }
 
@@ -92,10 +84,10 @@ kvc_status kvc_manager_register_prompt(kvc_manager* m, const char* name, const k
   });
 }
 
-kvc_status kvc_manager_acquire_prompt(kvc_manager* m, const char* name, const int32_t* tokens,
-                                      size_t num_tokens, const kvc_request_config* config, uint64_t* request,
-                                      uint64_t* num_cached) {
-  KVC_RECORD(kvc_manager_acquire_prompt, m, name, tokens, num_tokens, config, request, num_cached);
+kvc_status kvc_manager_allocate_from_prompt(kvc_manager* m, const char* name, const int32_t* tokens,
+                                            size_t num_tokens, const kvc_request_config* config,
+                                            uint64_t* request, uint64_t* num_cached) {
+  KVC_RECORD(kvc_manager_allocate_from_prompt, m, name, tokens, num_tokens, config, request, num_cached);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_name(name));
     KVC_REQUIRE_ARRAY(tokens, num_tokens);
@@ -103,7 +95,7 @@ kvc_status kvc_manager_acquire_prompt(kvc_manager* m, const char* name, const in
     kvc_request_config own;
     const size_t size = config == nullptr ? 0 : config->struct_size;
     KVC_TRY(read_request_config(manager.shape(), config, size, &own));
-    return manager.acquire_prompt(name, tokens, num_tokens, own, request, num_cached);
+    return manager.allocate_from_prompt(name, tokens, num_tokens, own, request, num_cached);
   });
 }
 

@@ -70,7 +70,7 @@ kvc_status read_options(const kvc_scheduler_config& config, const Shape& shape, 
   o.block_size = shape.block_size, o.vocab_size = shape.vocab_size;
   o.row_stride = shape.positions_of(o.max_request_tokens);
   o.has_states = shape.state_groups != 0;
-  o.has_lengths = shape.has_reserves();
+  o.has_lengths = shape.has_headroom();
   o.ends_at_blocks = shape.state_groups != 0 || shape.has_fills();
   if (o.max_tokens < o.max_running)
     return invalid("max_tokens is %u and max_running %u; each running request needs a token", o.max_tokens,
@@ -111,11 +111,12 @@ kvc_status read_job(const kvc_schedule_job* from, const SchedulerOptions& option
   *config = {};
   if (job->config != nullptr) KVC_TRY(read_struct(job->config, config));
   config->struct_size = sizeof *config;
-  if (config->slots != 0 || config->lookahead != 0 || config->external_tokens != 0 || config->reserve != 0)
+  if (config->slots != 0 || config->lookahead != 0 || config->external_tokens != 0 || config->headroom != 0)
     return invalid(
-        "slots (%llu), lookahead (%llu), external_tokens (%llu) and reserve (%u) must be 0: plans say what a "
+        "slots (%llu), lookahead (%llu), external_tokens (%llu) and headroom (%u) must be 0: plans say what "
+        "a "
         "request gets",
-        ull(config->slots), ull(config->lookahead), ull(config->external_tokens), config->reserve);
+        ull(config->slots), ull(config->lookahead), ull(config->external_tokens), config->headroom);
   constexpr uint32_t kInFlight = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
   if ((config->flags & kInFlight) != 0)
     return fail(KVC_ERROR_UNSUPPORTED,
@@ -176,7 +177,7 @@ kvc_status kvc_scheduler_create(const kvc_scheduler_config* config, kvc_schedule
                                   prefix_key,
                                   kvc_manager_request_info,
                                   kvc_manager_pool_info,
-                                  kvc_manager_stats,
+                                  kvc_manager_read_stats,
                                   kvc_manager_quota_info,
                                   kvc_manager_expected_tokens,
                                   kvc_offload_lookup,

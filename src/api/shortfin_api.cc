@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations of a manager and of storages from the file of another engine.
-#include <kvcache/shortfin.h>
+#include <kvcache/model.h>
 #include <kvcache/storage.h>
 
 #include "api/guard.h"

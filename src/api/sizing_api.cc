@@ -145,7 +145,7 @@ kvc_status kvc_workload_record(kvc_workload* workload, uint64_t now_ns, double v
   });
 }
 
-kvc_status kvc_workload_read(kvc_workload* workload, kvc_workload_info* info) {
+kvc_status kvc_workload_read_info(kvc_workload* workload, kvc_workload_info* info) {
   return on_locked(workload, "workload", [&](Workload& impl) {
     return answer(info, [&](kvc_workload_info* out) { return impl.read(out), kvc_status{KVC_OK}; });
   });

@@ -257,7 +257,7 @@ class ManifestCheck {
       const Contents::WaitingRequest& request = contents_.requests[i];
       if (request.ns >= contents_.namespaces.size() || request.first_token > tokens ||
           request.num_tokens > tokens - request.first_token || request.first_key > keys ||
-          request.num_keys > keys - request.first_key || request.flags > 63 || request.reserve > 255 ||
+          request.num_keys > keys - request.first_key || request.flags > 63 || request.headroom > 255 ||
           request.prompt_tokens > request.num_tokens || request.committed > request.num_tokens ||
           request.external_tokens > UINT32_MAX || request.slots > UINT32_MAX ||
           request.lookahead > UINT32_MAX) {

@@ -28,7 +28,7 @@ Json device_info(const std::string& device) {
   auto info = make<kvc_device_info>();
   Json json;
   json["device"] = device;
-  if (kvc_device_properties(device.c_str(), &info) != KVC_OK) {
+  if (kvc_device_read_info(device.c_str(), &info) != KVC_OK) {
     json["error"] = kvc_last_error();
     return json;
   }

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 /// Runs of at least this many bytes are swapped by the copy engine, shorter ones by a kernel.
 uint64_t kernel_bytes(const BenchOptions& options) {
-  const auto info = ask<kvc_device_info>(kvc_device_properties, options.device.c_str());
+  const auto info = ask<kvc_device_info>(kvc_device_read_info, options.device.c_str());
   return options.what == "swap-out" ? info.swap_out_kernel_bytes : info.swap_in_kernel_bytes;
 }
 

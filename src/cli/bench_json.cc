@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 std::string hardware(const BenchOptions& options) {
   if (options.device.empty()) return processor_name();
-  const auto info = ask<kvc_device_info>(kvc_device_properties, options.device.c_str());
+  const auto info = ask<kvc_device_info>(kvc_device_read_info, options.device.c_str());
   return std::string(info.name) + ", " + info.architecture;
 }
 

@@ -164,7 +164,7 @@ bool restore_and_check(const CheckpointOptions& options, bool as_json, std::ostr
   check(kvc_checkpoint_restore(manager.get(), &group, 1, &wanted, nullptr, 0, nullptr, 0, &info));
   const double seconds = time.stop();
 
-  const auto properties = ask<kvc_page_info>(kvc_storage_page_info, group, &pages);
+  const auto properties = ask<kvc_page_info>(kvc_storage_page_properties, group, &pages);
   std::vector<uint64_t> right(properties.page_bytes / sizeof(uint64_t)), found(right.size());
   uint64_t checked = 0, wrong = 0;
   Prefixes prefixes;
@@ -231,7 +231,7 @@ void save_replayed(const Trace& trace, const ReplayOptions& replayed, const Chec
     const Storage storage = storage_of(replayed.num_blocks, replayed.block_size);
     kvc_storage* const group = storage.get();
     const kvc_page_config pages = replayed_pages();
-    const auto properties = ask<kvc_page_info>(kvc_storage_page_info, group, &pages);
+    const auto properties = ask<kvc_page_info>(kvc_storage_page_properties, group, &pages);
     std::vector<uint64_t> page(properties.page_bytes / sizeof(uint64_t));
     for_each_position(manager, replayed.block_size, [&](const kvc_event& event, const int32_t*) {
       if (event.block < 0) return;

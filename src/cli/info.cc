@@ -12,24 +12,57 @@
 namespace kvcli {
 namespace {
 
-struct Feature {
-  const char* name;
-  uint32_t id;
+constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
+
+// A manager that has one feature.
+struct Asked {
+  kvc_manager_config config = make<kvc_manager_config>();
+  kvc_group_config groups[2] = {make<kvc_group_config>(), make<kvc_group_config>()};
+  kvc_pool_config pools[2] = {make<kvc_pool_config>(), make<kvc_pool_config>()};
 };
 
-constexpr Feature kFeatures[] = {{"lru", KVC_FEATURE_LRU},
-                                 {"sliding_window", KVC_FEATURE_SLIDING_WINDOW},
-                                 {"several_pools", KVC_FEATURE_SEVERAL_POOLS},
-                                 {"events", KVC_FEATURE_EVENTS},
-                                 {"frequency", KVC_FEATURE_FREQUENCY},
-                                 {"fragmentation", KVC_FEATURE_FRAGMENTATION},
-                                 {"hints", KVC_FEATURE_HINTS},
-                                 {"fills", KVC_FEATURE_FILLS},
-                                 {"partial_reuse", KVC_FEATURE_PARTIAL_REUSE},
-                                 {"state groups", KVC_FEATURE_STATE_GROUPS},
-                                 {"quotas", KVC_FEATURE_QUOTAS}};
+struct Feature {
+  const char* name;
+  void (*ask)(Asked& a);
+};
 
-constexpr uint64_t kExampleBlocks = 1024;  // Some defaults depend on the number of blocks.
+// Each is a value that a library without it refuses.
+constexpr Feature kFeatures[] = {
+    {"lru", [](Asked& a) { a.config.policy = KVC_POLICY_LRU; }},
+    {"frequency", [](Asked& a) { a.config.policy = KVC_POLICY_FREQUENCY; }},
+    {"fragmentation", [](Asked& a) { a.config.policy = KVC_POLICY_FRAGMENTATION; }},
+    {"sliding_window",
+     [](Asked& a) { a.groups[1].kind = KVC_GROUP_SLIDING_WINDOW, a.groups[1].window_tokens = 64; }},
+    {"chunked_local",
+     [](Asked& a) { a.groups[1].kind = KVC_GROUP_CHUNKED_LOCAL, a.groups[1].chunk_tokens = 64; }},
+    {"state_groups", [](Asked& a) { a.groups[1].kind = KVC_GROUP_STATE; }},
+    {"cross_groups", [](Asked& a) { a.groups[1].kind = KVC_GROUP_CROSS; }},
+    {"several_pools",
+     [](Asked& a) {
+       a.config.num_blocks = 0, a.config.pools = a.pools, a.config.num_pools = 2, a.groups[1].pool = 1;
+     }},
+    {"events", [](Asked& a) { a.config.event_capacity = 1; }},
+    {"hints", [](Asked& a) { a.config.flags = KVC_MANAGER_HINTS; }},
+    {"fills", [](Asked& a) { a.config.flags = KVC_MANAGER_FILLS; }},
+    {"headroom", [](Asked& a) { a.config.flags = KVC_MANAGER_HEADROOM; }},
+    {"partial_reuse", [](Asked& a) { a.config.flags = KVC_MANAGER_PARTIAL_REUSE; }},
+    {"quotas", [](Asked& a) { a.config.max_quotas = 1; }},
+    {"resize", [](Asked& a) { a.config.max_blocks = 2 * kExampleBlocks; }},
+    {"record", [](Asked& a) { a.config.record_bytes = KVC_MIN_RECORD_BYTES; }}};
+
+bool has(const Feature& feature) {
+  Asked asked;
+  asked.config.num_blocks = kExampleBlocks;
+  asked.config.groups = asked.groups, asked.config.num_groups = 2;
+  for (kvc_pool_config& pool : asked.pools) pool.num_blocks = kExampleBlocks;
+  feature.ask(asked);
+  kvc_manager* manager = nullptr;
+  const kvc_status status = kvc_manager_create(&asked.config, &manager);
+  if (status == KVC_ERROR_UNSUPPORTED) return false;
+  check(status);
+  kvc_manager_destroy(manager);
+  return true;
+}
 
 nlohmann::ordered_json library_info(const std::vector<std::string>& backends) {
   const kvc::Manager manager(kExampleBlocks);
@@ -40,8 +73,7 @@ nlohmann::ordered_json library_info(const std::vector<std::string>& backends) {
       version_text(KVC_VERSION_MAJOR * 10000 + KVC_VERSION_MINOR * 100 + KVC_VERSION_PATCH);
   json["build"] = kvc_build_info();
   json["backends"] = backends_info(backends);
-  for (const Feature& feature : kFeatures)
-    json["features"][feature.name] = kvc_supports(feature.id) == KVC_OK;
+  for (const Feature& feature : kFeatures) json["features"][feature.name] = has(feature);
   nlohmann::ordered_json& defaults = json["defaults"];
   defaults["num_blocks"] = properties.num_blocks;
   defaults["block_size"] = properties.block_size;

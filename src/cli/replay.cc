@@ -85,7 +85,7 @@ class Replay {
   uint32_t next_chunk(const Live& request);
   bool has_room();
   size_t num_groups() const { return std::max<size_t>(options_.groups.size(), 1); }
-  kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_stats, manager_.get()); }
+  kvc_stats stats() const { return ask<kvc_stats>(kvc_manager_read_stats, manager_.get()); }
   std::span<const int32_t> export_table(uint64_t request, uint64_t max_tokens);
 
   const Trace& trace_;

@@ -17,7 +17,7 @@ double per(double numerator, uint64_t denominator) {
 
 void agree(const char* what, uint64_t engine, uint64_t library) {
   if (engine == library) return;
-  throw LibraryError("kvc_manager_stats: " + std::string(what) + " is " + std::to_string(library) +
+  throw LibraryError("kvc_manager_read_stats: " + std::string(what) + " is " + std::to_string(library) +
                      ", but the engine counted " + std::to_string(engine));
 }
 

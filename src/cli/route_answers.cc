@@ -61,15 +61,19 @@ kvc_event read_event(const Json& value) {
     event.kind = KVC_EVENT_STORED;
   } else if (kind == "removed") {
     event.kind = KVC_EVENT_REMOVED;
-  } else if (kind == "cleared") {
-    event.kind = KVC_EVENT_CLEARED;
+  } else if (kind == "namespace_cleared") {
+    event.kind = KVC_EVENT_NAMESPACE_CLEARED;
+  } else if (kind == "all_cleared") {
+    event.kind = KVC_EVENT_ALL_CLEARED;
   } else {
-    throw InputError("\"kind\" is " + kind.dump().substr(0, 40) + "; give stored, removed or cleared");
+    throw InputError("\"kind\" is " + kind.dump().substr(0, 40) +
+                     "; give stored, removed, namespace_cleared or all_cleared");
   }
   event.sequence = number(value, "sequence");
   event.time_ns = number_or(value, "time_ns", 0);
   event.namespace_id = number_or(value, "namespace_id", 0);
-  if (event.kind != KVC_EVENT_CLEARED) read_digest(field(value, "digest"), event.digest);
+  if (event.kind == KVC_EVENT_STORED || event.kind == KVC_EVENT_REMOVED)
+    read_digest(field(value, "digest"), event.digest);
   return event;
 }
 

@@ -53,7 +53,7 @@ class SamplesReplay {
 
   SamplesResult run() {
     while (refill() || !live_.empty()) round();
-    const auto stats = ask<kvc_stats>(kvc_manager_stats, manager_.get());
+    const auto stats = ask<kvc_stats>(kvc_manager_read_stats, manager_.get());
     result_.filling_hits = stats.filling_hits;
     result_.filling_waits = stats.filling_waits;
     result_.preemptions = stats.preemptions;

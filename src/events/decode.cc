@@ -159,7 +159,7 @@ kvc_status WireDecoder::read_field(uint32_t field) {
 
 kvc_status WireDecoder::set_type(const PackValue& type) {
   if (type.kind != PackKind::kText) return bad("type", "a text", type);
-  for (const uint32_t kind : {KVC_EVENT_STORED, KVC_EVENT_REMOVED, KVC_EVENT_CLEARED}) {
+  for (const uint32_t kind : {KVC_EVENT_STORED, KVC_EVENT_REMOVED, KVC_EVENT_ALL_CLEARED}) {
     if (type.text() == type_name(kind)) {
       event_.kind = kind;
       return KVC_OK;
@@ -208,7 +208,7 @@ kvc_status WireDecoder::read_map(uint32_t fields) {
 
 kvc_status WireDecoder::check_event() {
   uint32_t needed = 0;
-  if (event_.kind != KVC_EVENT_CLEARED) needed |= 1u << kBlockHashes;
+  if (event_.kind != KVC_EVENT_ALL_CLEARED) needed |= 1u << kBlockHashes;
   if (event_.kind == KVC_EVENT_STORED) needed |= 1u << kParentBlockHash | 1u << kTokenIds | 1u << kBlockSize;
   if (const uint32_t missing = needed & ~seen_; missing != 0)
     return fail(KVC_ERROR_CORRUPT, "event %zu (%s) has no %s", events_.size(), type_name(event_.kind),

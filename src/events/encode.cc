@@ -29,7 +29,7 @@ class BatchWriter {
       out_.integer(static_cast<uint64_t>(format_.rank));
   }
 
-  void cleared() { head(KVC_EVENT_CLEARED, 0, 0); }
+  void cleared() { head(KVC_EVENT_ALL_CLEARED, 0, 0); }
 
   void removed(const WireRun& run, const WireGroup& group) {
     const bool has_group = !group.kind.empty();
@@ -167,7 +167,7 @@ size_t wire_bound(const WireFormat& format, std::span<const WireGroup> groups,
   size_t bytes = kBatch;
   for (const WireRun& run : runs) {
     bytes += event;
-    if (run.kind == KVC_EVENT_CLEARED) continue;
+    if (run.kind == KVC_EVENT_ALL_CLEARED) continue;
     const size_t lora = PackWriter::text_bytes(run.lora_name);
     size_t block = sizeof(Digest256) + PackWriter::kHead;
     if (run.kind == KVC_EVENT_STORED)

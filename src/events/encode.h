@@ -31,7 +31,7 @@ struct WireGroup {
 
 // One event to write: blocks one behind the other of one group.
 struct WireRun {
-  uint32_t kind = 0;  // KVC_EVENT_*; CLEARED has a kind alone
+  uint32_t kind = 0;  // KVC_EVENT_STORED, REMOVED, ALL_CLEARED; that has a kind alone
   uint32_t group = 0;
   const Digest256* parent = nullptr;  // STORED: null = the first block begins a prompt
   std::span<const Digest256> hashes;

@@ -6,6 +6,11 @@
 #include "base/status.h"
 
 namespace kvc {
+namespace {
+
+bool clears(uint32_t kind) { return kind == KVC_EVENT_NAMESPACE_CLEARED || kind == KVC_EVENT_ALL_CLEARED; }
+
+}  // namespace
 
 bool PrefixIndex::create(Memory& memory, const kvc_index_config& config) {
   memory_ = &memory;
@@ -84,8 +89,9 @@ kvc_status PrefixIndex::apply(uint64_t id, uint32_t medium, const kvc_event* eve
   KVC_TRY(find_worker(id, &worker));
   KVC_TRY(check_medium(medium, false));
   for (size_t i = 0; i < num_events; ++i) {
-    if (events[i].kind < KVC_EVENT_STORED || events[i].kind > KVC_EVENT_CLEARED)
-      return invalid("events[%zu].kind is %u; give 1 .. 3: stored, removed or cleared", i, events[i].kind);
+    if (events[i].kind != KVC_EVENT_STORED && events[i].kind != KVC_EVENT_REMOVED && !clears(events[i].kind))
+      return invalid("events[%zu].kind is %u; give 1, 2, 4 or 5: stored, removed, namespace or all cleared",
+                     i, events[i].kind);
     if (events[i].sequence == UINT64_MAX)
       return invalid("events[%zu].sequence is 2^64 - 1; no stream has so many", i);
   }
@@ -111,7 +117,7 @@ kvc_status PrefixIndex::apply(uint64_t id, uint32_t medium, const kvc_event* eve
       counts_.gaps += was_whole && admission == Admission::kAhead;
     }
     ++done.applied;
-    if ((event.group != group_ || event.block < 0) && event.kind != KVC_EVENT_CLEARED) continue;
+    if ((event.group != group_ || event.block < 0) && !clears(event.kind)) continue;
     if (change(worker, medium, {event.kind, event.namespace_id, BlockKey::of(event.digest)})) continue;
     stream.needs_list = 1;
     ++counts_.dropped_events;
@@ -170,11 +176,12 @@ kvc_status PrefixIndex::end_resync(uint64_t id, uint32_t medium, uint64_t next_s
 
 bool PrefixIndex::change(uint32_t worker, uint32_t medium, const IndexChange& change) {
   if (change.kind == KVC_EVENT_STORED) return store_block(worker, medium, change);
-  if (change.kind == KVC_EVENT_REMOVED) {
+  if (change.kind == KVC_EVENT_REMOVED)
     remove_block(worker, medium, change);
-  } else {
+  else if (change.kind == KVC_EVENT_ALL_CLEARED)
+    forget_worker(worker, medium);
+  else
     clear(worker, medium, change.namespace_id);
-  }
   return true;
 }
 
@@ -259,8 +266,7 @@ bool PrefixIndex::doom(uint32_t holder) {
 }
 
 void PrefixIndex::clear(uint32_t worker, uint32_t medium, uint64_t namespace_id) {
-  if (namespace_id == 0) return forget_worker(worker, medium);
-  const uint32_t unit = workers_.find_unit(worker, namespace_id == KVC_DEFAULT_NAMESPACE ? 0 : namespace_id);
+  const uint32_t unit = workers_.find_unit(worker, namespace_id);
   if (unit != Workers::kNone && doom(workers_.holder(unit, medium))) forget_doomed();
 }
 

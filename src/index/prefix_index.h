@@ -3,7 +3,7 @@
 //
 // A block is an entry of the table with a set of holders; a holder is a (worker, namespace, medium). To
 // forget holders (a restart, a reset, a worker that is gone), one walk over the entries takes their bits out
-// of all sets; a CLEARED of a namespace without blocks costs nothing.
+// of all sets; the end of a namespace without blocks costs nothing.
 //
 // One writer at a time; match() by any number of threads beside it, without waiting. create() takes all
 // memory.
@@ -17,7 +17,7 @@ namespace kvc {
 struct IndexChange {
   uint32_t kind;  // KVC_EVENT_*
   uint64_t namespace_id;
-  BlockKey key;  // not of KVC_EVENT_CLEARED
+  BlockKey key;  // of STORED and REMOVED
 };
 
 class PrefixIndex {

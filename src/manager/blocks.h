@@ -308,7 +308,8 @@ class Blocks {
   kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id);
   kvc_status close_namespace(uint64_t id);
   kvc_status find_namespace(uint64_t id, uint32_t* ns) const;
-  kvc_status reset(uint64_t namespace_id);
+  kvc_status reset_namespace(uint64_t id, uint32_t* ns);
+  kvc_status reset_all();
   // A namespace with users cannot be closed.
   void add_user(uint32_t ns) { ++namespaces_[ns].users; }
   void drop_user(uint32_t ns) { --namespaces_[ns].users; }
@@ -460,7 +461,9 @@ class Blocks {
   void settle_published(BlockId id, uint32_t ns, bool stale);
   void free_cached(BlockId id);
   void forget(uint32_t ns);
-  void announce_cleared(uint64_t namespace_id, uint32_t ns);
+  kvc_status check_resets() const;
+  void announce_cleared(uint32_t ns);
+  void announce_all_cleared();
   void free_stale(uint32_t pool);
   template <typename Movable>
   size_t move_down(uint32_t pool, uint64_t begin, Movable&& movable, kvc_block_copy* moves, size_t capacity);

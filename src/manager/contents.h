@@ -53,7 +53,7 @@ struct Contents {
     uint64_t first_token, num_tokens;  // in request_tokens
     uint64_t first_key, num_keys;      // in request_keys
     uint64_t user_data, max_cached_tokens, external_tokens, slots, lookahead;
-    uint32_t flags, drop_tail_blocks, reserve, prompt_tokens;
+    uint32_t flags, drop_tail_blocks, headroom, prompt_tokens;
   };
   // What else there is to say of a request, one for each.
   struct RequestBond {

@@ -83,7 +83,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
         uint64_t{request.readmission}}) {
     out.add(value);
   }
-  if (request.reserve != KVC_RESERVE_NONE) out.add(request.reserve);
+  if (request.headroom != KVC_HEADROOM_NONE) out.add(request.headroom);
   if (state.shape.reuses_heads()) out.add(request.num_cached);
   if (request.junction != 0) out.add(request.junction);
   const uint32_t published = request.published_tokens();
@@ -149,7 +149,7 @@ uint64_t StateReader::digest() const {
     }
     if (prompts.count() != 0) out.add(prompts.bound(i));
   });
-  if (shape.has_reserves()) {
+  if (shape.has_headroom()) {
     for (size_t i = 0; i < Lengths::kNumCounts; ++i) out.add(requests.lengths().count(i));
   }
   add_deadlines(*this, out);

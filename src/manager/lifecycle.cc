@@ -180,8 +180,8 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
     KVC_TRY(plan_cross(request, admission));
   const auto plan_blocks = [&] {
     plan_demand(request, plan_slots(request, *admission), admission);
-    if (request.reserve != KVC_RESERVE_NONE) [[unlikely]]
-      plan_reserve(request, max_positions, admission);
+    if (request.headroom != KVC_HEADROOM_NONE) [[unlikely]]
+      plan_headroom(request, max_positions, admission);
   };
   plan_blocks();
   if (shape_.reuses_heads() && request.drop_tail_blocks == 0 && request.external_tokens == 0) [[unlikely]] {

@@ -46,7 +46,8 @@ class Manager {
     return change([&] { return blocks_.open_namespace(config, id); });
   }
   kvc_status close_namespace(uint64_t id);
-  kvc_status reset(uint64_t namespace_id);
+  kvc_status reset_namespace(uint64_t namespace_id);
+  kvc_status reset_all();
 
   kvc_status set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max);
   // Miss-ratio curves: sizing.cc. Of a namespace; 0 = all together.
@@ -82,9 +83,9 @@ class Manager {
     return change(id, false, [&](Request& request) { return requests_.end(request); });
   }
 
-  uint64_t expected_tokens(uint32_t reserve, uint64_t generated) {
+  uint64_t expected_tokens(uint32_t headroom, uint64_t generated) {
     const std::lock_guard lock(monitor_.mutex());
-    return requests_.expected_tokens(reserve, generated);
+    return requests_.expected_tokens(headroom, generated);
   }
 
   kvc_status step(StepPlan& plan) { return stepper_.step(plan); }
@@ -121,7 +122,7 @@ class Manager {
   }
   kvc_status drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped);
   // Of the pools [first, end).
-  kvc_status evict_blocks(size_t first, size_t end, size_t max_blocks, size_t* num_evicted) {
+  kvc_status evict_blocks(size_t first, size_t end, uint64_t max_blocks, uint64_t* num_evicted) {
     return change([&] { return *num_evicted = blocks_.evict_oldest(first, end, max_blocks), KVC_OK; });
   }
 
@@ -141,8 +142,8 @@ class Manager {
     return look_up(prompt, [&](auto& scratch) { return prompts_.add(name, prompt, scratch, num_pinned); });
   }
   // `tokens` may be anything; they are checked here.
-  kvc_status acquire_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
-                            const kvc_request_config& config, uint64_t* id, uint64_t* num_cached);
+  kvc_status allocate_from_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
+                                  const kvc_request_config& config, uint64_t* id, uint64_t* num_cached);
   kvc_status unregister_prompt(const char* name) {
     return change([&] { return prompts_.remove(name); });
   }

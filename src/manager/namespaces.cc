@@ -37,29 +37,36 @@ kvc_status Blocks::close_namespace(uint64_t id) {
   }
   forget(ns);
   if (entry.quota != 0) end_share(ns);
-  announce_cleared(id, ns);
+  announce_cleared(ns);
   namespaces_.close(ns);
   return KVC_OK;
 }
 
-kvc_status Blocks::reset(uint64_t namespace_id) {
-  if (!namespaces_.may_reset()) {
-    return fail(KVC_ERROR_LIMIT,
-                "the manager has made %llu resets, the most that it can make; create another manager",
-                ull(NamespaceTable::kMaxResets));
-  }
-  uint32_t ns = 0;
-  if (namespace_id == 0) {
-    for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
-    namespaces_.reset_all();
-    quotas_.forget_all();
-  } else {
-    if (namespace_id != KVC_DEFAULT_NAMESPACE) KVC_TRY(find_namespace(namespace_id, &ns));
-    forget(ns);
-  }
+kvc_status Blocks::check_resets() const {
+  if (namespaces_.may_reset()) return KVC_OK;
+  return fail(KVC_ERROR_LIMIT,
+              "the manager has made %llu resets, the most that it can make; create another manager",
+              ull(NamespaceTable::kMaxResets));
+}
+
+kvc_status Blocks::reset_namespace(uint64_t id, uint32_t* ns) {
+  KVC_TRY(check_resets());
+  KVC_TRY(find_namespace(id, ns));
+  forget(*ns);
   ++counters_.epoch;
   end_lineage();
-  announce_cleared(namespace_id, ns);
+  announce_cleared(*ns);
+  return KVC_OK;
+}
+
+kvc_status Blocks::reset_all() {
+  KVC_TRY(check_resets());
+  for (size_t p = 0; p < shape_.num_pools; ++p) pool_.counts(p).stale = pool_.counts(p).lru;
+  namespaces_.reset_all();
+  quotas_.forget_all();
+  ++counters_.epoch;
+  end_lineage();
+  announce_all_cleared();
   return KVC_OK;
 }
 
@@ -72,10 +79,13 @@ void Blocks::forget(uint32_t ns) {
   namespaces_.reset_one(ns);
 }
 
-void Blocks::announce_cleared(uint64_t namespace_id, uint32_t ns) {
-  if (!events_.enabled()) return;
-  events_.add(KVC_EVENT_CLEARED, namespaces_.epoch(ns), namespace_id == 0 ? kNoNode : root_of(ns), 0,
-              kNoBlock);
+void Blocks::announce_cleared(uint32_t ns) {
+  if (events_.enabled())
+    events_.add(KVC_EVENT_NAMESPACE_CLEARED, namespaces_.epoch(ns), root_of(ns), 0, kNoBlock);
+}
+
+void Blocks::announce_all_cleared() {
+  if (events_.enabled()) events_.add(KVC_EVENT_ALL_CLEARED, namespaces_.epoch(0), kNoNode, 0, kNoBlock);
 }
 
 }  // namespace kvc

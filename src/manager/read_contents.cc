@@ -487,7 +487,7 @@ class ContentsReader {
     out.lookahead = request.lookahead;
     out.flags = request.flags;
     out.drop_tail_blocks = request.drop_tail_blocks;
-    out.reserve = request.reserve;
+    out.headroom = request.headroom;
     out.prompt_tokens = request.prompt_len;
     out_.request_tokens.resize(out.first_token + request.known);
     int32_t* const tokens = out_.request_tokens.data() + out.first_token;

@@ -100,12 +100,6 @@ kvc_status StateReader::list_prompts(char* names, size_t capacity, size_t* size)
   return KVC_OK;
 }
 
-uint64_t StateReader::num_blocks() const {
-  uint64_t sum = shape.null_blocks(0);
-  for (size_t p = 0; p < shape.num_pools; ++p) sum += pool().counts(p).size;
-  return sum;
-}
-
 kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
   const PoolCounts& counts = pool().counts(p);
   info->first_block = counts.first - shape.null_blocks(p);

@@ -2,9 +2,10 @@
 // Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
 // changes state. All but fill() are used under the manager's lock.
 //
-// lifecycle.cc creates and admits, reserves.cc says what admissions reserve, growth.cc extends and commits,
-// shrink.cc releases, truncates and forks, states.cc places recurrent states, cross.cc keeps the blocks of
-// encoders, fills.cc follows who computes what, hints.cc keeps what the engine says of their future.
+// lifecycle.cc creates and admits, headroom.cc says what admissions take ahead, growth.cc extends and
+// commits, shrink.cc releases, truncates and forks, states.cc places recurrent states, cross.cc keeps the
+// blocks of encoders, fills.cc follows who computes what, hints.cc keeps what the engine says of their
+// future.
 #pragma once
 #include "manager/admission.h"
 #include "manager/blocks.h"
@@ -68,8 +69,8 @@ class Requests {
   const LostCounters& lost(size_t group) const { return lost_[group]; }
   // Tokens in full blocks that requests knew and did not publish, as all nodes were in use.
   uint64_t node_tokens() const { return node_tokens_; }
-  // Tokens that a request with so many after its prompt will probably still get, as KVC_RESERVE_* says.
-  uint64_t expected_tokens(uint32_t reserve, uint64_t generated) const;
+  // Tokens that a request with so many after its prompt will probably still get, as KVC_HEADROOM_* says.
+  uint64_t expected_tokens(uint32_t headroom, uint64_t generated) const;
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
 
@@ -182,7 +183,7 @@ class Requests {
   kvc_status plan(const Request& request, size_t max_positions, uint64_t step_id, AdmissionPlan* admission);
   AdmittedSlots plan_slots(const Request& request, const AdmissionPlan& admission) const;
   void plan_demand(const Request& request, const AdmittedSlots& slots, AdmissionPlan* admission) const;
-  void plan_reserve(const Request& request, size_t max_positions, AdmissionPlan* admission) const;
+  void plan_headroom(const Request& request, size_t max_positions, AdmissionPlan* admission) const;
   void note_length(const Request& request);
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
@@ -306,7 +307,7 @@ class Requests {
   Arena& arena_;
   Counters& counters_;
   Curves curves_;
-  Lengths lengths_;  // with KVC_MANAGER_RESERVE
+  Lengths lengths_;  // with KVC_MANAGER_HEADROOM
   RequestTable table_;
   Array<LostCounters> lost_;  // by group
   uint64_t node_tokens_ = 0;

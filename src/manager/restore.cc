@@ -278,7 +278,7 @@ kvc_status Restore::create_requests() {
     config.lookahead = from.lookahead;
     config.flags = from.flags;
     config.drop_tail_blocks = from.drop_tail_blocks;
-    if (manager_.shape_.has_reserves()) config.reserve = from.reserve;
+    if (manager_.shape_.has_headroom()) config.headroom = from.headroom;
     const TokenSpan prompt = {contents_.request_tokens.data() + from.first_token, from.num_tokens,
                               contents_.request_keys.data() + from.first_key, from.num_keys,
                               namespace_ids_[from.ns]};

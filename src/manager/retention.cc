@@ -4,13 +4,21 @@
 
 namespace kvc {
 
-kvc_status Manager::reset(uint64_t namespace_id) {
+kvc_status Manager::reset_namespace(uint64_t namespace_id) {
   return change([&]() -> kvc_status {
-    KVC_TRY(blocks_.reset(namespace_id));
+    uint32_t ns = 0;
+    KVC_TRY(blocks_.reset_namespace(namespace_id, &ns));
     prompts_.drop_stale();
-    uint32_t ns;
-    KVC_TRY(find_curve(namespace_id, &ns));
     requests_.curves().forget(ns);
+    return KVC_OK;
+  });
+}
+
+kvc_status Manager::reset_all() {
+  return change([&]() -> kvc_status {
+    KVC_TRY(blocks_.reset_all());
+    prompts_.drop_stale();
+    requests_.curves().forget(Curves::kAll);
     return KVC_OK;
   });
 }
@@ -51,8 +59,9 @@ kvc_status Manager::demote_prefix(const TokenSpan& tokens, uint64_t first_token,
 }
 
 // The tokens are joined and hashed without the lock.
-kvc_status Manager::acquire_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
-                                   const kvc_request_config& config, uint64_t* id, uint64_t* num_cached) {
+kvc_status Manager::allocate_from_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
+                                         const kvc_request_config& config, uint64_t* id,
+                                         uint64_t* num_cached) {
   Prompts::Text text = {};
   {
     const std::lock_guard lock(monitor_.mutex());

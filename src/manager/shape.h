@@ -159,7 +159,7 @@ struct Shape {
   bool has_gaps() const { return full_groups == 0; }
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
-  bool has_reserves() const { return (flags & KVC_MANAGER_RESERVE) != 0; }
+  bool has_headroom() const { return (flags & KVC_MANAGER_HEADROOM) != 0; }
   bool reuses_heads() const { return (flags & KVC_MANAGER_PARTIAL_REUSE) != 0; }
   // The null block that a pool has.
   uint64_t null_blocks(size_t pool) const { return pool == 0 && (flags & KVC_MANAGER_NULL_BLOCK) != 0; }

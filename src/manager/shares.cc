@@ -110,7 +110,7 @@ kvc_status Blocks::find_share(uint64_t namespace_id, uint32_t* ns) const {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "max_quotas of this manager is 0; set it to the number of namespaces that have quotas");
   }
-  return find_namespace(namespace_id == KVC_DEFAULT_NAMESPACE ? 0 : namespace_id, ns);
+  return find_namespace(namespace_id, ns);
 }
 
 kvc_status Blocks::set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t max, uint64_t admitted) {

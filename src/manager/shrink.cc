@@ -102,7 +102,7 @@ void Requests::end_admission(Request& request, bool ends) {
 }
 
 kvc_status Requests::end(Request& request) {
-  if (shape_.has_reserves()) [[unlikely]]
+  if (shape_.has_headroom()) [[unlikely]]
     note_length(request);
   if (request.admitted) {
     end_admission(request, true);

@@ -7,9 +7,9 @@
 namespace kvc {
 
 kvc_status Manager::find_curve(uint64_t namespace_id, uint32_t* ns) const {
-  *ns = namespace_id == 0 ? Curves::kAll : 0;
-  if (namespace_id == 0 || namespace_id == KVC_DEFAULT_NAMESPACE) return KVC_OK;
-  return blocks_.find_namespace(namespace_id, ns);
+  if (namespace_id != KVC_ALL_NAMESPACES) return blocks_.find_namespace(namespace_id, ns);
+  *ns = Curves::kAll;
+  return KVC_OK;
 }
 
 kvc_status Manager::open_curve(uint64_t namespace_id, const kvc_curve_config& config) {

@@ -135,7 +135,6 @@ struct StateReader {
   kvc_status list_pins(uint64_t* ids, size_t capacity, size_t* count) const;
   kvc_status list_prompts(char* names, size_t capacity, size_t* size) const;
   kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const;
-  uint64_t num_blocks() const;  // of all pools, null block included
   kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
   kvc_status lost_reuse(uint32_t group, kvc_lost_reuse* info) const;
   kvc_status block_info(int32_t id, kvc_block_info* info) const;

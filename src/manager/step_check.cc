@@ -122,8 +122,8 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
   for (size_t i = 0; i < step.num_admissions; ++i) {
     if (!plan.writes_row(step.num_requests + i)) continue;
     uint64_t tokens = 0;
-    uint32_t reserve = 0;  // which may take the whole row
-    uint64_t encoder;      // tokens
+    uint32_t headroom = 0;  // which may take the whole row
+    uint64_t encoder;       // tokens
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
       const Request* request = view_.peek(step.admit_requests[i]);
       if (request == nullptr) continue;
@@ -131,15 +131,15 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
       const uint32_t item = item_marks_.item(view_.table().index_of(*request));
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
       tokens = view_.capacity_for(*request, request->known + learned);
-      reserve = request->reserve;
+      headroom = request->headroom;
       encoder = request->cross_tokens;
     } else {
       tokens = step.admit_offsets[i + 1] - step.admit_offsets[i] + plan.config(i).lookahead;
-      reserve = plan.config(i).reserve;
+      headroom = plan.config(i).headroom;
       encoder = plan.config(i).cross_tokens;
     }
     const uint64_t entries =
-        reserve != KVC_RESERVE_NONE ? step.row_stride : ceil_div(tokens, shape_.block_size);
+        headroom != KVC_HEADROOM_NONE ? step.row_stride : ceil_div(tokens, shape_.block_size);
     bound += shape_.num_token_groups * std::min<uint64_t>(entries, step.row_stride) +
              (shape_.num_groups - shape_.num_token_groups) *
                  std::min<uint64_t>(ceil_div(encoder, shape_.block_size), step.row_stride);

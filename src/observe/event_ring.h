@@ -15,7 +15,7 @@ inline constexpr uint32_t kEventStored = 1, kEventRemoved = 2;
 struct EventRecord {
   uint64_t time_ns;
   uint64_t epoch;
-  NodeId position;  // of CLEARED: the root of a namespace, or kNoNode = all namespaces
+  NodeId position;  // the root of a namespace that was cleared, or kNoNode = all were
   BlockId block;
   uint32_t kind;
   uint32_t group;

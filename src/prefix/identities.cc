@@ -31,9 +31,8 @@ void Identities::describe(const EventRecord& record, kvc_event* event) const {
   event->block = raw(record.block);
   const NodeId id = record.position;
   if (!is_node(id)) {
-    event->namespace_id = id == kNoNode      ? 0
-                          : id == root_of(0) ? KVC_DEFAULT_NAMESPACE
-                                             : namespaces_.id(~static_cast<uint32_t>(raw(id)));
+    event->namespace_id =
+        id == kNoNode ? KVC_ALL_NAMESPACES : namespaces_.id(~static_cast<uint32_t>(raw(id)));
     return;
   }
   const Node& node = tree_[id];

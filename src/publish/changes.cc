@@ -128,7 +128,7 @@ std::span<const WireRun> Changes::runs() {
   size_t num_runs = 0;
   if (cleared_) {
     runs_[0] = {};
-    runs_[num_runs++].kind = KVC_EVENT_CLEARED;
+    runs_[num_runs++].kind = KVC_EVENT_ALL_CLEARED;
   }
   for (size_t i = 0; i < count_;) {
     const Entry& entry = entries_[i];

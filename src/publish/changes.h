@@ -33,7 +33,7 @@ class Changes {
   uint64_t cancelled() const { return cancelled_; }  // events, from creation on
 
   void add(const BlockChange& change);  // not full
-  // Everything is gone, and what was added before with it. Runs begin with a CLEARED then.
+  // Everything is gone, and what was added before with it. Runs begin with an ALL_CLEARED then.
   void add_clear();
 
   // Blocks that follow each other, in order. Valid until the next add() or clear().

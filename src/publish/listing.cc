@@ -19,10 +19,9 @@ void Listing::clear() {
 }
 
 void Listing::apply(const kvc_event& event, const int32_t* tokens) {
-  if (event.kind == KVC_EVENT_CLEARED) {
-    const uint64_t cleared = event.namespace_id == KVC_DEFAULT_NAMESPACE ? 0 : event.namespace_id;
+  if (event.kind == KVC_EVENT_ALL_CLEARED || event.kind == KVC_EVENT_NAMESPACE_CLEARED) {
     for (auto at = places_.begin(); at != places_.end();) {
-      if (event.namespace_id != 0 && events_[at->second].namespace_id != cleared) {
+      if (event.kind != KVC_EVENT_ALL_CLEARED && events_[at->second].namespace_id != event.namespace_id) {
         ++at;
         continue;
       }

@@ -222,7 +222,8 @@ kvc_status Publisher::follow() {
 
 void Publisher::apply(const kvc_event& event, const int32_t* tokens) {
   time_ns_ = event.time_ns;
-  if (event.kind == KVC_EVENT_CLEARED) return clear_namespace(event.namespace_id);
+  if (event.kind == KVC_EVENT_ALL_CLEARED) return clear_all();
+  if (event.kind == KVC_EVENT_NAMESPACE_CLEARED) return clear_namespace(event.namespace_id);
   if ((options_.groups >> event.group & 1) == 0) return;
   if (changes_.full()) flush();
   if (event.kind == KVC_EVENT_STORED)
@@ -316,8 +317,7 @@ void Publisher::clear_all() {
 
 // The schema can clear everything, not a namespace: then all that is left is told anew.
 void Publisher::clear_namespace(uint64_t id) {
-  if (id == 0) return clear_all();
-  const uint64_t blocks = namespace_of(id == KVC_DEFAULT_NAMESPACE ? 0 : id).blocks;
+  const uint64_t blocks = namespace_of(id).blocks;
   if (blocks == 0) return;
   if (blocks == blocks_)
     clear_all();

@@ -15,7 +15,7 @@ void Request::configure(const kvc_request_config& config, uint64_t root) {
   cross_tokens = static_cast<uint32_t>(config.cross_tokens);
   lookahead = static_cast<uint32_t>(config.lookahead);
   drop_tail_blocks = config.drop_tail_blocks;
-  reserve = static_cast<uint8_t>(config.reserve);
+  headroom = static_cast<uint8_t>(config.headroom);
 }
 
 void Request::set_prompt(size_t num_tokens, size_t num_extra_keys, uint64_t chain_value) {
@@ -69,7 +69,7 @@ void Request::fork_from(Request& parent, size_t shared_positions, size_t num_pub
   user_data = parent.user_data;
   max_cached_tokens = parent.max_cached_tokens;
   drop_tail_blocks = parent.drop_tail_blocks;
-  reserve = parent.reserve;
+  headroom = parent.headroom;
   admitted = readmission = true;
   tail_shared = parent.tail_shared = true;
 }

@@ -98,7 +98,7 @@ struct alignas(64) Request {
   uint32_t drop_tail_blocks;
   uint32_t generation;
   int32_t next_free;                // list of unused entries
-  uint8_t reserve;                  // KVC_RESERVE_*
+  uint8_t headroom;                 // KVC_HEADROOM_*
   uint8_t lost_group, lost_reason;  // KVC_LOST_*; 0 = nothing is lost
   bool cross_shared : 1;            // its encoder has a digest, to which the first key binds the prefix
   bool cross_pending : 1;           // admitted, and no commit has said that the encoder's blocks are written

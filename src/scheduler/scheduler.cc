@@ -59,7 +59,7 @@ kvc_status Scheduler::advance(uint64_t now_ns) {
 uint64_t Scheduler::predict() const {
   uint64_t tokens = 0;
   if (options_.has_lengths)
-    static_cast<void>(calls_.expected_tokens(calls_.manager, KVC_RESERVE_BALANCED, 0, &tokens));
+    static_cast<void>(calls_.expected_tokens(calls_.manager, KVC_HEADROOM_BALANCED, 0, &tokens));
   return tokens;
 }
 

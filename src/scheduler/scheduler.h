@@ -33,7 +33,7 @@ struct SchedulerCalls {
   PrefixWalk::KeyOf prefix_key;
   decltype(&kvc_manager_request_info) request_info;
   decltype(&kvc_manager_pool_info) pool_info;
-  decltype(&kvc_manager_stats) stats;
+  decltype(&kvc_manager_read_stats) stats;
   decltype(&kvc_manager_quota_info) quota_info;
   decltype(&kvc_manager_expected_tokens) expected_tokens;
   decltype(&kvc_offload_lookup) look_up;

@@ -151,7 +151,7 @@ kvc_status DirectoryStore::open(const DirectoryConfig& config) {
   KVC_TRY(check_owner(config));
   KVC_TRY(check_format(config));
   FolderContents found;
-  error = usage_.open(root_.fd(), fingerprint_, limit_, config.reserve_free, config.ttl_s, &found);
+  error = usage_.open(root_.fd(), fingerprint_, limit_, config.keep_free, config.ttl_s, &found);
   if (found.has_foreign) return others_may_write(config, "one of its subfolders", found.foreign);
   if (error != 0) return folder_failure(config, "lock it, or count its pages", error);
   if (sync_) {  // the names of both

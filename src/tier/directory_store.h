@@ -22,10 +22,10 @@ struct DirectoryConfig {
   uint64_t bytes;       // of all pages, in whole sectors
   uint64_t page_bytes;  // the largest page
   Digest256 fingerprint;
-  uint32_t workers;           // threads that call
-  bool sync;                  // a put waits for the disk
-  uint64_t reserve_free = 0;  // bytes of the disk that stay free: else the oldest pages give way
-  uint64_t ttl_s = 0;         // pages that were not used for so many seconds expire; 0 = they do not
+  uint32_t workers;        // threads that call
+  bool sync;               // a put waits for the disk
+  uint64_t keep_free = 0;  // bytes of the disk that stay free: else the oldest pages give way
+  uint64_t ttl_s = 0;      // pages that were not used for so many seconds expire; 0 = they do not
 };
 
 // NOT_FOUND: no such parent folder; INVALID_ARGUMENT: others may write to the folder, or a size is wrong;

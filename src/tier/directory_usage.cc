@@ -213,12 +213,12 @@ uint64_t DirectoryUsage::total() {
   return total_;
 }
 
-int DirectoryUsage::open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free,
+int DirectoryUsage::open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t keep_free,
                          uint64_t ttl_s, FolderContents* found) {
   root_ = root;
   fingerprint_ = fingerprint;
   limit_ = limit;
-  reserve_free_ = reserve_free;
+  keep_free_ = keep_free;
   ttl_s_ = ttl_s;
   for (Subfolder& of : subfolders_) of = {{{0, 0}, kNever}, 0, false};
   const int error = count_all(found);
@@ -466,10 +466,10 @@ int DirectoryUsage::evict_from(uint32_t subfolder, uint64_t excess, int64_t next
 // How much less than `room` and what is to stay free the disk has.
 int DirectoryUsage::missing(uint64_t room, uint64_t* out) {
   *out = 0;
-  if (reserve_free_ == 0) return 0;
+  if (keep_free_ == 0) return 0;
   uint64_t free = 0;
   const int error = files_.free_bytes(root_, &free);
-  const uint64_t wanted = reserve_free_ + room;
+  const uint64_t wanted = keep_free_ + room;
   if (error == 0 && free < wanted) *out = wanted - free;
   return error;
 }

@@ -59,13 +59,13 @@ class DirectoryUsage {
 
   // `root` is the open folder. Counts all pages, and removes parts of writers that have ended. 0 or -errno,
   // as all below; *found is set, whatever the result.
-  int open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t reserve_free, uint64_t ttl_s,
+  int open(int root, const Digest256& fingerprint, uint64_t limit, uint64_t keep_free, uint64_t ttl_s,
            FolderContents* found);
   // A file for a page of this key, that is locked and has its final size, and room for it below the limit.
-  // -ENOSPC: there is no room that could be made, or the disk would have less than `reserve_free` bytes.
+  // -ENOSPC: there is no room that could be made, or the disk would have less than `keep_free` bytes.
   int begin(const Digest256& key, uint64_t bytes, FolderPath* part, OpenFile* file);
   // The disk is full below the limit: removes the oldest pages, as much as this, what is missing of
-  // `reserve_free`, or a sixteenth of all. -ENOSPC: there are none.
+  // `keep_free`, or a sixteenth of all. -ENOSPC: there are none.
   int give_way(uint64_t bytes);
   // A file of begin() is not needed. If it cannot be removed, whoever counts the subfolder does that.
   void discard(const FolderPath& part, OpenFile* file);
@@ -135,7 +135,7 @@ class DirectoryUsage {
   const Env env_;
   Files& files_;
   int root_ = -1;
-  uint64_t limit_ = 0, reserve_free_ = 0, ttl_s_ = 0;
+  uint64_t limit_ = 0, keep_free_ = 0, ttl_s_ = 0;
   std::atomic<bool> is_synced_[kSubfolders] = {};  // their names are on the disk
   Digest256 fingerprint_ = {};
   std::atomic<uint64_t> next_name_{0}, evictions_{0}, num_own_{0}, disk_evictions_{0}, expired_{0};

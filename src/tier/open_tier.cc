@@ -23,7 +23,7 @@ constexpr uint64_t kSecond = 1000000000;
 struct TierUrl {
   std::string_view scheme;
   char path[kMaxUrl];
-  uint64_t bytes = 0, threads = 0, jobs = 0, direct = 0, sync = 0, reserve_free = 0, ttl_s = 0;
+  uint64_t bytes = 0, threads = 0, jobs = 0, direct = 0, sync = 0, keep_free = 0, ttl_s = 0;
   uint64_t probe_ms = 1000;  // plug-ins
   SlotPolicy policy = SlotPolicy::kLru;
   bool replaces = false;
@@ -157,13 +157,13 @@ kvc_status parse_builtin(const char* text, std::string_view rest, TierUrl* out) 
                             : name == "threads"                         ? &out->threads
                             : name == "jobs"                            ? &out->jobs
                             : name == "sync" && is_file                 ? &out->sync
-                            : name == "reserve_free" && is_file         ? &out->reserve_free
+                            : name == "keep_free" && is_file            ? &out->keep_free
                             : name == "direct" && out->scheme == "slab" ? &out->direct
                                                                         : nullptr;
     if (field == nullptr)
       return invalid("tier %s: %.*s has no parameter '%.*s'", text, length_of(out->scheme),
                      out->scheme.data(), length_of(name), name.data());
-    KVC_TRY(read_parameter(text, name, value, field == &out->bytes || field == &out->reserve_free, field));
+    KVC_TRY(read_parameter(text, name, value, field == &out->bytes || field == &out->keep_free, field));
   }
   if (out->bytes == 0) return invalid("tier %s: bytes is missing, such as ?bytes=64GiB", text);
   return KVC_OK;
@@ -252,7 +252,7 @@ kvc_status open_slab_tier(const Env& env, Files& files, const char* text, const 
   config.direct = url.direct != 0, config.sync = url.sync != 0;
   config.policy = url.policy;
   config.ttl_ns = url.ttl_s * kSecond;
-  config.reserve_free = url.reserve_free;
+  config.keep_free = url.keep_free;
   config.replaces = url.replaces;
   config.io = url.io;
   const bool must = url.io == SlabConfig::Io::kEngine;
@@ -277,7 +277,7 @@ kvc_status open_tier(const Env& env, Files& files, const char* url, const TierPa
   if (pages.fingerprint == Digest256{} && parts.scheme != "sizes")
     return invalid(
         "tier %s: the fingerprint is 32 zero bytes, with which pages of one model would be hits of another; "
-        "take that of kvc_storage_page_info (model, weights and shape), or a digest of your own",
+        "take that of kvc_storage_page_properties (model, weights and shape), or a digest of your own",
         text.c_str());
   TierOptions options = base;
   options.probe_ns = parts.probe_ms * 1000000;
@@ -296,7 +296,7 @@ kvc_status open_tier(const Env& env, Files& files, const char* url, const TierPa
   } else {
     KVC_TRY(open_directory_store(env, files,
                                  {parts.path, parts.bytes, pages.page_bytes, pages.fingerprint,
-                                  options.num_threads, parts.sync != 0, parts.reserve_free, parts.ttl_s},
+                                  options.num_threads, parts.sync != 0, parts.keep_free, parts.ttl_s},
                                  &store));
   }
   return Tier::create(env, std::move(store), options, out);

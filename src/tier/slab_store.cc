@@ -180,18 +180,18 @@ kvc_status SlabStore::look(const SlabConfig& config) {
     if (same != KVC_OK && !config.replaces) return same;
     is_new = same != KVC_OK;
   }
-  if (is_new && config.reserve_free != 0) {
+  if (is_new && config.keep_free != 0) {
     uint64_t free = 0;
     error = files_.free_bytes(file_.fd(), &free);
     if (error != 0) return slab_failure(config, "ask how much of the disk is free", error);
     free += static_cast<uint64_t>(status.st_blocks) * 512;  // its own, if it is replaced
-    if (free < config.reserve_free || free - config.reserve_free < wanted.bytes)
+    if (free < config.keep_free || free - config.keep_free < wanted.bytes)
       return fail(
           KVC_ERROR_LIMIT,
-          "slab %s: the disk has %llu free bytes, less than its %llu and reserve_free, %llu; make one of "
+          "slab %s: the disk has %llu free bytes, less than its %llu and keep_free, %llu; make one of "
           "them smaller",
           config.path, static_cast<ull>(free), static_cast<ull>(wanted.bytes),
-          static_cast<ull>(config.reserve_free));
+          static_cast<ull>(config.keep_free));
   }
   if (is_new) slab_ = wanted;
   is_new_ = is_new;

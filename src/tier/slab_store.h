@@ -23,9 +23,9 @@ struct SlabConfig {
   bool direct;       // past the page cache, where the system can
   bool sync;         // a put waits for the disk
   SlotPolicy policy = SlotPolicy::kLru;
-  uint64_t ttl_ns = 0;        // pages that were not used for so long expire; 0 = they do not
-  uint64_t reserve_free = 0;  // bytes of the disk that stay free beside a new slab
-  bool replaces = false;      // a slab of another size or version, which loses its pages
+  uint64_t ttl_ns = 0;     // pages that were not used for so long expire; 0 = they do not
+  uint64_t keep_free = 0;  // bytes of the disk that stay free beside a new slab
+  bool replaces = false;   // a slab of another size or version, which loses its pages
   // kAuto: by the engine if `direct`, if there is one, and if it opens; else by system calls, which is
   // counted as a fallback. kEngine: not without it.
   enum class Io : uint8_t { kThreads, kAuto, kEngine } io = Io::kThreads;

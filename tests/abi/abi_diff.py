@@ -1,55 +1,59 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the library's binary interface with the one that was recorded (libabigail).
+"""Compares the library's binary interface with that of an earlier commit (libabigail).
 
-abi_diff.py check  LIBRARY HEADER [BASELINE]   exit 1 when they differ; 77 without abidiff
-abi_diff.py update LIBRARY HEADER              records LIBRARY, one that was built with debug information by GCC
+abi_diff.py LIBRARY FOLDER   LIBRARY: that of the target kvcache_abi; FOLDER: where that of the commit in tests/abi/base is built. Exit 1 when they
+                             differ, 77 without abidiff
 
-New functions pass. Any other difference has to be recorded, so that the change of kvcache-<processor>.abi shows it to whoever reviews:
-also fields that are added to structs, which no program notices if they are added at the end of one that begins with struct_size.
+New functions pass. All else differs: also fields that are added to structs, which no program notices if they are added at the end of one that begins
+with struct_size. From the first tag on the base is that tag. Before it, the interface may break: the commit behind one that breaks it moves the base,
+
+    git rev-parse --short=12 HEAD >tests/abi/base
 """
-import os
-import platform
+import pathlib
 import shutil
 import subprocess
 import sys
 
 SKIPPED = 77
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MOVE = "If it should, before the first tag, commit it, and then the base behind it: git rev-parse --short=12 HEAD >tests/abi/base"
 
 
-def baseline_path():
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), f"kvcache-{platform.machine()}.abi")
+def build_base(folder, commit):
+    """Builds the library of a commit as this one's was built. Returns it and its headers."""
+    source, build = folder / "source", folder / "build"
+    library = build / "tests" / "abi" / "libkvcache.so"
+    if not library.exists() or not (folder / commit).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        source.mkdir(parents=True)
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+        subprocess.run(["tar", "-x", "-C", source], input=archive, check=True)
+        subprocess.run(["cmake", "-S", source, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DKVC_TESTS=ON", "-DKVC_GPU=none"], check=True,
+                       stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", build, "--target", "kvcache_abi"], check=True, stdout=subprocess.DEVNULL)
+        (folder / commit).touch()
+    return library, source / "include"
 
 
-def check(library, header_path, baseline):
-    if not shutil.which("abidiff"):
-        print("skipped: there is no abidiff (package abigail-tools)")
-        return SKIPPED
-    if not os.path.exists(baseline):
-        print(f"skipped: no interface was recorded for this processor ({baseline})")
-        return SKIPPED
-    code = subprocess.run(["abidiff", "--no-added-syms", "--harmless", "--headers-dir2", os.path.dirname(header_path), baseline, library],
-                          check=False).returncode
+def check(library, headers, base, base_headers):
+    """1 if an interface differs from that of `base`."""
+    code = subprocess.run(["abidiff", "--no-added-syms", "--harmless", "--drop-private-types", "--headers-dir1", base_headers, "--headers-dir2", headers,
+                           base, library], check=False).returncode
     if code:
-        print(f"The binary interface differs from {baseline}. If it should:\n"
-              "  cmake --build <build folder> --target abi_baseline")
+        print(f"The binary interface differs from that of the commit in tests/abi/base. {MOVE}")
     return 1 if code else 0
 
 
-def update(library, header_path):
-    subprocess.run(["abidw", "--headers-dir", os.path.dirname(header_path), "--drop-private-types", "--drop-undefined-syms",
-                    "--no-comp-dir-path", "--no-corpus-path", "--no-show-locs", "--type-id-style", "hash",
-                    "--out-file", baseline_path(), library], check=True)
-    return 0
-
-
 def main(arguments):
-    if len(arguments) in (3, 4) and arguments[0] == "check":
-        return check(arguments[1], arguments[2], arguments[3] if len(arguments) == 4 else baseline_path())
-    if len(arguments) == 3 and arguments[0] == "update":
-        return update(arguments[1], arguments[2])
-    print(__doc__, file=sys.stderr)
-    return 2
+    if len(arguments) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if not shutil.which("abidiff"):
+        print("skipped: there is no abidiff (package abigail-tools)")
+        return SKIPPED
+    commit = (ROOT / "tests" / "abi" / "base").read_text(encoding="utf-8").strip()
+    return check(arguments[0], ROOT / "include", *build_base(pathlib.Path(arguments[1]).resolve(), commit))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,10 @@ class Generate(unittest.TestCase):
     def test_a_row_without_a_function_is_named(self):
         self.assertEqual(self.faults(table=TABLE + "KVC_PLAIN_CALL(Short, kvc_gone)\n"), ["kvc_gone of src/api/calls.def is no function of the headers"])
 
+    def test_the_number_of_a_retired_call_is_never_used_again(self):
+        with self.assertRaisesRegex(generate.Fault, "two calls with number 1; the number of kvc_manager_do must be new"):
+            generate.table(TABLE + "KVC_RETIRED_CALL(1, kvc_manager_undo, Tokens)\n")
+
     def test_a_wrong_count_of_parameters_is_named(self):
         self.assertEqual(self.faults(table=TABLE.replace("Tokens, Number", "Tokens")),
                          ["kvc_manager_do has 3 parameters behind the manager; its roles in src/api/calls.def are of 2"])
@@ -74,6 +78,17 @@ class Generate(unittest.TestCase):
     def test_every_function_is_exported_by_the_version_of_the_header(self):
         self.assertEqual(generate.version_script(kvcache_headers.parse(HEADER)).split("\n", 2)[2],
                          "KVCACHE_0.3 {\n  global:\n    kvc_manager_do;\n    kvc_manager_read;\n  local:\n    *;\n};\n")
+
+    def test_calls_with_numbers_and_ids_are_methods_of_go(self):
+        header = HEADER + """/** Sets the limit.
+ *  @return KVC_OK; NOT_FOUND. Since 0.3. */
+KVC_API kvc_status kvc_manager_set_limit(kvc_manager* m, uint64_t request, uint32_t max_blocks);
+"""
+        text = generate.forwards.Forwards(kvcache_headers.parse(header), pathlib.Path("/nonexistent")).text()
+        self.assertIn("// SetLimit sets the limit. Errors: ErrNotFound. Since 0.3.\nfunc (m *Manager) SetLimit(request Request, maxBlocks uint32) error {\n", text)
+        self.assertIn("native.Kvc_manager_set_limit(c, uint64(request), maxBlocks)\n", text)
+        self.assertIn("func (m *Manager) Read() (value uint64, err error) {\n", text)
+        self.assertNotIn("Do(", text)  # tokens are an array
 
     def test_an_unchanged_header_leaves_the_layout_as_it_is(self):
         self.assertEqual(self.added(HEADER), FROZEN)

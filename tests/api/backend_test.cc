@@ -123,10 +123,10 @@ TEST_F(EmulatedBackend, StaysOpenFromWhereItCameFrom) {
 TEST_F(EmulatedBackend, HasAsManyDevicesAsItSays) {
   kvc_device_info info = {};
   info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_device_properties("emulated:2", &info), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(kvc_device_read_info("emulated:2", &info), KVC_ERROR_NOT_FOUND);
   EXPECT_TRUE(says("has 2")) << error();
   for (const char* name : {"emulated", "emulated:0", "emulated:1"}) {
-    ASSERT_EQ(kvc_device_properties(name, &info), KVC_OK) << error();
+    ASSERT_EQ(kvc_device_read_info(name, &info), KVC_OK) << error();
     EXPECT_STREQ(info.architecture, "host");
     EXPECT_GT(info.free_bytes, 0u);
     EXPECT_LE(info.free_bytes, info.memory_bytes);

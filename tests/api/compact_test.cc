@@ -153,7 +153,7 @@ TEST(Compact, AFewMovesAtATimeEndWhereAllAtOnceEnd) {
     const uint64_t gone = allocate(m, 1000, 10);
     allocate(m, 2000, 9);
     ASSERT_EQ(kvc_manager_free_request(m, gone), KVC_OK);
-    ASSERT_EQ(kvc_manager_reset(m, 0), KVC_OK);  // what is cached is stale: free, not worth a move
+    ASSERT_EQ(kvc_manager_reset_all(m), KVC_OK);  // what is cached is stale: free, not worth a move
   }
   EXPECT_EQ(compact(at_once.get()).size(), 9u);
   size_t moves = 0;

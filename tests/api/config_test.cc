@@ -30,6 +30,13 @@ struct Config {
     manager.groups = groups;
     manager.num_groups = count;
   }
+  void use_group(uint32_t kind, uint64_t kvc_group_config::*field, uint64_t value) {
+    use_groups(1);
+    groups[0].kind = kind;
+    groups[0].chunk_tokens = kind == KVC_GROUP_CHUNKED_LOCAL ? 8 : 0;
+    groups[0].window_tokens = kind == KVC_GROUP_SLIDING_WINDOW ? 8 : 0;
+    groups[0].*field = value;
+  }
   void use_pools(size_t count) {
     manager.num_blocks = 0;
     manager.pools = pools;
@@ -111,6 +118,26 @@ TEST(Config, ABadFieldIsNamed) {
          c.groups[0].window_tokens = 4;
          c.groups[0].retention_tokens = 17;
        }},
+      {"7", kInvalid, [](Config& c) { c.use_group(KVC_GROUP_STATE, &kvc_group_config::window_tokens, 7); }},
+      {"6", kInvalid,
+       [](Config& c) { c.use_group(KVC_GROUP_STATE, &kvc_group_config::retention_tokens, 6); }},
+      {"6", kInvalid, [](Config& c) { c.use_group(KVC_GROUP_FULL, &kvc_group_config::max_checkpoints, 6); }},
+      {"5", kInvalid,
+       [](Config& c) { c.use_group(KVC_GROUP_SLIDING_WINDOW, &kvc_group_config::chunk_tokens, 5); }},
+      {"7", kInvalid,
+       [](Config& c) { c.use_group(KVC_GROUP_CHUNKED_LOCAL, &kvc_group_config::window_tokens, 7); }},
+      {"7", kInvalid,
+       [](Config& c) {
+         c.use_group(KVC_GROUP_CHUNKED_LOCAL, &kvc_group_config::chunk_tokens, 8);
+         c.groups[0].num_sink_tokens = 7;
+       }},
+      {"6", kInvalid,
+       [](Config& c) { c.use_group(KVC_GROUP_CHUNKED_LOCAL, &kvc_group_config::retention_tokens, 6); }},
+      {"fragmentation", kInvalid,
+       [](Config& c) { c.use_policy(KVC_POLICY_FRAGMENTATION, 0), c.manager.policy_history = 7; }},
+      {"4294967295", kUnsupported, [](Config& c) { c.use_groups(1), c.groups[0].kind = UINT32_MAX; }},
+      {"18446744073709551615", kInvalid, [](Config& c) { c.use_groups(1), c.manager.num_groups = SIZE_MAX; }},
+      {"214748", kInvalid, [](Config& c) { c.use_pools(1), c.pools[0].num_blocks = UINT64_MAX; }},
       {"struct_size", kInvalid, [](Config& c) { c.manager.struct_size = 0; }},
       {"struct_size", kInvalid, [](Config& c) { c.use_groups(1), c.groups[0].struct_size = 1; }},
       {"struct_size", kInvalid, [](Config& c) { c.use_pools(1), c.pools[0].struct_size = 1; }},

@@ -17,7 +17,7 @@ TEST(DeviceMemory, OfAnUnknownDeviceIsNotFound) {
   kvc_memory_handle handle = {};
   for (const char* device : {"nowhere", "cpu:1", "cpu:99999999999999999999"}) {
     EXPECT_EQ(kvc_device_allocate(device, KVC_MEMORY_DEFAULT, 64, &memory), KVC_ERROR_NOT_FOUND) << device;
-    EXPECT_EQ(kvc_device_reserve(device, 64, &memory), KVC_ERROR_NOT_FOUND) << device;
+    EXPECT_EQ(kvc_device_reserve_addresses(device, 64, &memory), KVC_ERROR_NOT_FOUND) << device;
     EXPECT_EQ(kvc_device_import_memory(device, &handle, &memory), KVC_ERROR_NOT_FOUND) << device;
     EXPECT_EQ(kvc_device_register(device, &place, 1), KVC_ERROR_NOT_FOUND) << device;
     EXPECT_EQ(kvc_device_unregister(device, &place), KVC_ERROR_NOT_FOUND) << device;
@@ -47,7 +47,7 @@ TEST(DeviceMemory, OfTheCpuIsNotPinnedNorGrownNorShared) {
     EXPECT_EQ(kvc_device_allocate("cpu", kind, 64, &memory), KVC_ERROR_UNSUPPORTED) << kind;
     EXPECT_TRUE(says("GPU")) << kvc_last_error();
   }
-  EXPECT_EQ(kvc_device_reserve("cpu", 64, &memory), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(kvc_device_reserve_addresses("cpu", 64, &memory), KVC_ERROR_UNSUPPORTED);
   kvc_memory_handle handle = {};
   std::strcpy(handle.device, "cuda");
   EXPECT_EQ(kvc_device_import_memory("cpu", &handle, &memory), KVC_ERROR_INVALID_ARGUMENT);

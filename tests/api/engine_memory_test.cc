@@ -143,7 +143,7 @@ TEST_F(EngineMemory, IsSharedWithAnotherProcess) {
 TEST_F(EngineMemory, GrowsUnderAStorage) {
   constexpr uint64_t kChunk = uint64_t{64} << 20;
   void* memory = nullptr;
-  ASSERT_EQ(kvc_device_reserve(engine::device(), 3 * kChunk, &memory), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_device_reserve_addresses(engine::device(), 3 * kChunk, &memory), KVC_OK) << kvc_last_error();
   kvc_storage_config c = small_config(engine::device());
   uint64_t block = 0;
   ASSERT_EQ(kvc_storage_size(&c, &block, nullptr), KVC_OK);
@@ -171,7 +171,7 @@ TEST_F(EngineMemory, APartOfWhatIsFreeBecomesBlocks) {
   const kvc_storage_info info = info_of(s.get());
   kvc_device_info device = {};
   device.struct_size = sizeof device;
-  ASSERT_EQ(kvc_device_properties(engine::device(), &device), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_device_read_info(engine::device(), &device), KVC_OK) << kvc_last_error();
   EXPECT_GT(info.slab_bytes, device.free_bytes / 400) << "others may take and give memory meanwhile";
   EXPECT_LT(info.slab_bytes, device.memory_bytes / 50);
   Token token;

@@ -189,7 +189,7 @@ TEST_F(Engine, ACaptureSurvivesWhatOtherStreamsDo) {
   });
   survives("memory that grows", [&] {
     void* memory = nullptr;
-    EXPECT_EQ(kvc_device_reserve(device, 1, &memory), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_device_reserve_addresses(device, 1, &memory), KVC_OK) << kvc_last_error();
     EXPECT_EQ(kvc_device_map(memory, 0, 1), KVC_OK) << kvc_last_error();
     EXPECT_EQ(kvc_device_release(memory), KVC_OK) << kvc_last_error();
   });

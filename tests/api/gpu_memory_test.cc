@@ -108,7 +108,7 @@ TEST_F(GpuMemory, IsManagedOnlyWhereItWasAskedForAndNeverAStorages) {
   const auto has = [](const char* device) {
     kvc_device_info info = {};
     info.struct_size = sizeof info;
-    EXPECT_EQ(kvc_device_properties(device, &info), KVC_OK);
+    EXPECT_EQ(kvc_device_read_info(device, &info), KVC_OK);
     EXPECT_EQ(info.memory_kinds >> KVC_MEMORY_MANAGED & 1, 0u) << "no storage may have it";
     return (info.flags & KVC_DEVICE_MANAGED) != 0;
   };
@@ -180,7 +180,7 @@ TEST_F(GpuMemory, AFractionOfWhatIsFreeBecomesBlocks) {
   ASSERT_EQ(kvc_storage_size(&c, &block, nullptr), KVC_OK);
   kvc_device_info device = {};
   device.struct_size = sizeof device;
-  ASSERT_EQ(kvc_device_properties("emulated:1", &device), KVC_OK);
+  ASSERT_EQ(kvc_device_read_info("emulated:1", &device), KVC_OK);
   c.num_blocks = 0, c.memory_fraction = 0.01f;
   const StoragePtr s = make(c);
   const auto wanted =
@@ -231,7 +231,7 @@ TEST_F(GpuMemory, GrowsChunkByChunkBehindReservedAddresses) {
   constexpr uint64_t kChunk = uint64_t{64} << 20;
   const uint64_t before = control()->bytes_in_use(0);
   void* memory = nullptr;
-  ASSERT_EQ(kvc_device_reserve("emulated", 5 * kChunk + 1, &memory), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_device_reserve_addresses("emulated", 5 * kChunk + 1, &memory), KVC_OK) << kvc_last_error();
   EXPECT_EQ(control()->bytes_in_use(0), before) << "addresses alone";
   kvc_storage_config c = small_config("emulated");
   c.layout = KVC_LAYOUT_BLHNC, c.memory = memory, c.memory_size = 5 * kChunk,
@@ -260,7 +260,7 @@ TEST_F(GpuMemory, GrowsChunkByChunkBehindReservedAddresses) {
   int nobodys;
   EXPECT_EQ(kvc_device_map(&nobodys, 0, 1), KVC_ERROR_NOT_FOUND);
   void* cpus = nullptr;
-  EXPECT_EQ(kvc_device_reserve("cpu", 100, &cpus), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(kvc_device_reserve_addresses("cpu", 100, &cpus), KVC_ERROR_UNSUPPORTED);
   ASSERT_EQ(kvc_device_release(memory), KVC_OK);
   EXPECT_LT(control()->bytes_in_use(0), before + kChunk);
 }
@@ -276,7 +276,7 @@ TEST_F(GpuMemory, GoesBackAfterWhatTheDeviceStillDoes) {
     return memory;
   };
   void* reserved = nullptr;
-  ASSERT_EQ(kvc_device_reserve("emulated:1", kBytes, &reserved), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(kvc_device_reserve_addresses("emulated:1", kBytes, &reserved), KVC_OK) << kvc_last_error();
   ASSERT_EQ(kvc_device_map(reserved, 0, kBytes), KVC_OK) << kvc_last_error();
   for (void* memory : {reserved, allocate(KVC_MEMORY_DEVICE), allocate(KVC_MEMORY_PINNED)}) {
     const kvc_upload upload = {bytes.data(), memory, kBytes};

@@ -17,7 +17,7 @@ using GpuSwapDeathTest = GpuSwap;
 kvc_device_info properties(const char* device) {
   kvc_device_info info = {};
   info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_device_properties(device, &info), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(kvc_device_read_info(device, &info), KVC_OK) << kvc_last_error();
   return info;
 }
 bool is_measured(const char* device) { return (properties(device).flags & KVC_DEVICE_SWAP_MEASURED) != 0; }

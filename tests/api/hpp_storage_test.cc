@@ -245,7 +245,8 @@ TEST(HppStorage, StreamsOfADevicesRuntimeStayTheCallers) {
     EXPECT_EQ(key_in(s, 0), 5);
     expect_error(KVC_ERROR_INVALID_ARGUMENT, "a stream of cpu",
                  [&] { s.store(rows.rows, kvc::Stream("cpu")); });
-    const kvc::Memory addresses(kvc::ask<void*>(kvc_device_reserve, "emulated", uint64_t{1} << 30), 1 << 30);
+    const kvc::Memory addresses(kvc::ask<void*>(kvc_device_reserve_addresses, "emulated", uint64_t{1} << 30),
+                                1 << 30);
     EXPECT_NE(addresses.data(), nullptr);
   }
   kvc::test::control()->destroy_stream(handle);

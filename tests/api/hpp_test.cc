@@ -152,27 +152,6 @@ TEST(Hpp, SpansTakeWhatEnginesHave) {
   EXPECT_EQ(sum, 15);
 }
 
-TEST(Hpp, TablesSlotsForksAndCopies) {
-  kvc::Manager m(8, 4);
-  kvc::Request r = m.allocate(numbers(0, 6));
-  r.commit(6);
-  int32_t row[4];
-  r.table(row, 0, 9);
-  EXPECT_EQ(std::vector<int32_t>(row, row + 4), (std::vector<int32_t>{0, 1, 9, 9}));
-  int64_t slots[2];
-  r.slots(slots, 4);
-  EXPECT_EQ(slots[0], 4);
-  EXPECT_EQ(slots[1], 5);
-  kvc::Request child = r.fork();
-  EXPECT_TRUE(child.append(numbers(77, 1)));
-  kvc_block_copy room[4];
-  const kvc::Span<kvc_block_copy> copies = m.take_pending(room).copies;
-  ASSERT_EQ(copies.size(), 1u);
-  EXPECT_EQ(copies[0].source, 1);
-  EXPECT_EQ(copies[0].destination, 2);
-  EXPECT_EQ(m.take_pending(room).copies.size(), 0u);
-}
-
 TEST(Hpp, NamespacesPinsAndDrops) {
   kvc::Manager m(16, 4);
   auto identity = kvc::make<kvc_namespace_config>();
@@ -265,7 +244,7 @@ TEST(Hpp, CurvesWorkloadsAndSizers) {
   kvc::Manager m(64, 4);
   auto config = kvc::make<kvc_curve_config>();
   config.sample_rate = 1;
-  m.open_curve(0, config);
+  m.open_curve(KVC_ALL_NAMESPACES, config);
   EXPECT_EQ(status_of([&] { m.open_curve(); }), KVC_ERROR_BUSY);
   for (int i = 0; i < 2; ++i) {
     kvc::Request r = m.allocate(numbers(0, 17));

@@ -85,7 +85,7 @@ TEST(StepThreads, ARetiredStepKeepsItsBlocksInPlaceUntilItHasEnded) {
     ASSERT_EQ(kvc_manager_export_tables(s.m, &s.request, 1, 0, -1, row, 3), KVC_OK);
     EXPECT_EQ(row[2] == s.copy.source, caught);
     auto stats = sized<kvc_stats>();
-    ASSERT_EQ(kvc_manager_stats(s.m, &stats), KVC_OK);
+    ASSERT_EQ(kvc_manager_read_stats(s.m, &stats), KVC_OK);
     EXPECT_EQ(stats.blocks_fenced, 0u) << "its kernels were said to have finished";
     EXPECT_EQ(s.compact(), KVC_OK) << kvc_last_error();
     EXPECT_EQ(kvc_manager_check(s.m), KVC_OK) << kvc_last_error();

@@ -318,7 +318,7 @@ TEST(Device, AnUnknownOneIsNamedTogetherWithThoseThatThereAre) {
   EXPECT_EQ(kvc_stream_event_create("", &event), KVC_ERROR_NOT_FOUND);
   kvc_device_info info = {};
   info.struct_size = sizeof info;
-  EXPECT_EQ(kvc_device_properties("hip", &info), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(kvc_device_read_info("hip", &info), KVC_ERROR_NOT_FOUND);
   kvc_storage_config c = base_config();
   c.device = "cuda";
   kvc_storage* s = nullptr;
@@ -329,7 +329,7 @@ TEST(Device, AnUnknownOneIsNamedTogetherWithThoseThatThereAre) {
 TEST(Device, MemoryIsOfTheKindAskedForOrRefused) {
   kvc_device_info info = {};
   info.struct_size = sizeof info;
-  ASSERT_EQ(kvc_device_properties(nullptr, &info), KVC_OK);
+  ASSERT_EQ(kvc_device_read_info(nullptr, &info), KVC_OK);
   EXPECT_GT(info.memory_bytes, uint64_t{1} << 20);
   EXPECT_GE(info.num_processors, 1u);
   alignas(64) static char foreign[1 << 16];

@@ -148,7 +148,7 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   ASSERT_EQ(kvc_manager_allocate_request(m_, PROMPT(0, tokens, 3, nullptr, 0), nullptr, &request, nullptr),
             KVC_OK);
   expect_written_by_size<kvc_properties>([&](auto* out) { return kvc_manager_properties(m_, out); });
-  expect_written_by_size<kvc_stats>([&](auto* out) { return kvc_manager_stats(m_, out); });
+  expect_written_by_size<kvc_stats>([&](auto* out) { return kvc_manager_read_stats(m_, out); });
   expect_written_by_size<kvc_pool_info>([&](auto* out) { return kvc_manager_pool_info(m_, 0, out); });
   expect_written_by_size<kvc_lost_reuse>([&](auto* out) { return kvc_manager_lost_reuse(m_, 0, out); });
   expect_written_by_size<kvc_block_info>([&](auto* out) { return kvc_manager_block_info(m_, 0, out); });
@@ -157,7 +157,7 @@ TEST_F(OutputSize, EveryOutputIsWrittenBySize) {
   expect_written_by_size<kvc_probe_info>(
       [&](auto* out) { return kvc_manager_probe(m_, PROMPT(0, tokens, 3, nullptr, 0), out); });
   expect_written_by_size<kvc_device_info>([&](auto* out) {
-    const kvc_status status = kvc_device_properties(nullptr, out);
+    const kvc_status status = kvc_device_read_info(nullptr, out);
     if (status == KVC_OK) out->free_bytes = 0;  // changes all the time
     return status;
   });
@@ -190,14 +190,15 @@ TEST_F(OutputSize, EveryOutputOfSizingIsWrittenBySize) {
     config.struct_size = sizeof config;
     return config;
   }();
-  ASSERT_EQ(kvc_manager_open_curve(m_, 0, &curve), KVC_OK);
-  expect_written_by_size<kvc_curve_info>([&](auto* out) { return kvc_manager_curve_info(m_, 0, out); });
+  ASSERT_EQ(kvc_manager_open_curve(m_, KVC_ALL_NAMESPACES, &curve), KVC_OK);
+  expect_written_by_size<kvc_curve_info>(
+      [&](auto* out) { return kvc_manager_curve_info(m_, KVC_ALL_NAMESPACES, out); });
   kvc_workload_config config = {};
   config.struct_size = sizeof config;
   kvc_workload* workload = nullptr;
   ASSERT_EQ(kvc_workload_create(&config, &workload), KVC_OK);
   ASSERT_EQ(kvc_workload_record(workload, 1, 2), KVC_OK);
-  expect_written_by_size<kvc_workload_info>([&](auto* out) { return kvc_workload_read(workload, out); });
+  expect_written_by_size<kvc_workload_info>([&](auto* out) { return kvc_workload_read_info(workload, out); });
   kvc_workload_destroy(workload);
   kvc_sizer_config sizing = {};
   sizing.struct_size = sizeof sizing;

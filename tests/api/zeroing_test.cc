@@ -294,10 +294,10 @@ TEST(Zeroing, AnExternalBlockIsItsNamespacesOnlyWhileItIsPublished) {
         EXPECT_EQ(kvc_manager_unpublish_blocks(m, block, 1, &count), KVC_OK);
         break;
       case Ends::kReset:
-        EXPECT_EQ(kvc_manager_reset(m, ns), KVC_OK);
+        EXPECT_EQ(kvc_manager_reset_namespace(m, ns), KVC_OK);
         break;
       case Ends::kResetAll:
-        EXPECT_EQ(kvc_manager_reset(m, 0), KVC_OK);
+        EXPECT_EQ(kvc_manager_reset_all(m), KVC_OK);
         break;
       case Ends::kClosed:
         EXPECT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);

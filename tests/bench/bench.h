@@ -94,7 +94,7 @@ inline ManagerPtr make_manager(uint64_t num_blocks, uint64_t max_requests = 64, 
 inline kvc_stats stats_of(kvc_manager* m) {
   kvc_stats stats = {};
   stats.struct_size = sizeof stats;
-  BENCH_CHECK(kvc_manager_stats(m, &stats));
+  BENCH_CHECK(kvc_manager_read_stats(m, &stats));
   return stats;
 }
 

@@ -75,7 +75,7 @@ static void expect_no_namespace(kvc_manager* m, uint64_t id) {
   size_t count = 77;
   kvc_probe_info probe = {.struct_size = sizeof probe, .num_cached = POISON};
   REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_close_namespace(m, id));
-  if (id != KVC_DEFAULT_NAMESPACE) REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_reset(m, id));
+  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_reset_namespace(m, id));
   REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_create_request(m, PROMPT(id, tokens_, 8, NULL, 0), NULL, &out));
   REFUSED(m, KVC_ERROR_NOT_FOUND,
           kvc_manager_allocate_request(m, PROMPT(id, tokens_, 8, NULL, 0), NULL, &out, &number));

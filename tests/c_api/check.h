@@ -82,7 +82,7 @@ static inline uint64_t digest(kvc_manager* m) {
 
 static inline kvc_stats stats(kvc_manager* m) {
   kvc_stats value = {.struct_size = sizeof value};
-  OK(kvc_manager_stats(m, &value));
+  OK(kvc_manager_read_stats(m, &value));
   return value;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* External blocks, for engines that keep their own tables: acquire, publish, find again, release. Numbers
- * follow docs/SEMANTICS.md. */
+/* External blocks, for engines that keep their own tables: what is refused, and when positions run out.
+ * Numbers follow docs/SEMANTICS.md. */
 #include <kvcache/external.h>
 #include <kvcache/prefix.h>
 
@@ -9,45 +9,6 @@
 enum { kB = 4 };
 
 static int32_t tokens_[24];
-
-static void test_round_trip(void) {
-  kvc_manager* m = small_manager(8);
-  int32_t blocks[4] = {-77, -77, -77, -77}, found[8];
-  size_t count = POISON;
-  OK(kvc_manager_acquire_blocks(m, 0, blocks, 3));
-  CHECK(blocks[0] == 0 && blocks[1] == 1 && blocks[2] == 2 && blocks[3] == -77);
-  CHECK_EQ(block_info(m, 1).external_holds, 1);
-  CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_RESERVED);
-  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 12, NULL, 0), 0, blocks, 3));
-  CHECK_EQ(block_info(m, 1).state, KVC_BLOCK_LIVE);
-  CHECK_EQ(block_info(m, 1).token_offset, kB);
-  const uint64_t before = digest(m);
-  OK(kvc_manager_publish_blocks(m, PROMPT(0, tokens_, 12, NULL, 0), 0, blocks, 3)); /* again: no change */
-  CHECK_EQ(digest(m), before);
-  CHECK_EQ(stats(m).published_blocks, 3);
-
-  const uint64_t r = allocate(m, tokens_, 13, 12); /* requests find what external holders publish */
-  CHECK_EQ(block_info(m, 0).requests, 1);
-  OK(kvc_manager_free_request(m, r));
-  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 12, NULL, 0), 0, found, 8,
-                                &count)); /* all n tokens may match */
-  CHECK(count == 3 && found[0] == 0 && found[1] == 1 && found[2] == 2);
-  CHECK_EQ(block_info(m, 2).external_holds, 2);
-  OK(kvc_manager_release_blocks(m, found, 3));
-  OK(kvc_manager_release_blocks(m, blocks, 3));
-  CHECK_EQ(block_info(m, 2).state, KVC_BLOCK_CACHED);
-  size_t evicted = 0;
-  OK(kvc_manager_evict_blocks(m, -1, 1,
-                              &evicted)); /* released last entry first: the front of a prefix goes last */
-  CHECK(evicted == 1 && block_info(m, 2).state == KVC_BLOCK_FREE &&
-        block_info(m, 0).state == KVC_BLOCK_CACHED);
-  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 12, NULL, 0), 0, found, 8, &count));
-  CHECK_EQ(count, 2);
-  OK(kvc_manager_release_blocks(m, found, 2));
-  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_ + 1, 12, NULL, 0), 0, found, 8, &count));
-  CHECK_EQ(count, 0); /* nothing found is no error */
-  end_manager(m);
-}
 
 static void test_partial_tables(void) {
   kvc_manager* m = small_manager(8);
@@ -83,7 +44,7 @@ static void test_refusals(void) {
   CHECK(one == -77 && block_info(m, blocks[0]).external_holds == 1);
 
   /* A reset takes the content's name away, not the block. */
-  OK(kvc_manager_reset(m, 0));
+  OK(kvc_manager_reset_all(m));
   OK(kvc_manager_publish_blocks(m, PROMPT(0, other, 8, NULL, 0), 0, blocks, 2));
   OK(kvc_manager_free_request(m, allocate(m, other, 8, 4)));
   OK(kvc_manager_release_blocks(m, blocks, 2));
@@ -188,31 +149,12 @@ static void test_refusal_leaves_dead_positions_counted(void) {
   end_manager(m);
 }
 
-/* A external hold keeps a block from eviction and makes writers copy. */
-static void test_holds_protect(void) {
-  kvc_manager* m = small_manager(4);
-  int32_t found[2], other[16];
-  size_t count = 0;
-  fill_tokens(other, 16, 9);
-  cache_prompt(m, tokens_, 9, 0);
-  OK(kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 9, NULL, 0), 0, found, 2, &count));
-  CHECK_EQ(count, 2);
-  uint64_t r = POISON;
-  REFUSED(m, KVC_ERROR_NO_SPACE,
-          kvc_manager_allocate_request(m, PROMPT(0, other, 12, NULL, 0), NULL, &r, NULL));
-  OK(kvc_manager_release_blocks(m, found, 2));
-  OK(kvc_manager_free_request(m, allocate(m, other, 12, 0)));
-  end_manager(m);
-}
-
 int main(void) {
   fill_tokens(tokens_, 24, 1);
-  test_round_trip();
   test_partial_tables();
   test_refusals();
   test_nodes_run_out();
   test_dead_positions_make_room();
   test_refusal_leaves_dead_positions_counted();
-  test_holds_protect();
   return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may share with whom, and who decides what stays: namespaces and their identities, resets, pins, dropped
- * and evicted prefixes, extra keys, per-request options. */
+/* Pins beside steps in flight, lists of namespaces and pins, and options of requests. Identities, resets and
+ * what is evicted are in tests/conformance and tests/property. */
 #include <kvcache/prefix.h>
 #include <kvcache/step.h>
 
@@ -42,118 +42,6 @@ static void cache_in(uint64_t space, size_t n) {
   const uint64_t r = allocate_in(space, tokens_, n, 0);
   OK(kvc_manager_commit_tokens(m, r, n));
   OK(kvc_manager_free_request(m, r));
-}
-
-static void test_identities(void) {
-  m = small_manager(64);
-  /* Parts are typed and length-framed: no two of these are one. */
-  const uint64_t ids[] = {open_space("ab", 2, "c", 1),   open_space("a", 1, "bc", 2),
-                          open_space("abc", 3, NULL, 0), open_space(NULL, 0, "abc", 3),
-                          open_space("abc", 3, "", 0),   open_space("", 0, "abc", 3),
-                          open_space("", 0, NULL, 0),    open_space("ab\0", 3, "c", 1)};
-  const size_t n = sizeof ids / sizeof *ids;
-  for (size_t i = 0; i < n; ++i) {
-    CHECK(ids[i] != 0);
-    for (size_t j = 0; j < i; ++j) CHECK(ids[i] != ids[j]);
-    CHECK_EQ(cached_in(ids[i], tokens_, 9), 0);
-    if (i < 4) cache_in(ids[i], 9);
-  }
-  CHECK_EQ(cached_in(0, tokens_, 9), 0);
-  for (size_t i = 0; i < n; ++i) CHECK_EQ(cached_in(ids[i], tokens_, 9), i < 4 ? 8 : 0);
-  CHECK_EQ(open_space(NULL, 0, NULL, 0), 0); /* all absent: the default one */
-
-  CHECK_EQ(open_space("ab", 2, "c", 1), ids[0]); /* opened twice, to be closed twice */
-  OK(kvc_manager_close_namespace(m, ids[0]));
-  CHECK_EQ(cached_in(ids[0], tokens_, 9), 8);
-  const uint64_t r = allocate_in(ids[0], tokens_, 9, 8);
-  REFUSED(m, KVC_ERROR_BUSY, kvc_manager_close_namespace(m, ids[0]));
-  OK(kvc_manager_free_request(m, r));
-  uint64_t pin = 0, pinned = 0;
-  OK(kvc_manager_pin_prefix(m, PROMPT(ids[0], tokens_, 8, NULL, 0), &pin, &pinned));
-  REFUSED(m, KVC_ERROR_BUSY, kvc_manager_close_namespace(m, ids[0]));
-  OK(kvc_manager_unpin_prefix(m, pin));
-  const uint64_t free_before = stats(m).blocks_free;
-  OK(kvc_manager_close_namespace(m, ids[0]));
-  CHECK_EQ(stats(m).blocks_free, free_before + 2); /* what it had cached counts as free */
-  EXPECT(KVC_ERROR_NOT_FOUND, kvc_manager_close_namespace(m, ids[0]));
-  const uint64_t again = open_space("ab", 2, "c", 1);
-  CHECK(again != ids[0] && cached_in(again, tokens_, 9) == 0);
-  for (size_t i = 1; i < 4; ++i) CHECK_EQ(cached_in(ids[i], tokens_, 9), 8);
-  end_manager(m);
-}
-
-static void test_reset(void) {
-  m = small_manager(16);
-  const uint64_t a = open_space("a", 1, NULL, 0), b = open_space("b", 1, NULL, 0);
-  cache_in(a, 9);
-  cache_in(b, 9);
-  const uint64_t in_flight = allocate_in(a, tokens_, 16, 8);
-  OK(kvc_manager_commit_tokens(m, in_flight, 12));
-  OK(kvc_manager_reset(m, a));
-  CHECK_EQ(cached_in(a, tokens_, 17), 0);
-  CHECK_EQ(cached_in(b, tokens_, 9), 8);
-  CHECK_EQ(stats(m).epoch, 1);
-  /* The request keeps its blocks and goes on, but what it commits is found by nobody. */
-  CHECK_EQ(request_info(m, in_flight).num_blocks, 4);
-  OK(kvc_manager_commit_tokens(m, in_flight, 16));
-  CHECK_EQ(cached_in(a, tokens_, 17), 0);
-  const uint64_t fresh = allocate_in(a, tokens_, 9, 0);
-  OK(kvc_manager_commit_tokens(m, fresh, 9));
-  CHECK_EQ(cached_in(a, tokens_, 17), 8); /* published in the new epoch */
-  OK(kvc_manager_free_request(m, in_flight));
-  OK(kvc_manager_check(m));
-  CHECK_EQ(stats(m).blocks_cached, 2); /* those of b */
-  OK(kvc_manager_free_request(m, fresh));
-  CHECK_EQ(stats(m).blocks_cached, 4);
-  OK(kvc_manager_reset(m, 0)); /* all */
-  CHECK(cached_in(a, tokens_, 9) == 0 && cached_in(b, tokens_, 9) == 0 && cached_in(0, tokens_, 9) == 0);
-  CHECK_EQ(stats(m).blocks_free, 16);
-  const uint64_t whole = allocate_in(0, tokens_, 24, 0); /* stale blocks are simply taken: no evictions */
-  CHECK_EQ(stats(m).evictions, 0);
-  OK(kvc_manager_free_request(m, whole));
-
-  cache_in(0, 9);
-  cache_in(a, 9);
-  OK(kvc_manager_reset(m, KVC_DEFAULT_NAMESPACE)); /* alone */
-  CHECK(cached_in(0, tokens_, 9) == 0 && cached_in(a, tokens_, 9) == 8);
-  end_manager(m);
-}
-
-static void test_pins(void) {
-  m = small_manager(6);
-  uint64_t pin = 0, number = 0, r = POISON;
-  cache_in(0, 13);
-  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 10, NULL, 0), &pin,
-                            &number)); /* two full blocks of ten tokens */
-  CHECK_EQ(number, 8);
-  CHECK_EQ(block_info(m, 0).state, KVC_BLOCK_PINNED);
-  CHECK_EQ(block_info(m, 0).pins, 1);
-  CHECK_EQ(stats(m).blocks_pinned, 2);
-  int32_t other[20];
-  fill_tokens(other, 20, 9);
-  REFUSED_SAYING(m, KVC_ERROR_NO_SPACE,
-                 kvc_manager_allocate_request(m, PROMPT(0, other, 20, NULL, 0), NULL, &r, NULL), "5", "4");
-  const uint64_t full = allocate_in(0, other, 16, 0); /* evicts the third block only */
-  CHECK_EQ(cached_in(0, tokens_, 13), 8);
-  OK(kvc_manager_free_request(m, full));
-  const uint64_t reader = allocate_in(0, tokens_, 9, 8); /* a pinned block can be hit */
-  CHECK_EQ(block_info(m, 0).state, KVC_BLOCK_LIVE);
-  OK(kvc_manager_free_request(m, reader));
-  OK(kvc_manager_unpin_prefix(m, pin));
-  CHECK_EQ(stats(m).blocks_pinned, 0);
-  CHECK_EQ(cached_in(0, tokens_, 9), 8);
-  number = POISON;
-  REFUSED(m, KVC_ERROR_NOT_FOUND,
-          kvc_manager_pin_prefix(m, PROMPT(0, other, 8, NULL, 0), &pin, &number)); /* never committed */
-  REFUSED(m, KVC_ERROR_NOT_FOUND, kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 3, NULL, 0), &pin, &number));
-  CHECK_EQ(number, POISON);
-
-  OK(kvc_manager_pin_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), &pin, &number)); /* through a reset */
-  OK(kvc_manager_reset(m, 0));
-  CHECK_EQ(cached_in(0, tokens_, 9), 0);
-  OK(kvc_manager_unpin_prefix(m, pin));
-  CHECK_EQ(stats(m).blocks_free, 6);
-  end_manager(m);
 }
 
 static void empty_step(void) {
@@ -212,62 +100,6 @@ static void test_lists(void) {
   end_manager(m);
 }
 
-static void test_drop_and_evict(void) {
-  m = small_manager(16);
-  cache_in(0, 17); /* blocks 0 .. 3 */
-  int32_t other[17];
-  memcpy(other, tokens_, sizeof other);
-  other[9] += 1; /* two blocks in common */
-  cache_prompt(m, other, 17, 8);
-  uint64_t dropped = 0;
-  const uint64_t reader = allocate_in(0, tokens_, 8, 4);
-  OK(kvc_manager_drop_prefix(m, PROMPT(0, tokens_, 17, NULL, 0), &dropped));
-  CHECK_EQ(dropped, 3); /* block 0 is held */
-  CHECK_EQ(cached_in(0, tokens_, 17), 4);
-  CHECK_EQ(cached_in(0, other, 17), 4); /* its tail is there, but not reachable */
-  OK(kvc_manager_free_request(m, reader));
-  cache_prompt(m, tokens_, 9, 4); /* computed again */
-  CHECK_EQ(cached_in(0, other, 17), 16);
-  OK(kvc_manager_drop_prefix(m, PROMPT(0, other, 0, NULL, 0), &dropped));
-  CHECK_EQ(dropped, 0);
-
-  size_t evicted = 77;
-  OK(kvc_manager_evict_blocks(m, -1, 0, &evicted));
-  CHECK_EQ(evicted, 0);
-  OK(kvc_manager_evict_blocks(m, -1, 1, &evicted)); /* the deepest block of what was released first */
-  CHECK_EQ(evicted, 1);
-  CHECK_EQ(cached_in(0, other, 17), 12);
-  OK(kvc_manager_evict_blocks(m, -1, SIZE_MAX, &evicted));
-  CHECK_EQ(evicted, 3);
-  CHECK_EQ(stats(m).evictions, 4);
-  CHECK_EQ(stats(m).blocks_free, 16);
-  end_manager(m);
-}
-
-static void test_extra_keys(void) {
-  m = small_manager(16);
-  kvc_extra_key image = {.first_token = 5, .num_tokens = 6, .digest = {1}}; /* blocks 1 and 2 */
-  uint64_t r = 0, cached = POISON;
-  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens_, 17, &image, 1), NULL, &r, &cached));
-  CHECK_EQ(cached, 0);
-  OK(kvc_manager_commit_tokens(m, r, 17));
-  OK(kvc_manager_free_request(m, r));
-  CHECK_EQ(cached_in(0, tokens_, 17), 4); /* without the image only what is before it */
-  kvc_probe_info info = {.struct_size = sizeof info};
-  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 17, &image, 1), &info));
-  CHECK_EQ(info.num_cached, 16);
-  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 12, &image, 1),
-                       &info)); /* 8 would end inside the span, 11 tokens at most */
-  CHECK_EQ(info.num_cached, 4);
-  image.digest[31] = 1;
-  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 17, &image, 1), &info));
-  CHECK_EQ(info.num_cached, 4);
-  image.digest[31] = 0, image.num_tokens = 7;
-  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 17, &image, 1), &info));
-  CHECK_EQ(info.num_cached, 4);
-  end_manager(m);
-}
-
 static void test_request_options(void) {
   m = small_manager(16);
   cache_in(0, 17);
@@ -307,41 +139,10 @@ static void test_request_options(void) {
   end_manager(m);
 }
 
-static void test_watermark(void) {
-  kvc_manager_config c = small_config(8);
-  c.watermark_blocks = 3;
-  m = make_manager(&c);
-  kvc_probe_info info = {.struct_size = sizeof info};
-  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 24, NULL, 0), &info));
-  CHECK(info.fits == 1 && info.blocks_needed == 6 && info.blocks_available == 8);
-  const uint64_t first = allocate_in(0, tokens_, 16, 0); /* alone: no watermark; four blocks are left */
-  uint64_t r = POISON;
-  OK(kvc_manager_probe(m, PROMPT(0, tokens_, 8, NULL, 0), &info));
-  CHECK(info.fits == 0 && info.blocks_needed == 2 && info.blocks_available == 4);
-  const kvc_request_config one = {.struct_size = sizeof one, .slots = 4};
-  OK(kvc_manager_create_request(m, PROMPT(0, tokens_, 8, NULL, 0), &one, &r));
-  OK(kvc_manager_probe_request(m, r, &info)); /* one block now */
-  CHECK(info.fits == 1 && info.blocks_needed == 1);
-  OK(kvc_manager_free_request(m, r));
-  r = POISON;
-  REFUSED(m, KVC_ERROR_NO_SPACE,
-          kvc_manager_allocate_request(m, PROMPT(0, tokens_, 8, NULL, 0), NULL, &r, NULL));
-  OK(kvc_manager_reserve_tokens(m, first, 20)); /* extensions may use what is left */
-  OK(kvc_manager_free_request(m, first));
-  OK(kvc_manager_free_request(m, allocate_in(0, tokens_, 24, 0)));
-  end_manager(m);
-}
-
 int main(void) {
   fill_tokens(tokens_, 24, 1);
-  test_identities();
-  test_reset();
-  test_pins();
   test_unpin_beside_steps();
   test_lists();
-  test_drop_and_evict();
-  test_extra_keys();
   test_request_options();
-  test_watermark();
   return 0;
 }

@@ -159,7 +159,7 @@ static void workload(kvc_manager* m, size_t n, uint64_t* end_digest) {
     }
     kvc_step_destroy(step);
   }
-  TRY(m, kvc_manager_reset(m, space));
+  TRY(m, kvc_manager_reset_namespace(m, space));
   if (!gave_up_) *end_digest = quiet_digest(m);
 
   /* Whatever happened, all that exists can be given back, and nothing here needs memory. */

@@ -32,7 +32,7 @@ static kvc_page_config source(void) {
 }
 static kvc_page_info info_of(kvc_storage* s, const kvc_page_config* config) {
   kvc_page_info info = {.struct_size = sizeof info};
-  OK(kvc_storage_page_info(s, config, &info));
+  OK(kvc_storage_page_properties(s, config, &info));
   return info;
 }
 
@@ -43,35 +43,6 @@ static void fill_page(void* page, uint64_t bytes) {
 }
 
 static unsigned char page_[kMost], back_[kMost], part_[kMost], joined_[kMost];
-
-static void test_equal_pages_of_all_layouts(void) {
-  kvc_page_info first = {.struct_size = 0};
-  for (uint32_t layout = KVC_LAYOUT_LBHNC; layout <= KVC_LAYOUT_BHLNC + 1u; ++layout) {
-    const int tiled = layout > KVC_LAYOUT_BHLNC;
-    kvc_storage_config config = config_();
-    config.layout = tiled ? KVC_LAYOUT_LBHNC : layout;
-    config.flags = tiled ? KVC_STORAGE_TILED_KEYS : 0;
-    kvc_storage* s = open_storage(&config);
-    const kvc_page_config named = source();
-    const kvc_page_info info = info_of(s, &named);
-    CHECK_EQ(info.page_bytes, 2 * kLayers * kHeads * kB * kDim * 4);
-    CHECK_EQ(info.part_bytes, info.page_bytes);
-    if (first.struct_size == 0) first = info;
-    CHECK(memcmp(&first, &info, sizeof info) == 0);
-    fill_page(page_, info.page_bytes);
-    const int32_t blocks[] = {2, 0};
-    memcpy(back_, page_, info.page_bytes);
-    memset(back_ + info.page_bytes, 9, info.page_bytes);
-    OK(kvc_storage_unpack_pages(s, blocks, 2, back_, 2 * info.page_bytes, 0));
-    memset(back_, 0, sizeof back_);
-    const uint64_t stride = info.page_bytes + 100;
-    OK(kvc_storage_pack_pages(s, blocks, 2, back_, stride + info.page_bytes, stride));
-    CHECK(memcmp(back_, page_, info.page_bytes) == 0);
-    CHECK_EQ(back_[info.page_bytes], 0);
-    CHECK_EQ(back_[stride], 9);
-    kvc_storage_destroy(s);
-  }
-}
 
 /* Two pipeline ranks of three tensor ranks each. */
 static void test_parts_of_ranks_join_to_the_page(void) {
@@ -128,89 +99,41 @@ static void test_parts_of_ranks_join_to_the_page(void) {
 
 /* All layouts of a shape have one fingerprint; anything else that differs gives another. */
 static void test_fingerprint_flips_with_every_field(void) {
-  static uint8_t seen[64][32];
-  size_t count = 0;
-  for (int change = 0; change < 24; ++change) {
-    kvc_storage_config config = config_();
-    kvc_page_config named = source();
-    switch (change) {
-      case 1:
-        config.num_layers = kLayers + 1;
-        break;
-      case 2:
-        config.num_heads = kHeads + 1;
-        break;
-      case 3:
-        config.head_dim = kDim * 2;
-        break;
-      case 4:
-        config.v_head_dim = kDim * 2;
-        break;
-      case 5:
-        config.block_size = kB * 2;
-        break;
-      case 6:
-        config.dtype = KVC_FLOAT16;
-        break;
-      case 7:
-        config.dtype = KVC_BFLOAT16;
-        break;
-      case 8:
-        config.dtype = KVC_INT8;
-        break;
-      case 9:
-        config.dtype = KVC_INT8, config.flags = KVC_STORAGE_ASYMMETRIC;
-        break;
-      case 10:
-        config.dtype = KVC_INT8, config.flags = KVC_STORAGE_HADAMARD;
-        break;
-      case 11:
-        config.dtype = KVC_INT8, config.scale_group = 4;
-        break;
-      case 12:
-        config.dtype = KVC_FLOAT8_E4M3;
-        break;
-      case 13:
-        config.dtype = KVC_FLOAT8_E5M2;
-        break;
-      case 14:
-        named.model = "n";
-        break;
-      case 15:
-        named.weights = "v2";
-        break;
-      case 16:
-        named.numerics = "x", named.numerics_size = 1;
-        break;
-      case 17:
-        named.numerics = "y", named.numerics_size = 1;
-        break;
-      case 18:
-        named.num_layers = kLayers * 2;
-        break;
-      case 19:
-        named.num_heads = kHeads * 2;
-        break;
-      case 20:
-        named.model = "mv", named.model_size = 2, named.weights = "1", named.weights_size = 1;
-        break;
-      case 21:
-        config.dtype = KVC_INT4;
-        break;
-      case 22:
-        config.dtype = KVC_FLOAT8_E4M3, config.k_scale = 0.5f;
-        break;
-      case 23:
-        config.dtype = KVC_FLOAT8_E4M3, config.v_scale = 0.5f;
-        break;
-      default:
-        break;
-    }
-    kvc_storage* s = open_storage(&config);
-    const kvc_page_info info = info_of(s, &named);
+  enum { kStorages = 16, kSources = 7 };
+  kvc_storage_config c[kStorages];
+  kvc_page_config n[kSources];
+  for (int i = 0; i < kStorages; ++i) c[i] = config_();
+  for (int i = 0; i < kSources; ++i) n[i] = source();
+  c[1].num_layers = kLayers + 1;
+  c[2].num_heads = kHeads + 1;
+  c[3].head_dim = kDim * 2;
+  c[4].v_head_dim = kDim * 2;
+  c[5].block_size = kB * 2;
+  c[6].dtype = KVC_FLOAT16;
+  c[7].dtype = KVC_BFLOAT16;
+  c[8].dtype = KVC_INT8;
+  c[9].dtype = KVC_INT8, c[9].flags = KVC_STORAGE_ASYMMETRIC;
+  c[10].dtype = KVC_INT8, c[10].flags = KVC_STORAGE_HADAMARD;
+  c[11].dtype = KVC_INT8, c[11].scale_group = 4;
+  c[12].dtype = KVC_FLOAT8_E4M3;
+  c[13].dtype = KVC_INT4;
+  c[14].dtype = KVC_FLOAT8_E4M3, c[14].k_scale = 0.5f;
+  c[15].dtype = KVC_FLOAT8_E4M3, c[15].v_scale = 0.5f;
+  n[0].model = "mv", n[0].model_size = 2, n[0].weights = "1", n[0].weights_size = 1;
+  n[1].model = "n";
+  n[2].weights = "v2";
+  n[3].numerics = "x", n[3].numerics_size = 1;
+  n[4].numerics = "y", n[4].numerics_size = 1;
+  n[5].num_layers = kLayers * 2;
+  n[6].num_heads = kHeads * 2;
+  const kvc_page_config plain = source();
+  uint8_t seen[kStorages + kSources][32];
+  for (int i = 0; i < kStorages + kSources; ++i) {
+    kvc_storage* s = open_storage(&c[i < kStorages ? i : 0]);
+    const kvc_page_info info = info_of(s, i < kStorages ? &plain : &n[i - kStorages]);
     kvc_storage_destroy(s);
-    for (size_t i = 0; i < count; ++i) CHECK(memcmp(seen[i], info.fingerprint, 32) != 0);
-    memcpy(seen[count++], info.fingerprint, 32);
+    for (int j = 0; j < i; ++j) CHECK(memcmp(seen[j], info.fingerprint, 32) != 0);
+    memcpy(seen[i], info.fingerprint, 32);
   }
 }
 
@@ -257,29 +180,6 @@ static void test_positions_are_those_of_events(void) {
   kvc_manager_destroy(m);
 }
 
-/* Pages of tenants and adapters are disjoint, whatever the salts. */
-static void test_keys(void) {
-  uint8_t position[32] = {1}, fingerprint[32] = {2}, key[32], other[32];
-  OK(kvc_page_key(position, 0, fingerprint, key));
-  OK(kvc_page_key(position, 0, fingerprint, other));
-  CHECK(memcmp(key, other, 32) == 0);
-  OK(kvc_page_key(position, 1, fingerprint, other));
-  CHECK(memcmp(key, other, 32) != 0);
-  for (int bit = 0; bit < 256; ++bit) {
-    position[bit / 8] ^= (uint8_t)(1 << bit % 8);
-    OK(kvc_page_key(position, 0, fingerprint, other));
-    CHECK(memcmp(key, other, 32) != 0);
-    position[bit / 8] ^= (uint8_t)(1 << bit % 8);
-    fingerprint[bit / 8] ^= (uint8_t)(1 << bit % 8);
-    OK(kvc_page_key(position, 0, fingerprint, other));
-    CHECK(memcmp(key, other, 32) != 0);
-    fingerprint[bit / 8] ^= (uint8_t)(1 << bit % 8);
-  }
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_page_key(NULL, 0, fingerprint, key));
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_page_key(position, 0, NULL, key));
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_page_key(position, 0, fingerprint, NULL));
-}
-
 #define REFUSED_TEXT(status, call, text)             \
   do {                                               \
     EXPECT(status, call);                            \
@@ -292,21 +192,21 @@ static void test_refusals(void) {
   kvc_page_info info = {.struct_size = sizeof info};
   kvc_page_config named = source();
   named.model_size = 0;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "the model");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "the model");
   named = source(), named.weights = NULL, named.weights_size = 0;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "version");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "version");
   named = source(), named.model = NULL;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "model is NULL");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "model is NULL");
   named = source(), named.weights_size = 65537;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "65537");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "65537");
   named = source(), named.num_layers = kLayers - 1;
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info));
+  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info));
   named = source(), named.first_layer = 1;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "first_layer is 1");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "first_layer is 1");
   named = source(), named.first_head = UINT32_MAX;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "first_head");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "first_head");
   named = source(), named.num_layers = UINT32_MAX, named.num_heads = UINT32_MAX;
-  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_info(s, &named, &info), "address space");
+  REFUSED_TEXT(KVC_ERROR_INVALID_ARGUMENT, kvc_storage_page_properties(s, &named, &info), "address space");
   CHECK_EQ(info.page_bytes, 0);
   named = source();
   info = info_of(s, &named);
@@ -329,17 +229,15 @@ static void test_refusals(void) {
 
   config.dtype = KVC_INT8, config.flags = KVC_STORAGE_CHANNEL_KEYS;
   s = open_storage(&config);
-  REFUSED_TEXT(KVC_ERROR_UNSUPPORTED, kvc_storage_page_info(s, &named, &info), "channel keys");
+  REFUSED_TEXT(KVC_ERROR_UNSUPPORTED, kvc_storage_page_properties(s, &named, &info), "channel keys");
   EXPECT(KVC_ERROR_UNSUPPORTED, kvc_storage_pack_pages(s, blocks, 1, back_, sizeof back_, 0));
   kvc_storage_destroy(s);
 }
 
 int main(void) {
-  test_equal_pages_of_all_layouts();
   test_parts_of_ranks_join_to_the_page();
   test_fingerprint_flips_with_every_field();
   test_positions_are_those_of_events();
-  test_keys();
   test_refusals();
   puts("pages do as kvcache/page.h says");
   return 0;

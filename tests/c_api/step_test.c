@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvc_step_create and its views, and what a step does phase by phase: numbers follow docs/SEMANTICS.md. */
+/* kvc_step_create and its views, late ids and copies of a step; tests/conformance/steps_test.cc has its
+ * phases. */
 #include "step_engine.h"
 
 /* Every array: its type and shape, in the struct where the manual says, writable to its end, overlapping no
@@ -69,97 +70,6 @@ static void test_views(void) {
   OK(kvc_manager_step(m, step)); /* an empty step is one */
   CHECK_EQ(step->step_id, 1);
   kvc_step_destroy(step);
-  end_manager(m);
-}
-
-static void test_phases(void) {
-  kvc_manager* m = small_manager(8);
-  Engine e = make_engine(m);
-  kvc_step* s = e.step;
-  clear(&e);
-  add_new(&e, 9, 1, 0);
-  add_new(&e, 5, 2, 2);
-  run(&e, 0, 1);
-  CHECK(s->status[0] == KVC_OK && s->status[1] == KVC_OK);
-  const uint64_t a = s->admitted[0], b = s->admitted[1];
-  CHECK(a != 0 && b != 0 && a != b);
-  CHECK(s->cached[0] == 0 && s->cached[1] == 0 && s->num_blocks[0] == 3 && s->num_blocks[1] == 2);
-  expect_row(&e, 0, (const int32_t[]){0, 1, 2, -1, -1, -1});
-  expect_row(&e, 1, (const int32_t[]){-1, -1, -1, -1, -1, -1});
-  expect_row(&e, 2, (const int32_t[]){3, 4, -1, -1, -1, -1});
-  CHECK(s->num_slots == 0 && s->num_copies == 0 && s->num_refused == 0 && s->num_changes == 5);
-
-  clear(&e);
-  add_request(&e, a, 9, 1, 3, 0);
-  add_request(&e, b, 5, 4, 4, 2);
-  run(&e, 1, 2);
-  CHECK(s->status[0] == KVC_OK && s->status[1] == KVC_OK && s->num_slots == 5);
-  CHECK_EQ(s->slots[0], 2 * 4 + 1); /* token 9 of a */
-  CHECK(s->slots[1] == 4 * 4 + 1 && s->slots[2] == 4 * 4 + 2 && s->slots[3] == 4 * 4 + 3 &&
-        s->slots[4] == 5 * 4);
-  CHECK_EQ(s->num_changes, 1);
-  CHECK(s->changes[0].group == 0 && s->changes[0].row == 2 && s->changes[0].column == 2 &&
-        s->changes[0].block == 5);
-
-  /* b goes, a is cut, and what they give back serves an admission of the same step: retired_step keeps up. */
-  clear(&e);
-  s->num_frees = s->num_truncates = 1;
-  e.frees[0] = b;
-  e.truncates[0] = a;
-  e.lengths[0] = 6;
-  add_new(&e, 5, 2, 2);
-  run(&e, 2, 3);
-  CHECK(s->status[0] == KVC_OK && s->status[1] == KVC_OK && s->status[2] == KVC_OK);
-  const uint64_t c = s->admitted[0];
-  CHECK_EQ(s->cached[0], 4); /* the full block of b's prompt */
-  expect_row(&e, 2, (const int32_t[]){3, 2, -1, -1, -1, -1});
-  CHECK_EQ(request_info(m, a).num_tokens, 6);
-
-  /* A release in step 5 is fenced while step 4 is in flight. */
-  clear(&e);
-  add_request(&e, a, 6, 0, 0, 0);
-  add_request(&e, c, 5, 0, 0, 2);
-  run(&e, 3, 4);
-  expect_row(&e, 0, (const int32_t[]){0, 1, -1, -1, -1, -1});
-  clear(&e);
-  s->num_frees = 1;
-  e.frees[0] = c;
-  add_new(&e, 20, 5, 1);
-  add_new(&e, 4, 6, 3);
-  run(&e, 3, 5);
-  CHECK_EQ(s->status[0], KVC_OK);
-  CHECK_EQ(s->status[1], KVC_ERROR_AGAIN); /* five blocks wanted, four free, two fenced */
-  CHECK_EQ(s->status[2], KVC_ERROR_SKIPPED);
-  CHECK(s->num_refused == 2 && s->shortage_blocks == 1 && s->admitted[0] == 0 && s->admitted[1] == 0);
-  CHECK_EQ(block_info(m, 2).state, KVC_BLOCK_FENCED);
-  CHECK_EQ(block_info(m, 3).state, KVC_BLOCK_FENCED);
-  CHECK_EQ(stats(m).blocks_fenced, 2);
-  clear(&e);
-  add_new(&e, 20, 5, 1);
-  add_new(&e, 24, 6, 3);
-  add_new(&e, 4, 7, 2);
-  s->flags = KVC_STEP_ADMIT_PAST_REFUSAL;
-  run(&e, 4, 6); /* the fence falls first */
-  CHECK_EQ(s->status[0], KVC_OK);
-  CHECK_EQ(s->status[1], KVC_ERROR_NO_SPACE);
-  CHECK_EQ(s->status[2], KVC_OK);
-  CHECK(s->num_refused == 1 && s->shortage_blocks == 5 &&
-        s->admitted[2] != 0); /* the only free block is left */
-
-  /* Preempt and admit again in one step; the row is new to the request and written whole. */
-  const uint64_t d = s->admitted[0];
-  clear(&e);
-  s->num_frees = s->num_preempts = 1;
-  e.frees[0] = s->admitted[2];
-  e.preempts[0] = d;
-  add_waiting(&e, d, 3);
-  run(&e, 6, 7);
-  CHECK(s->status[0] == KVC_OK && s->status[1] == KVC_OK && s->status[2] == KVC_OK);
-  CHECK(s->admitted[0] == d && s->num_blocks[0] == 5);
-  CHECK(s->block_tables[3 * 6 + 4] >= 0 && s->block_tables[3 * 6 + 5] == -1);
-  OK(kvc_manager_retire_step(m, 7));
-  EXPECT(KVC_ERROR_INVALID_ARGUMENT, kvc_manager_retire_step(m, 8));
-  kvc_step_destroy(s);
   end_manager(m);
 }
 
@@ -238,7 +148,6 @@ static void test_copies(void) {
 
 int main(void) {
   test_views();
-  test_phases();
   test_late_tokens();
   test_copies();
   return 0;

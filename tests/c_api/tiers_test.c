@@ -151,48 +151,6 @@ static void test_pages(kvc_tier* t, int leases) {
   CHECK_EQ(s.available, 1);
 }
 
-/* Without threads nothing happens by itself. */
-static void test_steps_and_cancel(void) {
-  kvc_tier* t = open_tier("memory:?bytes=1MiB&threads=0&jobs=4");
-  uint64_t first = 0, second = 0;
-  int32_t did = -1;
-  size_t count = 9;
-  kvc_tier_completion done[4];
-  fill(pages_);
-  kvc_tier_job job = job_of(KVC_TIER_PUT);
-  OK(kvc_tier_run_one(t, &did));
-  CHECK_EQ(did, 0);
-  OK(kvc_tier_submit(t, &job, &first));
-  OK(kvc_tier_poll(t, done, 4, &count));
-  CHECK_EQ(count, 0);
-  OK(kvc_tier_run_one(t, &did));
-  CHECK_EQ(did, 1);
-  CHECK_EQ(items_[0].result, KVC_PAGE_OK);
-  CHECK_EQ(items_[1].result, KVC_PAGE_WAITING);
-  OK(kvc_tier_cancel(t, first));
-  EXPECT(KVC_ERROR_NOT_FOUND, kvc_tier_cancel(t, first));
-  EXPECT(KVC_ERROR_NOT_FOUND, kvc_tier_cancel(t, 0));
-  CHECK_EQ(items_[1].result, KVC_PAGE_CANCELLED);
-  OK(kvc_tier_poll(t, done, 4, &count));
-  CHECK_EQ(count, 1);
-  CHECK_EQ(done[0].num_ok, 1);
-  CHECK_EQ(counts_of(t, KVC_TIER_PUT).cancelled, kPages - 1);
-  /* The time of a job that is not begun ends it. */
-  job.timeout_ns = 1;
-  OK(kvc_tier_submit(t, &job, &second));
-  CHECK(second != first);
-  do {
-    OK(kvc_tier_poll(t, done, 4, &count));
-  } while (count == 0);
-  CHECK_EQ(items_[0].result, KVC_PAGE_TIMEOUT);
-  /* Destroying cancels what waits. */
-  job.timeout_ns = 0;
-  OK(kvc_tier_submit(t, &job, &second));
-  kvc_tier_destroy(t);
-  for (size_t i = 0; i < kPages; ++i) CHECK_EQ(items_[i].result, KVC_PAGE_CANCELLED);
-  kvc_tier_destroy(NULL);
-}
-
 /* A tier of 2 pages whose pages are leased has no room until the leases end. */
 static void test_leases_bound_puts(void) {
   kvc_tier* t = open_tier("memory:?bytes=24KiB&threads=1");
@@ -360,7 +318,6 @@ int main(void) {
   t = open_tier(url);
   test_pages(t, 0);
   kvc_tier_destroy(t);
-  test_steps_and_cancel();
   test_leases_bound_puts();
   test_many_keys();
   test_refused_jobs();

@@ -57,7 +57,9 @@ char restored_byte(const std::string& folder, const Spoken& spoken) {
 enum class End { kResetOne, kResetAll, kUnpublish };
 void end_content(Engine& engine, const Spoken& spoken, End how) {
   if (how != End::kUnpublish) {
-    EXPECT_EQ(kvc_manager_reset(engine.m, how == End::kResetAll ? 0 : engine.open_tenant(spoken.tenant)),
+    EXPECT_EQ(how == End::kResetAll
+                  ? kvc_manager_reset_all(engine.m)
+                  : kvc_manager_reset_namespace(engine.m, engine.open_tenant(spoken.tenant)),
               KVC_OK);
     return;
   }
@@ -160,7 +162,7 @@ TEST(Lineages, ThatChangeWhileTheyAreReadAreNoted) {
   EXPECT_FALSE(contents.mixed);
   contents = {};
   ASSERT_EQ(
-      old.m->impl->read_contents(false, &contents, [&] { EXPECT_EQ(kvc_manager_reset(old.m, 0), KVC_OK); }),
+      old.m->impl->read_contents(false, &contents, [&] { EXPECT_EQ(kvc_manager_reset_all(old.m), KVC_OK); }),
       KVC_OK);
   EXPECT_TRUE(contents.mixed);
 }

@@ -376,7 +376,7 @@ TEST(Save, ChecksItsArguments) {
 TEST(AStorageOfADevice, IsRefused) {
   kvc_device_info device = {};
   device.struct_size = sizeof device;
-  if (kvc_device_properties("emulated", &device) != KVC_OK) GTEST_SKIP() << kvc_last_error();
+  if (kvc_device_read_info("emulated", &device) != KVC_OK) GTEST_SKIP() << kvc_last_error();
   const Folder folder;
   Engine engine(Form{});
   engine.run(say(1, 30));

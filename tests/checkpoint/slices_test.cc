@@ -67,7 +67,7 @@ TEST_P(Slices, GiveContentsThatCanBe) {
       engine.end(id);
       if (random() % 8 == 0) engine.evict(random() % 60);
       if (random() % 40 == 0) {
-        EXPECT_EQ(kvc_manager_reset(engine.m, engine.tenants[random() % 3]), KVC_OK);
+        EXPECT_EQ(kvc_manager_reset_namespace(engine.m, engine.tenants[random() % 3]), KVC_OK);
       }
       if (random() % 10 == 0) {  // names move to the places of others
         for (const char* name : {"a", "b"}) kvc_manager_unregister_prompt(engine.m, name);

@@ -118,7 +118,7 @@ TEST(ARestoreThatFailsLate, LeavesTheManagerAsItWas) {
     spoken.tenant = static_cast<uint32_t>(i);
     old.run(spoken);
   }
-  ASSERT_EQ(kvc_manager_reset(old.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(old.m), KVC_OK);
   old.run(say(9, 16));
   const Spoken waiting = say(1, 16);
   const kvc_prompt prompt = old.prompt_of(waiting);

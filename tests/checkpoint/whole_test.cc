@@ -70,7 +70,7 @@ TEST_P(Prompts, ComeBackWithTheirPinsAndNames) {
   old.run(say(3, 20));  // cached and not pinned: nobody asked for it by its name
   ASSERT_EQ(kvc_manager_unregister_prompt(old.m, "gone"), KVC_OK);
   uint64_t id = 0, cached = 0;
-  ASSERT_EQ(kvc_manager_acquire_prompt(old.m, "b", nullptr, 0, nullptr, &id, &cached), KVC_OK)
+  ASSERT_EQ(kvc_manager_allocate_from_prompt(old.m, "b", nullptr, 0, nullptr, &id, &cached), KVC_OK)
       << kvc_last_error();
   ASSERT_EQ(kvc_manager_commit_tokens(old.m, id, 30), KVC_OK);
   old.end(id);  // now it is pinned
@@ -93,7 +93,7 @@ TEST_P(Prompts, ComeBackWithTheirPinsAndNames) {
     EXPECT_EQ(one->hit(say(3, 20)), 0u);
   }
   EXPECT_EQ(fresh.digest(), old.digest());
-  ASSERT_EQ(kvc_manager_acquire_prompt(fresh.m, "b", nullptr, 0, nullptr, &id, &cached), KVC_OK);
+  ASSERT_EQ(kvc_manager_allocate_from_prompt(fresh.m, "b", nullptr, 0, nullptr, &id, &cached), KVC_OK);
   EXPECT_EQ(cached, 28u);
   fresh.end(id);
   for (const char* name : {"a", "b", "later"})
@@ -154,7 +154,7 @@ TEST(RestoredPrompts, AreThoseOfTheirRequests) {
   const Spoken a = say(1, 40);
   add_prompt(old, "a", a);
   uint64_t id = 0, cached = 0;
-  ASSERT_EQ(kvc_manager_acquire_prompt(old.m, "a", nullptr, 0, nullptr, &id, &cached), KVC_OK);
+  ASSERT_EQ(kvc_manager_allocate_from_prompt(old.m, "a", nullptr, 0, nullptr, &id, &cached), KVC_OK);
   old.save(folder / "c", KVC_CHECKPOINT_REQUESTS);
   Engine fresh(Form{});
   fresh.restore(folder / "c", KVC_CHECKPOINT_REQUESTS);
@@ -372,7 +372,8 @@ TEST(FormatVersion2, IsRead) {
     run_encoder(engine, 1, 18, say(1, 13));
     add_prompt(engine, "system", say(2, 12));
     uint64_t id = 0, cached = 0;
-    ASSERT_EQ(kvc_manager_acquire_prompt(engine.m, "system", nullptr, 0, nullptr, &id, &cached), KVC_OK);
+    ASSERT_EQ(kvc_manager_allocate_from_prompt(engine.m, "system", nullptr, 0, nullptr, &id, &cached),
+              KVC_OK);
     for (const Spoken& spoken : {of_tenant(1, 5, 9), say(6, 9)})  // without an encoder: the bytes are any
       engine.run(spoken);
   };

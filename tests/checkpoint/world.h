@@ -117,7 +117,7 @@ class Engine {
     pages.model = "model", pages.model_size = 5;
     pages.weights = form.weights, pages.weights_size = std::strlen(form.weights);
     info.struct_size = sizeof info;
-    EXPECT_EQ(kvc_storage_page_info(storages[0], &pages, &info), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_storage_page_properties(storages[0], &pages, &info), KVC_OK) << kvc_last_error();
   }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

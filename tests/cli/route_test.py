@@ -109,6 +109,15 @@ class RouteTest(command.CommandTest):
         self.assertEqual(self.ask({"tokens": list(range(8))})["matched"], 0)
         self.assertEqual(self.ask({"stats": True})["gaps"], 1)
 
+    def test_a_namespace_or_all_may_be_cleared(self):
+        self.start()
+        self.ask({"worker": 1})
+        for sequence, kind in ((2, "namespace_cleared"), (5, "all_cleared")):
+            self.ask({"worker": 1, "events": stored(range(8), sequence - 2)})
+            self.assertEqual(self.ask({"tokens": list(range(8))})["matched"], 2)
+            self.ask({"worker": 1, "events": [{"kind": kind, "sequence": sequence, "namespace_id": 0}]})
+            self.assertEqual(self.ask({"tokens": list(range(8))})["matched"], 0)
+
     def test_garbage_is_answered_and_the_connection_stays(self):
         self.start()
         self.refuse({"tokens": [1]}, "no worker")
@@ -121,7 +130,7 @@ class RouteTest(command.CommandTest):
         self.refuse({"worker": 1, "load": "x"}, "load")
         self.refuse({"worker": 1, "load": -1}, "load")
         self.refuse({"worker": 1, "events": 5}, "no array")
-        self.refuse({"worker": 1, "events": [{"kind": "lost", "sequence": 0}]}, "stored, removed or cleared")
+        self.refuse({"worker": 1, "events": [{"kind": "lost", "sequence": 0}]}, "stored, removed, namespace_cleared or all_cleared")
         self.refuse({"worker": 1, "events": [{"kind": "stored", "sequence": 0, "digest": "ab"}]}, "64 hex digits")
         self.refuse({"worker": 1, "events": [], "medium": 9}, "medium is 9")
         self.refuse({"tokens": [1, -1]}, "token")

@@ -198,11 +198,11 @@ TEST(Admission, AStepCommitsNoPartOfATransferEither) {
   EXPECT_EQ(status, KVC_OK);
 }
 
-// Steps of 512 tokens in a window of 1,024: what a reserve expects comes and goes there too.
-TEST(Admission, AReserveNeedsAWindowOnce) {
+// Steps of 512 tokens in a window of 1,024: what headroom expects comes and goes there too.
+TEST(Admission, HeadroomNeedsAWindowOnce) {
   const auto admits = [](uint64_t full_blocks, uint64_t window_blocks) {
     kvc_manager_config config = shape(0, 16);
-    config.flags = KVC_MANAGER_RESERVE;
+    config.flags = KVC_MANAGER_HEADROOM;
     Cache c(config, {full_group(), window_group(1024, 0, 0, 1)}, {full_blocks, window_blocks});
     const Admitted ended = c.compute(text(1, 50));
     for (uint64_t n = 50; n < 150; ++n) {
@@ -212,7 +212,7 @@ TEST(Admission, AReserveNeedsAWindowOnce) {
     c.free(ended.id);
     c.compute(text(2, 50));  // it holds 4 blocks of each group
     RequestOptions options = request_config();
-    options.slots = 512, options.reserve = KVC_RESERVE_BALANCED;
+    options.slots = 512, options.headroom = KVC_HEADROOM_BALANCED;
     Admitted r;
     if (c.try_allocate(text(3, 20000), &r, options) != KVC_OK) return false;
     EXPECT_EQ(c.request(r.id).capacity, 512u);

@@ -227,7 +227,7 @@ TEST(Bugs, DigestsDependOnTheCallsAlone) {
       live.push_back(c.compute(text(i % 5, 3 + static_cast<size_t>(i % 9))).id);
       if (live.size() > 3) c.free(live.front()), live.erase(live.begin());
       if (i % 7 == 3) c.append(live.back(), text(20 + i, 2));
-      if (i == 20) c.reset();
+      if (i == 20) c.reset_all();
       digests.push_back(c.digest());
     }
     c.store(text(last, 4));
@@ -354,7 +354,7 @@ TEST(Bugs, ABlockHeldByARequestCannotBeGivenAnotherIdentity) {
   const Admitted r = c.compute(tokens);
   const Ids raw = c.acquire_prefix(tokens);
   EXPECT_REFUSED(c, KVC_ERROR_BUSY, c.publish(text(2, 2 * B), raw));
-  c.reset();  // now it is published nowhere, but the request still reads it
+  c.reset_all();  // now it is published nowhere, but the request still reads it
   EXPECT_REFUSED(c, KVC_ERROR_BUSY, c.publish(text(2, 2 * B), raw));
   c.free(r.id);
   EXPECT_EQ(c.publish(text(2, 2 * B), raw), KVC_OK);

@@ -211,10 +211,10 @@ TEST(Events, ReplayedTheyAreTheIndex) {
   uint64_t stored = 0, removed = 0, cleared = 0;
   const auto replay = [&] {
     for (const Event& event : poll(c, &cursor)) {
-      if (event.e.kind == KVC_EVENT_CLEARED) {
+      if (event.e.kind == KVC_EVENT_ALL_CLEARED || event.e.kind == KVC_EVENT_NAMESPACE_CLEARED) {
         ++cleared;
         std::erase_if(index, [&](auto& entry) {
-          return event.e.namespace_id == 0 || entry.first == event.e.namespace_id;
+          return event.e.kind == KVC_EVENT_ALL_CLEARED || entry.first == event.e.namespace_id;
         });
         continue;
       }
@@ -235,8 +235,8 @@ TEST(Events, ReplayedTheyAreTheIndex) {
     const uint64_t space = i % 2 ? ns : 0;
     c.store(tokens, request_config(i % 11 == 0 ? KVC_REQUEST_NO_READ : 0, space));
     if (i % 13 == 0) c.drop(tokens);
-    if (i == 30) c.reset(ns);
-    if (i == 45) c.reset();
+    if (i == 30) c.reset_namespace(ns);
+    if (i == 45) c.reset_all();
     replay();
     EXPECT_EQ(index.size(), c.stats().blocks_cached);  // every block here is idle, each position has one copy
     for (int32_t j = 0; j < 7; ++j)
@@ -261,7 +261,7 @@ TEST(Events, ClosingANamespaceTellsThatItsContentsWent) {
   EXPECT_EQ(kvc_manager_close_namespace(c.get(), ns), KVC_OK);
   const std::vector<Event> events = poll(c, &cursor);
   ASSERT_GE(events.size(), 1u);
-  EXPECT_EQ(events[0].e.kind, static_cast<uint32_t>(KVC_EVENT_CLEARED));
+  EXPECT_EQ(events[0].e.kind, static_cast<uint32_t>(KVC_EVENT_NAMESPACE_CLEARED));
   EXPECT_EQ(events[0].e.namespace_id, ns);
 }
 
@@ -338,7 +338,7 @@ class Tree {
   void take(const std::vector<Event>& events) {
     for (const Event& event : events) {
       const kvc_event& e = event.e;
-      EXPECT_NE(e.kind, uint32_t{KVC_EVENT_CLEARED});
+      EXPECT_NE(e.kind, uint32_t{KVC_EVENT_ALL_CLEARED});
       if (e.kind == KVC_EVENT_STORED) {
         EXPECT_TRUE(e.parent_node == 0 || !there_[e.parent_node].empty()) << "event " << e.sequence;
         EXPECT_TRUE(there_[e.node].insert(e.group).second) << "event " << e.sequence;

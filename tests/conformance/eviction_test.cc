@@ -214,7 +214,7 @@ TEST(Reset, SucceedsWithLiveRequestsAndNothingOldIsHit) {  // C30
   const Admitted live = c.compute(live_text);
   const Ids held = c.table(live.id);
   EXPECT_EQ(c.whole_hit(live_text), 12u);
-  c.reset();
+  c.reset_all();
   EXPECT_EQ(c.whole_hit(old_text), 0u);
   EXPECT_EQ(c.whole_hit(live_text), 0u);
   EXPECT_EQ(c.table(live.id), held);
@@ -238,8 +238,9 @@ TEST(Reset, SucceedsWithLiveRequestsAndNothingOldIsHit) {  // C30
   size_t count = 0;
   ASSERT_EQ(poll_events(c.get(), &cursor, events.data(), sizeof(kvc_event), 64, &count, nullptr, 0), KVC_OK);
   events.resize(count);
-  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](auto& e) { return e.kind == KVC_EVENT_CLEARED; }),
-            1);
+  EXPECT_EQ(
+      std::count_if(events.begin(), events.end(), [](auto& e) { return e.kind == KVC_EVENT_ALL_CLEARED; }),
+      1);
 }
 
 TEST(Reset, OfOneNamespaceLeavesTheOthers) {
@@ -247,11 +248,11 @@ TEST(Reset, OfOneNamespaceLeavesTheOthers) {
   const uint64_t a = c.open("a"), b = c.open("b");
   const Tokens tokens = text(1, 12);
   for (uint64_t ns : {uint64_t{0}, a, b}) c.store(tokens, request_config(0, ns));
-  c.reset(a);
+  c.reset_namespace(a);
   EXPECT_EQ(c.whole_hit(tokens, a), 0u);
   EXPECT_EQ(c.whole_hit(tokens, b), 12u);
   EXPECT_EQ(c.whole_hit(tokens), 12u);
-  c.reset();
+  c.reset_all();
   EXPECT_EQ(c.whole_hit(tokens, b), 0u);
   EXPECT_EQ(c.whole_hit(tokens), 0u);
 }

@@ -287,7 +287,7 @@ class Cache {
   }
   kvc_stats stats() const {
     kvc_stats s = sized<kvc_stats>();
-    EXPECT_EQ(kvc_manager_stats(m_, &s), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(m_, &s), KVC_OK);
     return s;
   }
   uint64_t available() const {
@@ -314,7 +314,8 @@ class Cache {
     EXPECT_EQ(verify(kvc_manager_open_namespace(m_, &c, &id)), KVC_OK);
     return id;
   }
-  void reset(uint64_t ns = 0) { EXPECT_EQ(verify(kvc_manager_reset(m_, ns)), KVC_OK); }
+  void reset_all() { EXPECT_EQ(verify(kvc_manager_reset_all(m_)), KVC_OK); }
+  void reset_namespace(uint64_t ns) { EXPECT_EQ(verify(kvc_manager_reset_namespace(m_, ns)), KVC_OK); }
   // The victims of allocating every available block one by one, in order.
   Ids drain(uint32_t group = 0) {
     Ids all, one;

@@ -52,7 +52,7 @@ TEST(Keys, EqualBytesUnderAnotherTagAreAnotherIdentity) {  // C15
   for (uint64_t writer : spaces) {
     store_in(c, writer, tokens);
     for (uint64_t reader : spaces) EXPECT_EQ(c.hit(tokens, reader), reader == writer ? 48u : 0u);
-    c.reset(writer);
+    c.reset_namespace(writer);
   }
   // Parts are framed by length: the same bytes cut elsewhere are another identity.
   const uint64_t ab_c = c.open("ab", "c"), a_bc = c.open("a", "bc");

@@ -42,9 +42,10 @@ class Hinted : public Cache {
   }
   uint64_t demote(const Tokens& tokens, uint64_t begin = 0) {
     uint64_t demoted = 77;
-    EXPECT_EQ(verify(kvc_manager_demote_prefix(get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
-                                               begin, &demoted)),
-              KVC_OK)
+    EXPECT_EQ(
+        verify(kvc_manager_set_prefix_priority(get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
+                                               begin, KVC_PRIORITY_DEMOTED, 0, &demoted)),
+        KVC_OK)
         << kvc_last_error();
     return demoted;
   }
@@ -57,13 +58,13 @@ class Hinted : public Cache {
     EXPECT_EQ(try_register(name, tokens, &pinned, ns), KVC_OK) << kvc_last_error();
     return pinned;
   }
-  kvc_status try_acquire_prompt(const char* name, const Tokens& tail, Admitted* out) {
-    return verify(
-        kvc_manager_acquire_prompt(get(), name, tail.data(), tail.size(), nullptr, &out->id, &out->cached));
+  kvc_status try_allocate_from_prompt(const char* name, const Tokens& tail, Admitted* out) {
+    return verify(kvc_manager_allocate_from_prompt(get(), name, tail.data(), tail.size(), nullptr, &out->id,
+                                                   &out->cached));
   }
-  Admitted acquire_prompt(const char* name, const Tokens& tail) {
+  Admitted allocate_from_prompt(const char* name, const Tokens& tail) {
     Admitted out;
-    EXPECT_EQ(try_acquire_prompt(name, tail, &out), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(try_allocate_from_prompt(name, tail, &out), KVC_OK) << kvc_last_error();
     return out;
   }
   kvc_status unregister(const char* name) { return verify(kvc_manager_unregister_prompt(get(), name)); }
@@ -207,6 +208,14 @@ TEST(Retention, TheTimeNeverGoesBackAndAHintEndsLater) {
   EXPECT_TRUE(says("until_ns is 10") && says("later")) << kvc_last_error();
   EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, c.try_priority(a.id, 0, B, 101));
   EXPECT_TRUE(says("101") && says("100")) << kvc_last_error();
+  uint64_t demoted = 77;
+  const Tokens whole = text(1, B);
+  EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT,
+                 kvc_manager_set_prefix_priority(c.get(), PROMPT(0, whole.data(), B, nullptr, 0), 0,
+                                                 KVC_PRIORITY_DEMOTED, 11, &demoted));
+  EXPECT_TRUE(says("until_ns is 11") && says("give 0")) << kvc_last_error();
+  EXPECT_EQ(demoted, 77u);
+  EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, c.try_priority(a.id, 0, B, KVC_PRIORITY_DEMOTED));
   c.priority(a.id, 0, B, 50, 11);
   c.free(a.id);
 }
@@ -333,14 +342,14 @@ TEST(Retention, WithoutTheFlagHintsAreRefused) {
   uint64_t count = 77;
   const Tokens tokens = text(1, B);
   EXPECT_REFUSED(c, KVC_ERROR_UNSUPPORTED,
-                 kvc_manager_demote_prefix(c.get(), PROMPT(0, tokens.data(), B, nullptr, 0), 0, &count));
+                 kvc_manager_set_prefix_priority(c.get(), PROMPT(0, tokens.data(), B, nullptr, 0), 0,
+                                                 KVC_PRIORITY_DEMOTED, 0, &count));
   EXPECT_REFUSED(
       c, KVC_ERROR_UNSUPPORTED,
       kvc_manager_set_prefix_priority(c.get(), PROMPT(0, tokens.data(), B, nullptr, 0), 0, 50, 0, &count));
   EXPECT_EQ(count, 77u);
   c.time(5);  // the time passes without hints too
   EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_set_time(c.get(), 4));
-  EXPECT_EQ(kvc_supports(KVC_FEATURE_HINTS), KVC_OK);
   c.free(a.id);
 }
 
@@ -363,13 +372,13 @@ TEST(Prompts, SurviveFullChurnFromTheFirstUseOn) {
   Hinted c(shape(8, B));
   const Tokens system = text(1, 3 * B + 2);
   EXPECT_EQ(c.name("system", system), 0u);
-  const Admitted a = c.acquire_prompt("system", text(2, B));
+  const Admitted a = c.allocate_from_prompt("system", text(2, B));
   EXPECT_EQ(a.cached, 0u);
   c.commit(a.id, 4 * B + 2);
   c.free(a.id);
   EXPECT_EQ(c.stats().blocks_pinned, 3u);
   for (int32_t i = 10; i < 20; ++i) c.store(text(i, 5 * B));
-  EXPECT_EQ(c.acquire_prompt("system", text(3, 1)).cached, 3 * B);
+  EXPECT_EQ(c.allocate_from_prompt("system", text(3, 1)).cached, 3 * B);
 }
 
 TEST(Prompts, PinWhatIsCachedAndGrowAtAPreemption) {
@@ -377,7 +386,7 @@ TEST(Prompts, PinWhatIsCachedAndGrowAtAPreemption) {
   c.store(text(1, 2 * B));
   EXPECT_EQ(c.name("a", text(1, 4 * B)), 2 * B);
   EXPECT_EQ(c.stats().blocks_pinned, 2u);
-  const Admitted a = c.acquire_prompt("a", {});
+  const Admitted a = c.allocate_from_prompt("a", {});
   EXPECT_EQ(a.cached, 2 * B);
   c.commit(a.id, 3 * B + 1);
   c.preempt(a.id);
@@ -397,7 +406,7 @@ TEST(Prompts, AllPinnedAnswersNoSpaceAtOnce) {
   EXPECT_EQ(c.name("all", text(1, 4 * B)), 4 * B);
   Admitted a;
   EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate(text(2, B), &a));
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_acquire_prompt("all", text(2, 1), &a));
+  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate_from_prompt("all", text(2, 1), &a));
   EXPECT_EQ(c.evict(4), 0u);
   EXPECT_EQ(c.unregister("all"), KVC_OK);
   c.store(text(2, B));
@@ -407,15 +416,15 @@ TEST(Prompts, AResetGivesUpThePin) {
   Hinted c(shape(4, B));
   c.store(text(1, 4 * B));
   c.name("a", text(1, 4 * B));
-  c.reset();
+  c.reset_all();
   EXPECT_EQ(c.stats().blocks_free, 4u);
-  const Admitted a = c.acquire_prompt("a", {});
+  const Admitted a = c.allocate_from_prompt("a", {});
   EXPECT_EQ(a.cached, 0u);
   c.commit(a.id, 4 * B);
-  c.reset();  // in its life: it publishes nothing more, and nothing is pinned
+  c.reset_all();  // in its life: it publishes nothing more, and nothing is pinned
   c.free(a.id);
   EXPECT_EQ(c.stats().blocks_free, 4u);
-  const Admitted b = c.acquire_prompt("a", {});
+  const Admitted b = c.allocate_from_prompt("a", {});
   c.commit(b.id, 4 * B);
   c.free(b.id);
   EXPECT_EQ(c.stats().blocks_pinned, 4u);
@@ -430,7 +439,7 @@ TEST(Prompts, NamesAreUniqueAndKnown) {
   EXPECT_TRUE(says("\"one\"")) << kvc_last_error();
   EXPECT_REFUSED(c, KVC_ERROR_NOT_FOUND, c.unregister("two"));
   EXPECT_TRUE(says("\"two\"")) << kvc_last_error();
-  EXPECT_REFUSED(c, KVC_ERROR_NOT_FOUND, c.try_acquire_prompt("on", {}, &a));
+  EXPECT_REFUSED(c, KVC_ERROR_NOT_FOUND, c.try_allocate_from_prompt("on", {}, &a));
   const std::string longest(255, 'x');
   c.name(longest.c_str(), text(1, B));
   EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, c.try_register((longest + "x").c_str(), text(1, B), &pinned));
@@ -464,7 +473,7 @@ TEST(Prompts, AreUsersOfTheirNamespaceAndLimited) {
 TEST(Prompts, ARequestOutlivesItsPromptAndANewOneOfTheSameName) {
   Hinted c(shape(8, B));
   c.name("a", text(1, 2 * B));
-  const Admitted a = c.acquire_prompt("a", text(2, B));
+  const Admitted a = c.allocate_from_prompt("a", text(2, B));
   EXPECT_EQ(c.unregister("a"), KVC_OK);
   c.name("a", text(1, 2 * B));
   c.commit(a.id, 3 * B);

@@ -297,7 +297,7 @@ TEST(StateGroups, MixesThatNoTableServesAreRefused) {
     kvc_manager_destroy(m);
   };
   refused(KVC_ERROR_UNSUPPORTED, {state_group()}, KVC_MANAGER_FILLS);
-  refused(KVC_ERROR_UNSUPPORTED, {full_group(), state_group()}, KVC_MANAGER_RESERVE);
+  refused(KVC_ERROR_UNSUPPORTED, {full_group(), state_group()}, KVC_MANAGER_HEADROOM);
   refused(KVC_ERROR_INVALID_ARGUMENT, {full_group(), state_group(0, 0, 3)});  // shares its pool
   refused(KVC_ERROR_INVALID_ARGUMENT, {state_group(B + 1)});
   kvc_group_config group = full_group();

@@ -346,7 +346,7 @@ TEST(Cross, NamespacesResetsAndQuotasHoldForEncoders) {
   d.free(id);
   id = d.allocate(hearing(1));
   EXPECT_EQ(d.info(id).num_cross_cached, kEncoder);
-  d.ok(kvc_manager_reset(d.m, 0));
+  d.ok(kvc_manager_reset_all(d.m));
   EXPECT_EQ(d.info(d.allocate(hearing(1))).num_cross_cached, 0u);
   d.commit(id, prompt().size());
   d.free(id);

@@ -104,7 +104,7 @@ class Decoder {
   kvc_stats stats() {
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
     return stats;
   }
   uint64_t digest() {

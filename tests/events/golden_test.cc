@@ -80,7 +80,7 @@ class Batch {
     return *this;
   }
   Batch& clear() {
-    runs.emplace_back().kind = KVC_EVENT_CLEARED;
+    runs.emplace_back().kind = KVC_EVENT_ALL_CLEARED;
     return *this;
   }
   std::vector<uint8_t> encode() const {
@@ -202,7 +202,7 @@ TEST(GoldenEvents, AreReadBackAsTheyWereWritten) {
           const WireRun& run = batch.runs[i];
           const WireEvent& event = decoder.events()[i];
           EXPECT_EQ(event.kind, run.kind);
-          if (run.kind == KVC_EVENT_CLEARED) continue;
+          if (run.kind == KVC_EVENT_ALL_CLEARED) continue;
           const WireGroup& group = batch.groups[run.group];
           EXPECT_EQ(event.group, group.kind.empty() ? -1 : static_cast<int32_t>(run.group));
           EXPECT_EQ(event.medium, batch.format.medium);

@@ -103,7 +103,7 @@ class Engine {
   kvc_stats stats() const {
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
     return stats;
   }
   uint64_t digest() const {
@@ -231,7 +231,7 @@ TEST(Fills, AnEndedFillIsHandedOn) {
       EXPECT_EQ(kvc_manager_truncate_request(engine.m, first, 8), KVC_OK);
     }
     if (how == 3) {
-      EXPECT_EQ(kvc_manager_reset(engine.m, 0), KVC_OK);
+      EXPECT_EQ(kvc_manager_reset_all(engine.m), KVC_OK);
     }
     engine.retire();
     const auto next = engine.admit(options(0));
@@ -408,7 +408,7 @@ TEST(Fills, ForksAreAdmittedAgainInChunks) {
   for (const uint64_t id : {fork, first}) {
     ASSERT_EQ(kvc_manager_preempt_request(engine.m, id), KVC_OK);
   }
-  ASSERT_EQ(kvc_manager_reset(engine.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(engine.m), KVC_OK);
   ASSERT_EQ(kvc_manager_admit_request(engine.m, fork, nullptr), KVC_OK);
   kvc_request_info info = {};
   info.struct_size = sizeof info;
@@ -504,17 +504,17 @@ TEST(Fills, OnlySlotsOfStepsAreEnqueued) {
   EXPECT_EQ(engine.findable(), 10 * kBlock);
 }
 
-TEST(Fills, AReserveIsNotEnqueued) {
+TEST(Fills, HeadroomIsNotEnqueued) {
   kvc_manager_config config = following();
-  config.flags |= KVC_MANAGER_RESERVE;
+  config.flags |= KVC_MANAGER_HEADROOM;
   Engine engine(config);
   const uint64_t before = engine.admit(options(0, 0)).id;  // its length is remembered
   const int32_t tokens[] = {5, 5, 5, 5};
   ASSERT_EQ(kvc_manager_append_tokens(engine.m, before, tokens, 4), KVC_OK);
   ASSERT_EQ(kvc_manager_free_request(engine.m, before), KVC_OK);
-  kvc_request_config reserving = options(kBoth, 0, 8);
-  reserving.reserve = KVC_RESERVE_BALANCED;
-  EXPECT_EQ(engine.admit(reserving).status, KVC_OK);
+  kvc_request_config with_headroom = options(kBoth, 0, 8);
+  with_headroom.headroom = KVC_HEADROOM_BALANCED;
+  EXPECT_EQ(engine.admit(with_headroom).status, KVC_OK);
   EXPECT_EQ(engine.stats().blocks_filling, 2u);
 }
 

@@ -2,8 +2,6 @@
 // config.json files: an input is refused with a text, or the library takes the model, and from a file for
 // Shortfin the storage, that was read.
 #include <kvcache/model.h>
-#include <kvcache/shortfin.h>
-#include <kvcache/storage.h>
 
 #include <cstring>
 

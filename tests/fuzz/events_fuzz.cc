@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FUZZ_REQUIRE(again.events().size() == 1, "one event");
     const WireEvent& other = again.events()[0];
     FUZZ_REQUIRE(other.kind == event.kind, "kind");
-    if (event.kind == KVC_EVENT_CLEARED) continue;
+    if (event.kind == KVC_EVENT_ALL_CLEARED) continue;
     FUZZ_REQUIRE(
         std::equal(other.hashes.begin(), other.hashes.end(), event.hashes.begin(), event.hashes.end()),
         "hashes");

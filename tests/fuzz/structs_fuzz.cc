@@ -237,12 +237,13 @@ kvc_status rope_rows(Claimed& s) {
 }
 
 kvc_status curve_config(Claimed& s, kvc_manager* m) {
-  const kvc_status status = kvc_manager_open_curve(m, 0, s.as<kvc_curve_config>());
+  const kvc_status status = kvc_manager_open_curve(m, KVC_ALL_NAMESPACES, s.as<kvc_curve_config>());
   if (status == KVC_OK) {
     const uint64_t sizes[2] = {0, 1};
     double rates[2];
-    FUZZ_REQUIRE(kvc_manager_read_curve(m, 0, sizes, 2, rates) == KVC_OK && rates[0] == 0, kvc_last_error());
-    FUZZ_REQUIRE(kvc_manager_close_curve(m, 0) == KVC_OK, kvc_last_error());
+    FUZZ_REQUIRE(kvc_manager_read_curve(m, KVC_ALL_NAMESPACES, sizes, 2, rates) == KVC_OK && rates[0] == 0,
+                 kvc_last_error());
+    FUZZ_REQUIRE(kvc_manager_close_curve(m, KVC_ALL_NAMESPACES) == KVC_OK, kvc_last_error());
   }
   return status;
 }

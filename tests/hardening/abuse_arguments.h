@@ -93,7 +93,7 @@ class BadArguments {
     if (random_.chance(10)) config_.external_tokens = number();
     if (random_.chance(10)) config_.max_cached_tokens = number();
     if (random_.chance(5)) config_.flags = static_cast<uint32_t>(random_.below(32));
-    if (random_.chance(20)) config_.reserve = static_cast<uint32_t>(random_.below(5));
+    if (random_.chance(20)) config_.headroom = static_cast<uint32_t>(random_.below(5));
     if (random_.chance(15)) config_.cross_tokens = random_.chance(80) ? random_.below(20) : number();
     if (random_.chance(15)) config_.cross_digest[0] = static_cast<uint8_t>(random_.below(3));
     if (random_.chance(10)) config_.drop_tail_blocks = static_cast<uint32_t>(number());

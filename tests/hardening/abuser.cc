@@ -147,8 +147,8 @@ kvc_status Abuser::call(int kind) {
         case 1:
           return kvc_manager_close_namespace(m_, any(namespaces_));
         case 2:
-          return random_.chance(10)
-                     ? kvc_manager_reset(m_, random_.chance(20) ? KVC_DEFAULT_NAMESPACE : any(namespaces_))
+          return random_.chance(10)   ? (random_.chance(20) ? kvc_manager_reset_all(m_)
+                                                            : kvc_manager_reset_namespace(m_, any(namespaces_)))
                  : random_.chance(20) ? kvc_manager_fail_step(m_, number(), ids_, room(), count_out())
                                       : kvc_manager_retire_step(m_, number());
         case 3:
@@ -171,8 +171,8 @@ kvc_status Abuser::call(int kind) {
         }
         case 6: {
           const uint64_t min = number(), max = random_.chance(60) ? 0 : number();
-          return kvc_manager_set_quota(m_, random_.chance(30) ? KVC_DEFAULT_NAMESPACE : any(namespaces_),
-                                       group(), random_.chance(70) ? min % 6 : min, max);
+          return kvc_manager_set_quota(m_, random_.chance(30) ? 0 : any(namespaces_), group(),
+                                       random_.chance(70) ? min % 6 : min, max);
         }
         case 7: {
           kvc_quota_info info = {};
@@ -225,8 +225,9 @@ kvc_status Abuser::call_hint() {
     default: {
       const int32_t* const prompt = tokens(&n);
       const kvc_extra_key* const spans = keys(&k);
-      return kvc_manager_demote_prefix(
-          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), number(), id_out());
+      return kvc_manager_set_prefix_priority(
+          m_, PROMPT(random_.chance(80) ? 0 : any(namespaces_), prompt, n, spans, k), number(),
+          KVC_PRIORITY_DEMOTED, random_.chance(90) ? 0 : until, id_out());
     }
   }
 }
@@ -247,7 +248,8 @@ kvc_status Abuser::call_prompt() {
     case 1:
     case 2: {
       const int32_t* const more = tokens(&n);
-      const kvc_status status = kvc_manager_acquire_prompt(m_, text, more, n, config(), id_out(), &number_);
+      const kvc_status status =
+          kvc_manager_allocate_from_prompt(m_, text, more, n, config(), id_out(), &number_);
       if (status == KVC_OK) learn(live_, id_);
       return status;
     }

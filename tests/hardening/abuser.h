@@ -35,9 +35,9 @@ class Abuser : private BadArguments {
     config.num_blocks = kBlocks, config.max_blocks = kBlocks + 8, config.block_size = 4,
     config.max_quotas = 2, config.max_requests = kRequests, config.seed = 1;
     config.max_request_tokens = kMaxTokens, config.vocab_size = 50, config.event_capacity = 32;
-    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS | KVC_MANAGER_RESERVE |
+    config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_HINTS | KVC_MANAGER_HEADROOM |
                    KVC_MANAGER_FILLS | (shape % 4 == 0 ? KVC_MANAGER_PARTIAL_REUSE : 0);
-    if (shape == 7) config.flags &= ~uint32_t{KVC_MANAGER_RESERVE | KVC_MANAGER_FILLS};
+    if (shape == 7) config.flags &= ~uint32_t{KVC_MANAGER_HEADROOM | KVC_MANAGER_FILLS};
     if (shape != 0) config.groups = groups, config.num_groups = shape == 1 ? 1 : 2;
     expect_ok(kvc_manager_create(&config, &other_));
     config.record_bytes = record_bytes();

@@ -28,7 +28,7 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_properties, s.m, &s.properties));
   calls.push_back(KVC_CALL(kvc_manager_check, s.m).allocating());
   calls.push_back(KVC_CALL(kvc_manager_digest, s.m, &s.number));
-  calls.push_back(KVC_CALL(kvc_manager_stats, s.m, &s.stats));
+  calls.push_back(KVC_CALL(kvc_manager_read_stats, s.m, &s.stats));
   calls.push_back(KVC_CALL(kvc_manager_pool_info, s.m, 0u, &s.pool_info));
   calls.push_back(KVC_CALL(kvc_manager_lost_reuse, s.m, 0u, &s.lost_reuse));
   calls.push_back(KVC_CALL(kvc_manager_block_info, s.m, 1, &s.block_info));
@@ -41,7 +41,7 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_quota_info, s.made_manager, 0u, 0u, &s.quota_info).after(with_quotas));
   const auto with_room = [](Scene& s) {
     kvc_manager_config config = s.manager_config;
-    config.max_blocks = 2 * config.num_blocks, config.flags |= KVC_MANAGER_RESERVE;
+    config.max_blocks = 2 * config.num_blocks, config.flags |= KVC_MANAGER_HEADROOM;
     return kvc_manager_create(&config, &s.made_manager) == KVC_OK;
   };
   calls.push_back(KVC_CALL(kvc_manager_resize, s.made_manager, 0u, s.manager_config.num_blocks + 1,
@@ -53,7 +53,7 @@ void add_life(std::vector<Call>& calls) {
                       .as("smaller")
                       .after(with_room));
   calls.push_back(
-      KVC_CALL(kvc_manager_expected_tokens, s.made_manager, uint32_t{KVC_RESERVE_BALANCED}, 3u, &s.number)
+      KVC_CALL(kvc_manager_expected_tokens, s.made_manager, uint32_t{KVC_HEADROOM_BALANCED}, 3u, &s.number)
           .after(with_room));
   const auto with_fill = [](Scene& s) {  // step 1 is in flight and fills blocks
     kvc_manager_config config = s.manager_config;
@@ -76,10 +76,10 @@ void add_life(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_manager_close_namespace, s.m, std::exchange(s.ns, 0)).after([](Scene& s) {
     return kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, s.ns).after([](Scene& s) {
+  calls.push_back(KVC_CALL(kvc_manager_reset_namespace, s.m, s.ns).after([](Scene& s) {
     return s.cache(20) && kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;
   }));
-  calls.push_back(KVC_CALL(kvc_manager_reset, s.m, 0u).as("all").after([](Scene& s) { return s.cache(20); }));
+  calls.push_back(KVC_CALL(kvc_manager_reset_all, s.m).after([](Scene& s) { return s.cache(20); }));
 }
 
 void add_requests(std::vector<Call>& calls) {

@@ -13,7 +13,6 @@ void add_other_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_build_info));
   calls.push_back(KVC_CALL(kvc_status_name, KVC_ERROR_BUSY));
   calls.push_back(KVC_CALL(kvc_last_error));
-  calls.push_back(KVC_CALL(kvc_supports, KVC_FEATURE_LRU));
   calls.push_back(KVC_CALL(kvc_dtype_bits, KVC_BFLOAT16, &s.dtype_bits));
   calls.push_back(
       KVC_CALL(kvc_quantize, &s.format, s.k.data(), 4u, Scene::kDim, s.bits.data(), s.lse.data()));

@@ -63,7 +63,8 @@ inline kvc_status set_prefix_priority(kvc_manager* m, uint64_t ns, const int32_t
 inline kvc_status demote_prefix(kvc_manager* m, uint64_t ns, const int32_t* tokens, size_t n,
                                 const kvc_extra_key* keys, size_t num_keys, uint64_t first_token,
                                 uint64_t* num_tokens) {
-  return kvc_manager_demote_prefix(m, PROMPT(ns, tokens, n, keys, num_keys), first_token, num_tokens);
+  return kvc_manager_set_prefix_priority(m, PROMPT(ns, tokens, n, keys, num_keys), first_token,
+                                         KVC_PRIORITY_DEMOTED, 0, num_tokens);
 }
 inline kvc_status position_digests(kvc_manager* m, const int32_t* tokens, size_t n, const kvc_extra_key* keys,
                                    size_t num_keys, uint8_t* digests, size_t capacity, size_t* count) {

@@ -21,7 +21,8 @@ void add_retention_calls(std::vector<Call>& calls) {
                       .allocating()
                       .after(cached));
   calls.push_back(KVC_CALL(demote_prefix, s.m, 0u, s.tokens.data(), s.n, nullptr, 0u, 4u, &s.number)
-                      .of("kvc_manager_demote_prefix")
+                      .of("kvc_manager_set_prefix_priority")
+                      .as("demoted")
                       .allocating()
                       .after(cached));
   calls.push_back(KVC_CALL(register_prompt, s.m, s.prompt_name.c_str(), s.tokens.data(), s.n, s.keys.data(),
@@ -30,8 +31,8 @@ void add_retention_calls(std::vector<Call>& calls) {
                       .allocating()
                       .may_be_null({6})
                       .after(cached));
-  calls.push_back(KVC_CALL(kvc_manager_acquire_prompt, s.m, s.prompt_name.c_str(), s.tokens.data(), s.n / 2,
-                           &s.request_config, &s.request, &s.number)
+  calls.push_back(KVC_CALL(kvc_manager_allocate_from_prompt, s.m, s.prompt_name.c_str(), s.tokens.data(),
+                           s.n / 2, &s.request_config, &s.request, &s.number)
                       .allocating()
                       .may_be_null({4, 6})
                       .after([](Scene& s) { return s.name(s.n / 2); }));

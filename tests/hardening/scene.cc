@@ -191,7 +191,7 @@ void Scene::clean() {
       if (step->admitted[i] != 0) kvc_manager_free_request(m, step->admitted[i]);
     kvc_step_destroy(step);
   }
-  if (curve) kvc_manager_close_curve(m, 0);
+  if (curve) kvc_manager_close_curve(m, KVC_ALL_NAMESPACES);
   if (ns != 0) kvc_manager_close_namespace(m, ns);
   if (tensor != nullptr) {
     auto* made = static_cast<DlManagedTensor*>(tensor);

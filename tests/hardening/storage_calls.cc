@@ -11,7 +11,7 @@ namespace {
 bool with_stream(Scene& s) { return kvc_stream_create(device(), &s.made_stream) == KVC_OK; }
 
 void add_streams(std::vector<Call>& calls) {
-  calls.push_back(KVC_CALL(kvc_device_properties, "cpu", &s.device_info).may_be_null({0}));
+  calls.push_back(KVC_CALL(kvc_device_read_info, "cpu", &s.device_info).may_be_null({0}));
   calls.push_back(KVC_CALL(kvc_stream_create, "cpu", &s.made_stream).allocating().may_be_null({0}));
   calls.push_back(KVC_CALL(kvc_stream_destroy, std::exchange(s.made_stream, nullptr)).after(with_stream));
   calls.push_back(KVC_CALL(kvc_stream_synchronize, s.stream));
@@ -55,7 +55,7 @@ void add_devices(std::vector<Call>& calls) {
                       .allocating()
                       .may_be_null({0, 1}));
   calls.push_back(KVC_CALL(kvc_stream_handle, s.stream, &s.handle).answering(KVC_ERROR_UNSUPPORTED));
-  calls.push_back(KVC_CALL(kvc_device_reserve, "cpu", 4096u, &s.made_memory)
+  calls.push_back(KVC_CALL(kvc_device_reserve_addresses, "cpu", 4096u, &s.made_memory)
                       .answering(KVC_ERROR_UNSUPPORTED)
                       .may_be_null({0}));
   calls.push_back(

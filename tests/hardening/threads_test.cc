@@ -87,7 +87,7 @@ TEST(Threads, ReadersAndWritersAllGetOn) {
           if (scene.cache(scene.n / 4)) ++rounds[static_cast<size_t>(t)];
         } else if (kvc_manager_probe(scene.m, PROMPT(0, scene.tokens.data(), scene.n, nullptr, 0),
                                      &scene.probe_info) == KVC_OK &&
-                   kvc_manager_stats(scene.m, &scene.stats) == KVC_OK) {
+                   kvc_manager_read_stats(scene.m, &scene.stats) == KVC_OK) {
           ++rounds[static_cast<size_t>(t)];
         }
       }

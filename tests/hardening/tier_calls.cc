@@ -34,7 +34,7 @@ void add_jobs(std::vector<Call>& calls) {
 
 void add_pages(std::vector<Call>& calls) {
   const kvc_status copied = device() == nullptr ? KVC_OK : KVC_ERROR_UNSUPPORTED;
-  calls.push_back(KVC_CALL(kvc_storage_page_info, s.storage, &s.page_config, &s.page_info));
+  calls.push_back(KVC_CALL(kvc_storage_page_properties, s.storage, &s.page_config, &s.page_info));
   calls.push_back(
       KVC_CALL(kvc_storage_page_runs, s.storage, &s.page_config, s.runs.data(), s.runs.size(), &s.count));
   calls.push_back(KVC_CALL(kvc_storage_pack_pages, s.storage, s.blocks_in.data(), s.blocks_in.size(), s.pages,

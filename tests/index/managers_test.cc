@@ -45,7 +45,8 @@ class Engine {
                               &dropped);
     } else if (dice < 980) {
       const uint64_t which = random.below(3);
-      kvc_manager_reset(m_, which == 0 ? 0 : which == 1 ? KVC_DEFAULT_NAMESPACE : any_namespace(random));
+      which == 0 ? kvc_manager_reset_all(m_)
+                 : kvc_manager_reset_namespace(m_, which == 1 ? 0 : any_namespace(random));
     } else {
       open_or_close(random);
     }

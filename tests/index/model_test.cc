@@ -38,9 +38,9 @@ struct Publisher {
     } else if (event.kind == KVC_EVENT_REMOVED) {
       to->erase(number);
     } else {
-      const uint64_t cleared = event.namespace_id == KVC_DEFAULT_NAMESPACE ? 0 : event.namespace_id;
-      std::erase_if(*to,
-                    [&](const auto& block) { return event.namespace_id == 0 || block.second == cleared; });
+      std::erase_if(*to, [&](const auto& block) {
+        return event.kind == KVC_EVENT_ALL_CLEARED || block.second == event.namespace_id;
+      });
     }
   }
   void publish(uint32_t kind, uint64_t number, uint64_t namespace_id) {
@@ -158,9 +158,9 @@ class World {
       const bool has = from.now.count(number) != 0;
       if (random_.below(200) == 0) {
         const uint64_t which = random_.below(3);
-        from.publish(KVC_EVENT_CLEARED, 0,
-                     which == 0   ? 0
-                     : which == 1 ? KVC_DEFAULT_NAMESPACE
+        from.publish(which == 0 ? KVC_EVENT_ALL_CLEARED : KVC_EVENT_NAMESPACE_CLEARED, 0,
+                     which == 0   ? KVC_ALL_NAMESPACES
+                     : which == 1 ? 0
                                   : namespace_id(worker, number));
       } else if (has && random_.chance(40)) {
         from.publish(KVC_EVENT_REMOVED, number, ns);

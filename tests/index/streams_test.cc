@@ -7,7 +7,8 @@
 namespace kvc::test {
 namespace {
 
-constexpr uint32_t kStored = KVC_EVENT_STORED, kRemoved = KVC_EVENT_REMOVED, kCleared = KVC_EVENT_CLEARED;
+constexpr uint32_t kStored = KVC_EVENT_STORED, kRemoved = KVC_EVENT_REMOVED,
+                   kCleared = KVC_EVENT_NAMESPACE_CLEARED, kAllCleared = KVC_EVENT_ALL_CLEARED;
 
 class IndexStreams : public ::testing::Test {
  protected:
@@ -152,10 +153,10 @@ TEST_F(IndexStreams, ClearedForgetsANamespaceOfTheWorkerAlone) {
   store(2, {20}, 0, 9);  // the same namespace, which worker 2 calls 9
   apply(1, {event_of(3, kCleared, 0, 7)});
   EXPECT_EQ((Matches{{2, {1, 1, 0, 0}}}), match(index, {20}));
-  apply(1, {event_of(4, kCleared, 0, KVC_DEFAULT_NAMESPACE)});
+  apply(1, {event_of(4, kCleared, 0, 0)});
   EXPECT_EQ(Matches{}, match(index, {10}));
   EXPECT_EQ(1u, match(index, {30}).size());
-  apply(1, {event_of(5, kCleared, 0, 0)});
+  apply(1, {event_of(5, kAllCleared, 0, KVC_ALL_NAMESPACES)});
   EXPECT_EQ(Matches{}, match(index, {30}));
   EXPECT_EQ(1u, stats_of(index).num_holdings);
 }

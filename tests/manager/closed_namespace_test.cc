@@ -41,7 +41,7 @@ TEST(ClosedNamespace, WhileACallPublishesIntoIt) {
   const auto start = Clock::now();
   ASSERT_EQ(publish(0), KVC_OK);
   const auto whole = Clock::now() - start;
-  ASSERT_EQ(kvc_manager_reset(m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(m), KVC_OK);
 
   for (int i = 0; i < kAttempts; ++i) {
     const uint64_t ns = open(m, "x");

@@ -53,7 +53,7 @@ class ManagerCurveTest : public ::testing::Test {
     config.max_requests = 8;
     return config;
   }
-  void open(kvc_manager* m, uint64_t ns = 0, double rate = 1, uint64_t max_blocks = 500) {
+  void open(kvc_manager* m, uint64_t ns = KVC_ALL_NAMESPACES, double rate = 1, uint64_t max_blocks = 500) {
     const kvc_curve_config curve = {sizeof curve, rate, 0, max_blocks, 0};
     ASSERT_EQ(kvc_manager_open_curve(m, ns, &curve), KVC_OK) << last_error();
   }
@@ -76,12 +76,12 @@ class ManagerCurveTest : public ::testing::Test {
     }
     ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
   }
-  double read(kvc_manager* m, uint64_t blocks, uint64_t ns = 0) {
+  double read(kvc_manager* m, uint64_t blocks, uint64_t ns = KVC_ALL_NAMESPACES) {
     double rate = -1;
     EXPECT_EQ(kvc_manager_read_curve(m, ns, &blocks, 1, &rate), KVC_OK) << last_error();
     return rate;
   }
-  kvc_curve_info info(kvc_manager* m, uint64_t ns = 0) {
+  kvc_curve_info info(kvc_manager* m, uint64_t ns = KVC_ALL_NAMESPACES) {
     kvc_curve_info info = {};
     info.struct_size = sizeof info;
     EXPECT_EQ(kvc_manager_curve_info(m, ns, &info), KVC_OK) << last_error();
@@ -90,7 +90,7 @@ class ManagerCurveTest : public ::testing::Test {
   kvc_stats stats(kvc_manager* m) {
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
     return stats;
   }
   double hit_rate(kvc_manager* m) {
@@ -137,19 +137,18 @@ TEST_F(ManagerCurveTest, NamespacesAreApart) {
   const kvc_namespace_config tenant = {sizeof tenant, nullptr, nullptr, "t", 0, 0, 1};
   uint64_t ns = 0;
   ASSERT_EQ(kvc_manager_open_namespace(both.m, &tenant, &ns), KVC_OK);
-  open(both.m, ns), open(both.m), open(both.m, KVC_DEFAULT_NAMESPACE);
-  open(alone.m, KVC_DEFAULT_NAMESPACE);
+  open(both.m, ns), open(both.m), open(both.m, 0);
+  open(alone.m, 0);
   for (const Turn& turn : turns) {
     run(both.m, turn), run(both.m, turn, ns), run(both.m, turn, ns);
     run(alone.m, turn);
   }
   for (const uint64_t blocks : {20u, 60u, 300u}) {
-    EXPECT_DOUBLE_EQ(read(both.m, blocks, KVC_DEFAULT_NAMESPACE),
-                     read(alone.m, blocks, KVC_DEFAULT_NAMESPACE));
-    EXPECT_GT(read(both.m, blocks, ns), read(both.m, blocks, KVC_DEFAULT_NAMESPACE));
+    EXPECT_DOUBLE_EQ(read(both.m, blocks, 0), read(alone.m, blocks, 0));
+    EXPECT_GT(read(both.m, blocks, ns), read(both.m, blocks, 0));
     EXPECT_LE(read(both.m, blocks), read(both.m, blocks, ns));
   }
-  EXPECT_EQ(info(both.m).queries, info(both.m, ns).queries + info(both.m, KVC_DEFAULT_NAMESPACE).queries);
+  EXPECT_EQ(info(both.m).queries, info(both.m, ns).queries + info(both.m, 0).queries);
   // Closing the namespace closes its curve, and takes its blocks out of the common one.
   const uint64_t samples = info(both.m).num_samples, own = info(both.m, ns).num_samples;
   const uint64_t bytes = stats(both.m).metadata_bytes;
@@ -194,12 +193,12 @@ TEST_F(ManagerCurveTest, AResetEmptiesTheStackAndKeepsTheCounts) {
   open(manager.m);
   const Turn turn = {tokens_from(1, 21), {}};
   run(manager.m, turn), run(manager.m, turn);
-  ASSERT_EQ(kvc_manager_reset(manager.m, KVC_DEFAULT_NAMESPACE), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_namespace(manager.m, 0), KVC_OK);
   EXPECT_EQ(info(manager.m).num_samples, 0u);
   run(manager.m, turn);
   EXPECT_EQ(info(manager.m).queries, 15);
   EXPECT_EQ(read(manager.m, 99), 5.0 / 15);
-  ASSERT_EQ(kvc_manager_reset(manager.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(manager.m), KVC_OK);
   EXPECT_EQ(info(manager.m).num_samples, 0u);
 }
 
@@ -241,14 +240,14 @@ TEST_F(ManagerCurveTest, ItChangesNoStateAndGivesItsMemoryBack) {
   ASSERT_EQ(kvc_manager_digest(plain.m, &a), KVC_OK);
   ASSERT_EQ(kvc_manager_digest(measured.m, &b), KVC_OK);
   EXPECT_EQ(a, b);
-  ASSERT_EQ(kvc_manager_close_curve(measured.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_close_curve(measured.m, KVC_ALL_NAMESPACES), KVC_OK);
   EXPECT_EQ(stats(measured.m).metadata_bytes, stats(plain.m).metadata_bytes);
 }
 
 TEST_F(ManagerCurveTest, BadCallsAreRefused) {
   const ManagerOf manager(config(100));
   const auto refused = [&](std::function<void(kvc_curve_config&)> change, kvc_status status,
-                           uint64_t ns = 0) {
+                           uint64_t ns = KVC_ALL_NAMESPACES) {
     kvc_curve_config curve = {sizeof curve, 0.5, 0, 100, 0};
     change(curve);
     EXPECT_EQ(kvc_manager_open_curve(manager.m, ns, &curve), status) << last_error();
@@ -263,21 +262,23 @@ TEST_F(ManagerCurveTest, BadCallsAreRefused) {
   refused([](auto&) {}, KVC_ERROR_BUSY);
   double rates[2] = {-1, -1};
   const uint64_t falling[2] = {5, 4}, large = 101, equal[2] = {5, 5};
-  EXPECT_EQ(kvc_manager_read_curve(manager.m, 0, falling, 2, rates), KVC_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(kvc_manager_read_curve(manager.m, 0, &large, 1, rates), KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_manager_read_curve(manager.m, KVC_ALL_NAMESPACES, falling, 2, rates),
+            KVC_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kvc_manager_read_curve(manager.m, KVC_ALL_NAMESPACES, &large, 1, rates),
+            KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(std::string(last_error()), "num_blocks[0] is 101; the curve goes up to 100, its max_blocks");
   EXPECT_EQ(rates[0], -1);
-  EXPECT_EQ(kvc_manager_read_curve(manager.m, 0, equal, 2, rates), KVC_OK);
-  EXPECT_EQ(kvc_manager_read_curve(manager.m, 0, nullptr, 0, nullptr), KVC_OK);
-  EXPECT_EQ(kvc_manager_read_curve(manager.m, KVC_DEFAULT_NAMESPACE, &large, 1, rates), KVC_ERROR_NOT_FOUND);
-  EXPECT_EQ(kvc_manager_close_curve(manager.m, 0), KVC_OK);
-  EXPECT_EQ(kvc_manager_close_curve(manager.m, 0), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(kvc_manager_read_curve(manager.m, KVC_ALL_NAMESPACES, equal, 2, rates), KVC_OK);
+  EXPECT_EQ(kvc_manager_read_curve(manager.m, KVC_ALL_NAMESPACES, nullptr, 0, nullptr), KVC_OK);
+  EXPECT_EQ(kvc_manager_read_curve(manager.m, 0, &large, 1, rates), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(kvc_manager_close_curve(manager.m, KVC_ALL_NAMESPACES), KVC_OK);
+  EXPECT_EQ(kvc_manager_close_curve(manager.m, KVC_ALL_NAMESPACES), KVC_ERROR_NOT_FOUND);
 
   kvc_manager_config uncached = config(100);
   uncached.flags = KVC_MANAGER_NO_PREFIX_CACHE;
   const ManagerOf without(uncached);
   const kvc_curve_config curve = {sizeof curve, 0, 0, 0, 0};
-  EXPECT_EQ(kvc_manager_open_curve(without.m, 0, &curve), KVC_ERROR_UNSUPPORTED);
+  EXPECT_EQ(kvc_manager_open_curve(without.m, KVC_ALL_NAMESPACES, &curve), KVC_ERROR_UNSUPPORTED);
 }
 
 TEST_F(ManagerCurveTest, AManagerHas64Curves) {
@@ -290,13 +291,13 @@ TEST_F(ManagerCurveTest, AManagerHas64Curves) {
     open(manager.m, ns, 0.1, 100);
   }
   const kvc_curve_config curve = {sizeof curve, 0, 0, 0, 0};
-  EXPECT_EQ(kvc_manager_open_curve(manager.m, 0, &curve), KVC_ERROR_LIMIT);
+  EXPECT_EQ(kvc_manager_open_curve(manager.m, KVC_ALL_NAMESPACES, &curve), KVC_ERROR_LIMIT);
 }
 
 TEST_F(ManagerCurveTest, WithoutSettingsTheSamplesAreBounded) {
   const ManagerOf manager(config(100'000));
   const kvc_curve_config curve = {sizeof curve, 0, 0, 0, 0};
-  ASSERT_EQ(kvc_manager_open_curve(manager.m, 0, &curve), KVC_OK);
+  ASSERT_EQ(kvc_manager_open_curve(manager.m, KVC_ALL_NAMESPACES, &curve), KVC_OK);
   const kvc_curve_info now = info(manager.m);
   EXPECT_GE(now.max_blocks, 790'000u);
   EXPECT_NEAR(static_cast<double>(now.max_samples), 16000, 2);

@@ -77,7 +77,7 @@ TEST_F(EventBatch, ASliceEndsAfterSomeEventsOrTokens) {
     for (int slice = 1; slice < 4; ++slice) {
       size_t length = 0;
       for (out.begin_slice(); !out.slice_ended(); ++length)
-        out.write({0, 0, kNoNode, kNoBlock, KVC_EVENT_CLEARED, 0}, 0);
+        out.write({0, 0, kNoNode, kNoBlock, KVC_EVENT_ALL_CLEARED, 0}, 0);
       EXPECT_EQ(length, std::min<size_t>(256, (4095 + block_size) / block_size));
       EXPECT_EQ(batch.count, length * static_cast<size_t>(slice));
     }
@@ -87,7 +87,7 @@ TEST_F(EventBatch, ASliceEndsAfterSomeEventsOrTokens) {
 TEST_F(EventBatch, TokensThatDoNotFitEndIt) {
   create(8, 3, 16);
   store(10, 3);
-  ASSERT_EQ(kvc_manager_reset(m_, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(m_), KVC_OK);
   store(20, 3);
   store(30, 3);
   std::vector<kvc_event> events(8);
@@ -95,7 +95,7 @@ TEST_F(EventBatch, TokensThatDoNotFitEndIt) {
   uint64_t cursor = 0;
   ASSERT_EQ(poll(&cursor, &events, tokens, 3), 2u) << "the second has no tokens";
   EXPECT_EQ(cursor, 2u);
-  EXPECT_EQ(events[1].kind, static_cast<uint32_t>(KVC_EVENT_CLEARED));
+  EXPECT_EQ(events[1].kind, static_cast<uint32_t>(KVC_EVENT_ALL_CLEARED));
   EXPECT_EQ(tokens[2], 12);
   EXPECT_EQ(tokens[3], -7);
   cursor = 0;

@@ -189,7 +189,7 @@ TEST(PrefixList, WithTheEventsSinceIsTheState) {
       EXPECT_EQ(kvc_manager_commit_tokens(manager.m, request, tokens.size()), KVC_OK);
       EXPECT_EQ(kvc_manager_free_request(manager.m, request), KVC_OK);
       if (i % 100 == 70) {
-        EXPECT_EQ(kvc_manager_reset(manager.m, 0), KVC_OK);
+        EXPECT_EQ(kvc_manager_reset_all(manager.m), KVC_OK);
       }
     }
   };
@@ -205,7 +205,7 @@ TEST(PrefixList, WithTheEventsSinceIsTheState) {
                             nullptr, 0),
                 KVC_OK);
       for (size_t i = 0; i < count; ++i) {
-        if (events[i].kind == KVC_EVENT_CLEARED) state.clear();
+        if (events[i].kind == KVC_EVENT_ALL_CLEARED) state.clear();
         if (events[i].kind == KVC_EVENT_STORED) state[events[i].node] = events[i].token_offset;
         if (events[i].kind == KVC_EVENT_REMOVED) state.erase(events[i].node);
       }

@@ -59,7 +59,7 @@ TEST(Epochs, NothingOldIsFoundAfterTwoToThe32Resets) {
     EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
     EXPECT_EQ(hit(manager.m, ns, tokens), 8u);
     age(peer, ns);
-    EXPECT_EQ(kvc_manager_reset(manager.m, ns), KVC_OK);
+    EXPECT_EQ(kvc_manager_reset_namespace(manager.m, ns), KVC_OK);
     EXPECT_EQ(hit(manager.m, ns, tokens), 0u);
     EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
     EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
@@ -77,7 +77,7 @@ TEST(Epochs, ARequestOfAnOldEpochPublishesNothingAfterTwoToThe32Resets) {
       kvc_manager_allocate_request(manager.m, PROMPT(0, tokens.data(), 9, nullptr, 0), nullptr, &id, &cached),
       KVC_OK);
   age(peer, 0);
-  EXPECT_EQ(kvc_manager_reset(manager.m, 0), KVC_OK);
+  EXPECT_EQ(kvc_manager_reset_all(manager.m), KVC_OK);
   EXPECT_EQ(kvc_manager_commit_tokens(manager.m, id, 9), KVC_OK);
   EXPECT_EQ(hit(manager.m, 0, tokens), 0u);
   EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
@@ -90,11 +90,12 @@ TEST(Epochs, EndWithAnErrorThatChangesNothing) {
   const uint64_t ns = open(manager.m, "a");
   peer.age_namespaces(NamespaceTable::kMaxResets - 1);
   EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
-  EXPECT_EQ(kvc_manager_reset(manager.m, ns), KVC_OK);
+  EXPECT_EQ(kvc_manager_reset_namespace(manager.m, ns), KVC_OK);
   EXPECT_EQ(hit(manager.m, ns, tokens), 0u);
   EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
   for (const uint64_t which : {ns, uint64_t{0}})
-    EXPECT_EQ(kvc_manager_reset(manager.m, which), KVC_ERROR_LIMIT);
+    EXPECT_EQ(kvc_manager_reset_namespace(manager.m, which), KVC_ERROR_LIMIT);
+  EXPECT_EQ(kvc_manager_reset_all(manager.m), KVC_ERROR_LIMIT);
   EXPECT_EQ(hit(manager.m, ns, tokens), 8u);
   EXPECT_EQ(kvc_manager_close_namespace(manager.m, ns), KVC_OK);
   EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
@@ -114,7 +115,7 @@ TEST(Ids, OfAllManagersOfAProcessDiffer) {
     ASSERT_TRUE(seen.insert(id).second) << i;
     EXPECT_EQ(kvc_manager_free_request(other.m, kept), KVC_ERROR_NOT_FOUND) << i;
     EXPECT_EQ(kvc_manager_free_request(other.m, destroyed), KVC_ERROR_NOT_FOUND) << i;
-    EXPECT_EQ(kvc_manager_reset(other.m, ns), KVC_ERROR_NOT_FOUND) << i;
+    EXPECT_EQ(kvc_manager_reset_namespace(other.m, ns), KVC_ERROR_NOT_FOUND) << i;
     EXPECT_EQ(kvc_manager_pin_prefix(other.m, PROMPT(ns, tokens.data(), 3, nullptr, 0), &pin, &pinned),
               KVC_ERROR_NOT_FOUND);
     const uint64_t own = open(other.m, "a");
@@ -172,7 +173,7 @@ TEST(Ids, EndWithTheirGenerations) {
   const uint64_t aged = peer.namespaces().id(handle_index(ns));
   EXPECT_EQ(kvc_manager_close_namespace(manager.m, aged), KVC_OK);
   EXPECT_NE(handle_index(open(manager.m, "a")), handle_index(ns));
-  EXPECT_EQ(kvc_manager_reset(manager.m, aged), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(kvc_manager_reset_namespace(manager.m, aged), KVC_ERROR_NOT_FOUND);
   EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
 }
 

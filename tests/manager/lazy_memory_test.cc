@@ -33,7 +33,7 @@ uint64_t resident_bytes() {
 kvc_stats stats_of(kvc_manager* m) {
   kvc_stats stats = {};
   stats.struct_size = sizeof stats;
-  EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+  EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
   return stats;
 }
 
@@ -60,7 +60,7 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   kvc_manager_config config = {};
   config.num_blocks = 40, config.max_blocks = 60, config.block_size = 4, config.seed = 1;
   config.event_capacity = 1 << 24, config.record_bytes = uint64_t{1} << 32, config.max_quotas = 2;
-  config.flags = KVC_MANAGER_HINTS | KVC_MANAGER_FILLS | KVC_MANAGER_RESERVE | KVC_MANAGER_PARTIAL_REUSE |
+  config.flags = KVC_MANAGER_HINTS | KVC_MANAGER_FILLS | KVC_MANAGER_HEADROOM | KVC_MANAGER_PARTIAL_REUSE |
                  KVC_MANAGER_ZERO_CROSS_NAMESPACE;
   const ManagerOf large(config);
   kvc_manager* const m = large.m;
@@ -71,7 +71,7 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
   kvc_curve_config curve = {};
   curve.struct_size = sizeof curve, curve.sample_rate = 1,
   curve.max_blocks = 1 << 24;  // as many samples: the most
-  for (const uint64_t of : {uint64_t{0}, ns, uint64_t{KVC_DEFAULT_NAMESPACE}})
+  for (const uint64_t of : {uint64_t{KVC_ALL_NAMESPACES}, ns, uint64_t{0}})
     ASSERT_EQ(kvc_manager_open_curve(m, of, &curve), KVC_OK) << kvc_last_error();
   const uint64_t before = resident_bytes();
   std::vector<int32_t> tokens(30);
@@ -113,9 +113,9 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
       ASSERT_EQ(kvc_manager_unpin_prefix(m, pin), KVC_OK);
       ASSERT_EQ(kvc_manager_set_time(m, ++now), KVC_OK);
       ASSERT_EQ(kvc_manager_set_prefix_priority(m, prompt, 0, 60, now + 1, &count), KVC_OK);
-      ASSERT_EQ(kvc_manager_demote_prefix(m, prompt, 8, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_set_prefix_priority(m, prompt, 8, KVC_PRIORITY_DEMOTED, 0, &count), KVC_OK);
       ASSERT_EQ(kvc_manager_register_prompt(m, "p", prompt, &count), KVC_OK);
-      ASSERT_EQ(kvc_manager_acquire_prompt(m, "p", tokens.data(), 3, nullptr, &id, &count), KVC_OK);
+      ASSERT_EQ(kvc_manager_allocate_from_prompt(m, "p", tokens.data(), 3, nullptr, &id, &count), KVC_OK);
       ASSERT_EQ(kvc_manager_free_request(m, id), KVC_OK);
       ASSERT_EQ(kvc_manager_unregister_prompt(m, "p"), KVC_OK);
       ASSERT_EQ(kvc_manager_acquire_prefix(m, prompt, 0, blocks, 8, &size), KVC_OK);
@@ -147,15 +147,15 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
       ASSERT_EQ(kvc_manager_fail_step(m, step.step_id, ids, 8, &size), KVC_OK);
       ASSERT_EQ(kvc_manager_retire_step(m, step.step_id), KVC_OK);
     }
-    for (const uint64_t of : {ns, uint64_t{KVC_DEFAULT_NAMESPACE}, uint64_t{0}, uint64_t{0}})
-      ASSERT_EQ(kvc_manager_reset(m, of), KVC_OK);
+    for (const uint64_t of : {ns, uint64_t{0}}) ASSERT_EQ(kvc_manager_reset_namespace(m, of), KVC_OK);
+    for (int twice = 0; twice < 2; ++twice) ASSERT_EQ(kvc_manager_reset_all(m), KVC_OK);
     ASSERT_EQ(kvc_manager_check(m), KVC_OK) << kvc_last_error();
   }
   constexpr uint64_t kSome = 64u << 20;  // some large pages, while a curve has 1.2 GB
   EXPECT_LT(resident_bytes() - before, kSome);
   ASSERT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);
   EXPECT_LT(resident_bytes() - before, kSome);
-  ASSERT_EQ(kvc_manager_close_curve(m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_close_curve(m, KVC_ALL_NAMESPACES), KVC_OK);
 }
 
 // Whether a part of the state was never used is no part of the state.

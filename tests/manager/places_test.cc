@@ -69,7 +69,7 @@ class Twins {
         break;
       }
       case 5:
-        if (random(10) == 0) each([&](size_t i) { return kvc_manager_reset(m_[i].m, 0); });
+        if (random(10) == 0) each([&](size_t i) { return kvc_manager_reset_all(m_[i].m); });
         break;
       case 6: {
         uint64_t dropped = 0;
@@ -98,7 +98,7 @@ class Twins {
               KVC_OK)
         << last_error();
     for (size_t i = 0, at = 0; i < count; at += events[i++].num_tokens) {
-      if (events[i].kind == KVC_EVENT_CLEARED) continue;
+      if (events[i].kind == KVC_EVENT_ALL_CLEARED) continue;
       const std::vector<int32_t> of(&tokens[at], &tokens[at] + kBlockSize);
       Digest256 digest, parent;
       std::memcpy(digest.bytes, events[i].digest, 32);

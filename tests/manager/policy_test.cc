@@ -177,7 +177,7 @@ TEST_F(PolicyTest, MemoryOfUsesIsBounded) {
 TEST_F(PolicyTest, AResetForgetsUses) {
   create(KVC_POLICY_FREQUENCY, 1, 8);
   run_trace();
-  ASSERT_EQ(kvc_manager_reset(manager_.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(manager_.m), KVC_OK);
   use(100);
   use(500);
   uint64_t evicted = 0;
@@ -194,12 +194,12 @@ TEST_F(PolicyTest, AResetLeavesNothingThatPushesOutWhatIsNew) {
     kvc_manager_destroy(std::exchange(manager_.m, nullptr));
     create(policy);
     for (const int32_t prompt : {100, 200, 300, 400, 100, 200, 300, 400}) use(prompt);  // 8 blocks of 12
-    ASSERT_EQ(kvc_manager_reset(manager_.m, 0), KVC_OK);
+    ASSERT_EQ(kvc_manager_reset_all(manager_.m), KVC_OK);
     for (const int32_t prompt : {500, 600, 700, 800}) use(prompt);
     for (const int32_t prompt : {500, 600, 700, 800}) EXPECT_EQ(hit(prompt), 8u) << policy;
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    ASSERT_EQ(kvc_manager_stats(manager_.m, &stats), KVC_OK);
+    ASSERT_EQ(kvc_manager_read_stats(manager_.m, &stats), KVC_OK);
     EXPECT_EQ(stats.evictions, 0u) << policy;
   }
 }
@@ -213,7 +213,7 @@ TEST_F(PolicyTest, CompactionFreesAllThatAResetLeft) {
   create(config, KVC_POLICY_FRAGMENTATION, 1, 0);
   use(100, 3);
   ASSERT_EQ(cached(0).size(), 6u);
-  ASSERT_EQ(kvc_manager_reset(manager_.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(manager_.m), KVC_OK);
   kvc_block_copy moves[20];
   size_t count = 0;
   ASSERT_EQ(kvc_manager_compact(manager_.m, 0, moves, 20, &count), KVC_OK);

@@ -303,7 +303,7 @@ TEST_F(RebuildTest, RefusesWhileBlocksAreHeld) {
   EXPECT_EQ(work_.num_blocks, 1u);
   kvc_stats stats = {};
   stats.struct_size = sizeof stats;
-  ASSERT_EQ(kvc_manager_stats(made_, &stats), KVC_OK);
+  ASSERT_EQ(kvc_manager_read_stats(made_, &stats), KVC_OK);
   EXPECT_EQ(stats.blocks_cached, 1u);
   EXPECT_EQ(stats.waiting_requests, 0u);
 }

@@ -207,7 +207,7 @@ class History {
       live_.push_back(id);
       while (live_.size() > 3) free_one(pick(live_.size()));
       if (pick(40) == 0) {
-        ASSERT_EQ(kvc_manager_reset(side_.m, KVC_DEFAULT_NAMESPACE), KVC_OK);
+        ASSERT_EQ(kvc_manager_reset_namespace(side_.m, 0), KVC_OK);
       }
       if (pick(25) == 0) {
         uint64_t dropped;

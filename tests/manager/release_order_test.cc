@@ -120,7 +120,7 @@ TEST_F(ReleaseOrder, AResetSendsEverythingToFreeInTheSameOrder) {
   create(window_group(8));
   const uint64_t id = admit(21);
   commit(id, 21);
-  ASSERT_EQ(kvc_manager_reset(manager_.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(manager_.m), KVC_OK);
   release(id);
   EXPECT_EQ(lru(), Ids{});
   EXPECT_EQ(free(), (Ids{0, 1, 2, 3, 4, 9, 10, 5, 11, 8, 7, 6, 12, 13}));

@@ -169,12 +169,12 @@ TEST_F(Metrics, ReadingChangesNothing) {
   const uint64_t before = digest(m_);
   kvc_stats stats = {}, later = {};
   stats.struct_size = later.struct_size = sizeof stats;
-  ASSERT_EQ(kvc_manager_stats(m_, &stats), KVC_OK);
+  ASSERT_EQ(kvc_manager_read_stats(m_, &stats), KVC_OK);
   std::string first, second;
   ASSERT_EQ(render({source_}, &first), KVC_OK);
   ASSERT_EQ(render({source_}, &second), KVC_OK);
   EXPECT_EQ(first, second);
-  ASSERT_EQ(kvc_manager_stats(m_, &later), KVC_OK);
+  ASSERT_EQ(kvc_manager_read_stats(m_, &later), KVC_OK);
   EXPECT_EQ(memcmp(&stats, &later, sizeof stats), 0);
   EXPECT_EQ(digest(m_), before);
 }

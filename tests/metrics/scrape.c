@@ -87,7 +87,7 @@ int main(void) {
   const kvc_page_config pages = {
       .struct_size = sizeof pages, .model = "m", .weights = "w", .model_size = 1, .weights_size = 1};
   kvc_page_info page = {.struct_size = sizeof page};
-  OK(kvc_storage_page_info(storage, &pages, &page));
+  OK(kvc_storage_page_properties(storage, &pages, &page));
   kvc_tier_config cold = {
       .struct_size = sizeof cold, .url = "memory:?bytes=1MiB&threads=0", .page_bytes = page.page_bytes};
   memcpy(cold.fingerprint, page.fingerprint, sizeof cold.fingerprint);

@@ -442,7 +442,7 @@ TEST(MemoryEstimate, AFractionIsOfTheFreeMemory) {
   const kvc_memory_estimate half = estimate(query);
   kvc_device_info device = {};
   device.struct_size = sizeof device;
-  ASSERT_EQ(kvc_device_properties("cpu", &device), KVC_OK);
+  ASSERT_EQ(kvc_device_read_info("cpu", &device), KVC_OK);
   EXPECT_GT(half.budget_bytes, 0u);
   EXPECT_LT(half.budget_bytes, device.memory_bytes);
   EXPECT_EQ(half.pool_blocks, half.budget_bytes / half.full_block_bytes);

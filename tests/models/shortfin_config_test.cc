@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <kvcache/manager.h>
 #include <kvcache/model.h>
-#include <kvcache/shortfin.h>
 #include <kvcache/storage.h>
 
 #include <cstring>

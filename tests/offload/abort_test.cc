@@ -40,7 +40,7 @@ class Abort : public ::testing::TestWithParam<Act> {
         scene.compute(id, tokens, cached);
         break;
       case Act::kReset:
-        EXPECT_EQ(kvc_manager_reset(scene.manager, 0), KVC_OK);
+        EXPECT_EQ(kvc_manager_reset_all(scene.manager), KVC_OK);
         break;
       case Act::kClose:
         scene.close();

@@ -185,7 +185,7 @@ TEST(OffloadPieces, PagesBehindAHoleAreStoredAgainIfTheyAreGone) {
   ASSERT_EQ(kvc_manager_position_digests(scene.manager, &prompt, positions[0].bytes, 62, &count), KVC_OK);
   kvc_page_info info = {};
   info.struct_size = sizeof info;
-  ASSERT_EQ(kvc_storage_page_info(scene.storage, &scene.names, &info), KVC_OK);
+  ASSERT_EQ(kvc_storage_page_properties(scene.storage, &scene.names, &info), KVC_OK);
   for (const size_t lost : {0, 1, 30, 50, 61}) {
     kvc_tier_item item = {};
     ASSERT_EQ(kvc_page_key(positions[lost].bytes, 0, info.fingerprint, item.key), KVC_OK);

@@ -102,7 +102,7 @@ class KilledEngines : public ::testing::TestWithParam<KilledEngine> {
       if (GetParam().has_room && progress_->is_flushed[i] != 0) {
         EXPECT_EQ(cached, tokens.size() / kBlock * kBlock) << "prompt " << i << " was flushed";
       }
-      EXPECT_EQ(kvc_manager_reset(scene.manager, 0), KVC_OK);
+      EXPECT_EQ(kvc_manager_reset_all(scene.manager), KVC_OK);
     }
     ASSERT_EQ(scene.wrong_pages, 0u);
     progress_->loaded_pages += scene.tier().loaded_pages;

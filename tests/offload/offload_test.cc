@@ -171,7 +171,7 @@ TEST(Offload, AResetDuringALoadPublishesNothing) {
     int gets = 0;
     scene.weather[0].before = [&](TierJobKind kind) {
       if (kind == TierJobKind::kGet && gets++ == reset_at) {
-        ASSERT_EQ(kvc_manager_reset(scene.manager, 0), KVC_OK);
+        ASSERT_EQ(kvc_manager_reset_all(scene.manager), KVC_OK);
       }
     };
     EXPECT_EQ(scene.serve(tokens), 0u);
@@ -320,7 +320,7 @@ TEST(Offload, StreamsAndDevicesAndLayoutsMakeNoDifference) {
   for (const char* device : devices) {
     kvc_device_info info = {};
     info.struct_size = sizeof info;
-    if (kvc_device_properties(device, &info) != KVC_OK) continue;
+    if (kvc_device_read_info(device, &info) != KVC_OK) continue;
     for (const int32_t layout :
          {KVC_LAYOUT_LBNHC, KVC_LAYOUT_LBHNC, KVC_LAYOUT_BLNHC, KVC_LAYOUT_BLHNC, KVC_LAYOUT_BHLNC}) {
       for (const bool stream : {false, true}) {
@@ -349,7 +349,7 @@ TEST(Offload, StaleBlocksAreNoneThatLeaveNext) {
   config.policy = KVC_OFFLOAD_BEFORE_EVICTION;
   Scene scene(config);
   scene.serve(tokens_of(100, 8 * kBlock + 1));
-  ASSERT_EQ(kvc_manager_reset(scene.manager, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(scene.manager), KVC_OK);
   for (int i = 0; i < 10; ++i) scene.poll();
   EXPECT_EQ(scene.stats().gone_blocks, 0u);
   EXPECT_EQ(scene.tier().stored_pages, 0u);

@@ -123,7 +123,7 @@ class Engine {
     switch (draw(8)) {
       case 0:
         if (draw(4) != 0) break;
-        ASSERT_EQ(kvc_manager_reset(scene_.manager, 0), KVC_OK);
+        ASSERT_EQ(kvc_manager_reset_all(scene_.manager), KVC_OK);
         break;
       case 1: {
         std::vector<kvc_block_copy> moves(64);
@@ -216,7 +216,7 @@ TEST(OffloadRandom, NoHitHasAWrongByteAndNothingStaysHeld) {
     config.flags = run % 5 == 4 ? KVC_OFFLOAD_NO_PROMOTE : 0;
     kvc_device_info info = {};
     info.struct_size = sizeof info;
-    if (run == 8 && kvc_device_properties("emulated", &info) == KVC_OK) config.device = "emulated";
+    if (run == 8 && kvc_device_read_info("emulated", &info) == KVC_OK) config.device = "emulated";
     config.stream = run == 5 || run == 8;
     config.manager_policy = run % 2 == 1 ? uint32_t{KVC_POLICY_FREQUENCY} : uint32_t{KVC_POLICY_LRU};
     config.manager_flags = run % 4 == 2 ? KVC_MANAGER_HINTS : 0;

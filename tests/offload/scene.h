@@ -171,7 +171,7 @@ class Scene {
     names.weights = config.weights, names.weights_size = 1;
     kvc_page_info info = {};
     info.struct_size = sizeof info;
-    EXPECT_EQ(kvc_storage_page_info(storage, &names, &info), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_storage_page_properties(storage, &names, &info), KVC_OK) << kvc_last_error();
     page_bytes = info.page_bytes;
     if (config.stream) {
       EXPECT_EQ(kvc_stream_create(config.device, &stream), KVC_OK) << kvc_last_error();

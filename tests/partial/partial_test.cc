@@ -117,7 +117,7 @@ TEST(Partial, StaysInsideANamespaceAndAnEpoch) {
   cache(a.m, tokens_from(0, 4), ns);
   EXPECT_EQ(admit(a.m, tokens_from(0, 3)).cached, 0u);
   EXPECT_EQ(admit(a.m, tokens_from(0, 3), nullptr, ns).cached, 2u);
-  ASSERT_EQ(kvc_manager_reset(a.m, 0), KVC_OK);
+  ASSERT_EQ(kvc_manager_reset_all(a.m), KVC_OK);
   EXPECT_EQ(admit(a.m, tokens_from(0, 3), nullptr, ns).cached, 0u);
 }
 
@@ -186,19 +186,19 @@ TEST(Partial, NeverMakesAnAdmissionFail) {
   }
 }
 
-// Nor does it fail because of what the request reserves.
-TEST(Partial, NeverMakesAReservationFail) {
+// Nor does it fail because of the request's headroom.
+TEST(Partial, NeverMakesHeadroomFail) {
   kvc_manager_config config = partial_config(4);
-  config.flags |= KVC_MANAGER_RESERVE;
+  config.flags |= KVC_MANAGER_HEADROOM;
   const ManagerOf a(config);
   const Admitted ended = admit(a.m, tokens_from(80, 4));
   ASSERT_EQ(kvc_manager_append_tokens(a.m, ended.id, tokens_from(90, 4).data(), 4), KVC_OK);
   ASSERT_EQ(kvc_manager_free_request(a.m, ended.id), KVC_OK);  // four more tokens are expected
   cache(a.m, tokens_from(0, 4));
   static_cast<void>(admit(a.m, tokens_from(60, 4)));
-  kvc_request_config reserving = {};
-  reserving.struct_size = sizeof reserving, reserving.reserve = KVC_RESERVE_AGGRESSIVE;
-  const Admitted r = admit(a.m, joined(tokens_from(0, 3), tokens_from(50, 5)), &reserving);
+  kvc_request_config with_headroom = {};
+  with_headroom.struct_size = sizeof with_headroom, with_headroom.headroom = KVC_HEADROOM_AGGRESSIVE;
+  const Admitted r = admit(a.m, joined(tokens_from(0, 3), tokens_from(50, 5)), &with_headroom);
   EXPECT_EQ(r.cached, 0u);
   EXPECT_EQ(info_of(a.m, r.id).capacity, 12u);
   EXPECT_EQ(kvc_manager_check(a.m), KVC_OK) << kvc_last_error();

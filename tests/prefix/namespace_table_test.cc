@@ -36,7 +36,7 @@ TEST_F(NamespaceTableTest, ASlotWithNodesIsNotUsedAgain) {
 // Events are told with the id and the digest of their namespace.
 TEST_F(NamespaceTableTest, ASlotIsUsedAgainWhenTheEventsBeforeItsEndHaveLeftTheRing) {
   ASSERT_TRUE(ring_.create(memory_, heap_.env(), 2));
-  const auto tell = [&] { ring_.add(KVC_EVENT_CLEARED, 0, kNoNode, 0, kNoBlock); };
+  const auto tell = [&] { ring_.add(KVC_EVENT_ALL_CLEARED, 0, kNoNode, 0, kNoBlock); };
   const uint32_t first = open({"a", {}, {}});
   const uint64_t id = table_.id(first);
   const Digest256 digest = table_[first].digest;
@@ -58,7 +58,7 @@ TEST_F(NamespaceTableTest, EventsNeverKeepNamespacesFromBeingOpened) {
   for (size_t i = 0; i < 2 * NamespaceTable::kMaxNamespaces; ++i) {
     const uint32_t index = open_number(i);
     ASSERT_LT(index, NamespaceTable::kMaxNamespaces) << i;
-    ring_.add(KVC_EVENT_CLEARED, 0, root_of(index), 0, kNoBlock);
+    ring_.add(KVC_EVENT_NAMESPACE_CLEARED, 0, root_of(index), 0, kNoBlock);
     close(index);
   }
   EXPECT_LE(ring_.next_sequence() - ring_.oldest(), NamespaceTable::kMaxNamespaces);

@@ -145,7 +145,7 @@ Setup random_setup(Random& random) {
     for (uint64_t& count : c.pools) count = std::max<uint64_t>(count, 12);
   }
   if (c.max_requests != 5) c.near = c.max_tokens * 7 % (4 * B);
-  c.reserves = random.chance(50) && !has_states;
+  c.headroom = random.chance(50) && !has_states;
   c.partial = random.chance(50) && !has_states;
   if (random.chance(60))
     for (const uint64_t count : c.pools) c.rooms.push_back(count + random.below(count / 2 + 1));
@@ -223,7 +223,7 @@ model::Options Generator::options(const World& world) {
   if (random_.chance(12))
     o.external = random_.below(random_.chance(50) ? 2 * B_ : std::min(12 * B_, setup_.config.max_tokens));
   if (random_.chance(15)) o.lookahead = random_.between(1, B_ + 1);
-  if (setup_.config.reserves && random_.chance(35)) o.reserve = static_cast<uint32_t>(random_.between(1, 3));
+  if (setup_.config.headroom && random_.chance(35)) o.headroom = static_cast<uint32_t>(random_.between(1, 3));
   if (random_.chance(8)) o.drop_tail = static_cast<uint32_t>(random_.between(1, 2));
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_READ;
   if (random_.chance(6)) o.flags |= KVC_REQUEST_NO_WRITE;
@@ -455,11 +455,11 @@ Op Generator::next(const World& world) {
   if (last_kind_ == Kind::kFork && random_.chance(90))
     op.kind = Kind::kAppend, target = random_.chance(80) ? last_tag_ - 1 : last_target_;
   if (last_kind_ == Kind::kTruncate && random_.chance(40)) op.kind = Kind::kAppend, target = last_target_;
-  const bool allocated = last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAcquirePrompt;
+  const bool allocated = last_kind_ == Kind::kAllocate || last_kind_ == Kind::kAllocateFromPrompt;
   if ((allocated || last_kind_ == Kind::kAdmit) && random_.chance(65))
     op.kind = Kind::kCommit, target = allocated ? last_tag_ - 1 : last_target_;
   const bool makes = op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork ||
-                     op.kind == Kind::kAcquirePrompt;
+                     op.kind == Kind::kAllocateFromPrompt;
   if (makes && world.model().requests.size() >= setup_.config.max_requests && random_.chance(80))
     op.kind = Kind::kFree;
   if (!world.model().pending.empty() && random_.chance(80))
@@ -639,7 +639,7 @@ Op Generator::next(const World& world) {
       op.ns = any_namespace();
       op.number = random_.between(1, 3);
       break;
-    case Kind::kAcquirePrompt:
+    case Kind::kAllocateFromPrompt:
       op.text.tokens = tokens(random_.below(3 * B_));
       if (random_.chance(2)) op.text.tokens.push_back(-1);
       if (random_.chance(2)) op.text.tokens = tokens(setup_.config.max_tokens);

@@ -159,7 +159,7 @@ void Tenant::see_events() {
       for (size_t i = 0; i < count; ++i) {
         const kvc_event& e = events[i];
         if (e.namespace_id != ns_[m]) continue;
-        if (e.kind != KVC_EVENT_CLEARED && e.block < 0)
+        if (e.kind != KVC_EVENT_NAMESPACE_CLEARED && e.block < 0)
           continue;  // of waypoints: when they go, others decide
         uint64_t digest;
         std::memcpy(&digest, e.digest, sizeof digest);
@@ -251,7 +251,7 @@ void Tenant::call() {
       return s;
     });
   } else if (pick < 57) {
-    each([&](kvc_manager* m, size_t i) { return kvc_manager_reset(m, ns_[i]); });
+    each([&](kvc_manager* m, size_t i) { return kvc_manager_reset_namespace(m, ns_[i]); });
   } else if (pick < 58) {  // what belongs to nobody gets nothing
     int32_t block = 0;
     each([&](kvc_manager* m, size_t) { return kvc_manager_acquire_blocks(m, 0, &block, 1); });

@@ -75,7 +75,7 @@ class Model : public PartialRules {
       };
       const uint64_t must = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : 0;
       need = need_of(must);
-      const uint64_t rest = expected(o.reserve, n - r->prompt);
+      const uint64_t rest = expected(o.headroom, n - r->prompt);
       const uint64_t more = rest ? std::min(n + rest + o.lookahead, config_.max_tokens) : 0;
       if (more <= capacity) return;
       const bool windows =
@@ -157,8 +157,8 @@ class Model : public PartialRules {
       requests.erase(*id), version = before;
     return status;
   }
-  kvc_status acquire_prompt(int name, const std::vector<int32_t>& tail, Options o, uint64_t* id,
-                            uint64_t* cached) {
+  kvc_status allocate_from_prompt(int name, const std::vector<int32_t>& tail, Options o, uint64_t* id,
+                                  uint64_t* cached) {
     if (!prompts.count(name)) return KVC_ERROR_NOT_FOUND;
     Text text = prompts[name].text;
     if (text.tokens.size() + tail.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
@@ -320,7 +320,7 @@ class Model : public PartialRules {
   kvc_status free(uint64_t id) {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
-    if (r->was_admitted && config_.reserves) lengths_.push_back(rounded(r->text.tokens.size() - r->prompt));
+    if (r->was_admitted && config_.headroom) lengths_.push_back(rounded(r->text.tokens.size() - r->prompt));
     if (r->admitted) keep_prompt(*r), release(*r);
     const bool stale = r->admitted && r->epoch != epochs[r->options.ns];
     if (r->over && !stale)
@@ -329,14 +329,14 @@ class Model : public PartialRules {
     return changed();
   }
   // Tokens that a request will probably still get, by the lengths of those that were freed.
-  uint64_t expected(uint32_t reserve, uint64_t done) const {
+  uint64_t expected(uint32_t headroom, uint64_t done) const {
     std::vector<uint64_t> longer;
     for (const uint64_t length : lengths_)
       if (length >= rounded(done)) longer.push_back(length);
     std::sort(longer.begin(), longer.end());
     static const uint64_t kPercent[] = {0, 50, 75, 95};
-    if (reserve == 0 || longer.empty()) return 0;
-    const uint64_t length = longer[(longer.size() * kPercent[reserve] + 99) / 100 - 1];
+    if (headroom == 0 || longer.empty()) return 0;
+    const uint64_t length = longer[(longer.size() * kPercent[headroom] + 99) / 100 - 1];
     return length > done ? length - done : 0;
   }
   bool restorable(const Request& r,
@@ -641,8 +641,8 @@ class Model : public PartialRules {
     return changed();
   }
   kvc_status reset(uint64_t ns) {
-    if (ns != KVC_DEFAULT_NAMESPACE && !epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    for (auto& [id, epoch] : epochs) epoch += ns == 0 || id == (ns == KVC_DEFAULT_NAMESPACE ? 0 : ns);
+    if (ns != KVC_ALL_NAMESPACES && !epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
+    for (auto& [id, epoch] : epochs) epoch += ns == KVC_ALL_NAMESPACES || id == ns;
     clear(ns), end_stale_pins(), ++stats.epoch;
     return changed();
   }

@@ -590,7 +590,8 @@ class Rules {
   }
   bool current(const Key& k) const { return epochs.count(k.ns) && epochs.at(k.ns) == k.epoch; }
   void clear(uint64_t ns) {  // its epoch is over already: what was published there stays where it is, stale
-    events.push_back({KVC_EVENT_CLEARED, ns, 0, -1, 0, {}});
+    events.push_back(
+        {ns == KVC_ALL_NAMESPACES ? KVC_EVENT_ALL_CLEARED : KVC_EVENT_NAMESPACE_CLEARED, ns, 0, -1, 0, {}});
   }
   // Must the block that the next token goes to be copied first? A stale publication counts as well.
   bool shared(const Request& r, size_t g) const {

@@ -30,7 +30,7 @@ struct Config {
   uint32_t max_quotas = 0;
   bool hints = false, fills = false, null_block = false, no_cache = false, zero_cross_namespace = false,
        zero_always = false;
-  bool reserves = false, partial = false;
+  bool headroom = false, partial = false;
   uint64_t max_nodes = 0;       // positions, without full attention; 0 = more than there can be
   uint64_t near = 512;          // tokens before an end where a hit is likely to end
   std::vector<uint64_t> pools;  // blocks at first
@@ -40,7 +40,7 @@ struct Config {
 };
 struct Options {
   uint64_t ns = 0, max_cached = 0, external = 0, slots = 0, lookahead = 0;
-  uint32_t flags = 0, drop_tail = 0, reserve = 0;
+  uint32_t flags = 0, drop_tail = 0, headroom = 0;
   uint64_t wait_until = 0;
   uint64_t cross = 0;        // tokens of the encoder
   int32_t cross_digest = 0;  // 0 = private

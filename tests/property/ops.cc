@@ -31,7 +31,7 @@ std::string options_of(const model::Options& o) {
   if (o.slots) out << " slots=" << o.slots;
   if (o.lookahead) out << " lookahead=" << o.lookahead;
   if (o.flags) out << " flags=" << o.flags;
-  if (o.reserve) out << " reserve=" << o.reserve;
+  if (o.headroom) out << " headroom=" << o.headroom;
   if (o.drop_tail) out << " drop_tail=" << o.drop_tail;
   if (o.cross) out << " cross=" << o.cross << " digest=" << o.cross_digest;
   if (o.wait_until) out << " wait_until=" << o.wait_until;
@@ -105,7 +105,7 @@ const char* kind_name(Kind kind) {
                                              "set_prefix_priority",
                                              "demote_prefix",
                                              "register_prompt",
-                                             "acquire_prompt",
+                                             "allocate_from_prompt",
                                              "unregister_prompt",
                                              "resize"};
   return kNames[static_cast<int>(kind)];
@@ -119,8 +119,8 @@ std::string to_text(const Setup& setup) {
       << ", vocab_size " << c.vocab << ", events " << setup.event_capacity << ", policy " << c.policy
       << ", weight " << c.weight << ", history " << c.history << ", max_quotas " << c.max_quotas << ", rooms "
       << list(c.rooms) << ", near " << c.near << ", max_nodes " << c.max_nodes
-      << (c.reserves ? ", RESERVE" : "") << (c.partial ? ", PARTIAL_REUSE" : "") << (c.hints ? ", HINTS" : "")
-      << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
+      << (c.headroom ? ", HEADROOM" : "") << (c.partial ? ", PARTIAL_REUSE" : "")
+      << (c.hints ? ", HINTS" : "") << (c.fills ? ", FILLS" : "") << (c.null_block ? ", NULL_BLOCK" : "")
       << (c.no_cache ? ", NO_PREFIX_CACHE" : "") << (c.zero_cross_namespace ? ", ZERO_FOREIGN" : "")
       << (c.zero_always ? ", ZERO_ALWAYS" : "") << "\n";
   for (const model::Group& g : c.groups) {
@@ -202,7 +202,7 @@ std::string to_text(const Op& op) {
       out << "identity " << op.number << ") -> ns" << op.tag;
       break;
     case Kind::kReset:
-      out << (op.number == 0 ? ns : "KVC_DEFAULT_NAMESPACE") << ")";
+      out << (op.number != 0 ? "default" : op.ns == 0 ? "all" : ns) << ")";
       break;
     case Kind::kSetQuota:
       out << ns << ", pool " << op.group << ", " << op.number << ", " << op.most << ")";
@@ -236,7 +236,7 @@ std::string to_text(const Op& op) {
     case Kind::kRegister:
       out << "name " << op.number << ", " << ns << ", " << text_of(op.text) << ")";
       break;
-    case Kind::kAcquirePrompt:
+    case Kind::kAllocateFromPrompt:
       out << "name " << op.number << ", " << text_of(op.text) << options_of(op.options) << ") -> r" << op.tag;
       break;
     case Kind::kUnregister:

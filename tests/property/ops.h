@@ -48,7 +48,7 @@ enum class Kind : int {
   kPrefixPriority,
   kDemotePrefix,
   kRegister,
-  kAcquirePrompt,
+  kAllocateFromPrompt,
   kUnregister,
   kResize,
   kCount

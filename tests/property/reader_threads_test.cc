@@ -94,7 +94,7 @@ class Log {
         kvc_manager_drop_prefix(m_, PROMPT(0, text(family, length).data(), length, nullptr, 0), &number);
         break;
       case 10:
-        if (random_.chance(20)) kvc_manager_reset(m_, 0);
+        if (random_.chance(20)) kvc_manager_reset_all(m_);
         break;
       case 11:
         step(text(family, random_.chance(50) ? length : kTooLong));
@@ -158,7 +158,7 @@ void read(kvc_manager* m, const std::atomic<bool>& stop, uint64_t family, Seen& 
     kvc_stats stats{};
     stats.struct_size = sizeof stats;
     if (kvc_manager_probe(m, PROMPT(0, prompt.data(), prompt.size(), nullptr, 0), &info) != KVC_OK ||
-        info.num_cached >= prompt.size() || kvc_manager_stats(m, &stats) != KVC_OK) {
+        info.num_cached >= prompt.size() || kvc_manager_read_stats(m, &stats) != KVC_OK) {
       error = std::string("a probe: ") + kvc_last_error();
     }
     ++seen.probes;

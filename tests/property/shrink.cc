@@ -99,7 +99,7 @@ Failure shrink(const Setup& setup, const Failure& failure, uint64_t hash_mask, d
         plain.ns = op.options.ns;
         const bool differs = op.options.max_cached || op.options.external || op.options.slots ||
                              op.options.lookahead || op.options.flags || op.options.drop_tail ||
-                             op.options.reserve || op.options.cross;
+                             op.options.headroom || op.options.cross;
         return differs ? (op.options = plain, true) : false;
       });
     }

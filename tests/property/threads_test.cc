@@ -166,7 +166,7 @@ class Worker {
            (r.tokens.size() - 1) / kBlockSize * kBlockSize);  // it holds all of this itself
     kvc_stats stats{};
     stats.struct_size = sizeof stats;
-    expect(kvc_manager_stats(engine_.manager, &stats) == KVC_OK);
+    expect(kvc_manager_read_stats(engine_.manager, &stats) == KVC_OK);
     expect(stats.blocks_free + stats.blocks_cached + stats.blocks_live + stats.blocks_reserved +
                stats.blocks_fenced + stats.blocks_pinned + stats.blocks_filling ==
            kBlocks);
@@ -216,7 +216,7 @@ TEST(Threads, EveryHeldBlockCarriesItsRequestsTokens) {
   EXPECT_EQ(kvc_manager_check(engine.manager), KVC_OK) << kvc_last_error();
   kvc_stats stats{};
   stats.struct_size = sizeof stats;
-  ASSERT_EQ(kvc_manager_stats(engine.manager, &stats), KVC_OK);
+  ASSERT_EQ(kvc_manager_read_stats(engine.manager, &stats), KVC_OK);
   EXPECT_EQ(stats.live_requests + stats.waiting_requests, 0u);
   EXPECT_EQ(stats.blocks_free + stats.blocks_cached, kBlocks);
   EXPECT_EQ(stats.block_hits, engine.hits);

@@ -42,7 +42,7 @@ kvc_request_config to_config(const model::Options& o) {
   c.flags = o.flags;
   c.drop_tail_blocks = o.drop_tail;
   c.wait_until_ns = o.wait_until;
-  c.reserve = o.reserve;
+  c.headroom = o.headroom;
   c.cross_tokens = o.cross;
   c.cross_digest[0] = c.cross_digest[31] = static_cast<uint8_t>(o.cross_digest);
   return c;
@@ -92,7 +92,7 @@ kvc_manager* make_manager(const Setup& setup, uint64_t seed, uint64_t hash_mask)
   config.max_quotas = c.max_quotas;
   config.block_size = static_cast<uint32_t>(c.block_size);
   config.vocab_size = static_cast<uint32_t>(c.vocab);
-  config.flags = (c.reserves ? uint32_t{KVC_MANAGER_RESERVE} : 0u) |
+  config.flags = (c.headroom ? uint32_t{KVC_MANAGER_HEADROOM} : 0u) |
                  (c.partial ? uint32_t{KVC_MANAGER_PARTIAL_REUSE} : 0u) |
                  (c.hints ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (c.fills ? uint32_t{KVC_MANAGER_FILLS} : 0u) |
                  (c.null_block ? uint32_t{KVC_MANAGER_NULL_BLOCK} : 0u) |
@@ -132,7 +132,7 @@ World::~World() {
 uint64_t World::rejected_candidates() const {
   kvc_stats stats{};
   stats.struct_size = sizeof stats;
-  kvc_manager_stats(sides_[0].manager, &stats);
+  kvc_manager_read_stats(sides_[0].manager, &stats);
   return stats.rejected_candidates;
 }
 

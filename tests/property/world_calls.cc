@@ -32,7 +32,7 @@ Outcome collect(kvc_status status, std::initializer_list<uint64_t> outputs,
 
 bool without_options(const model::Options& o) {
   return o.max_cached == 0 && o.external == 0 && o.slots == 0 && o.lookahead == 0 && o.flags == 0 &&
-         o.drop_tail == 0 && o.wait_until == 0 && o.reserve == 0 && o.cross == 0;
+         o.drop_tail == 0 && o.wait_until == 0 && o.headroom == 0 && o.cross == 0;
 }
 
 // A probe right before an admission says what it does.
@@ -176,7 +176,7 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.set_quota(ns, op.group, op.number, op.most);
       break;
     case Kind::kReset:
-      out.status = model_.reset(op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);
+      out.status = model_.reset(op.number != 0 ? 0 : ns == 0 ? KVC_ALL_NAMESPACES : ns);
       break;
     case Kind::kTakeCopies:  // both take all that is pending, and one of the arrays may be too small
     case Kind::kTakeZeros: {
@@ -229,8 +229,8 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kRegister:
       out.status = model_.register_prompt(int(op.number), ns, op.text, &number);
       break;
-    case Kind::kAcquirePrompt:
-      out.status = model_.acquire_prompt(int(op.number), op.text.tokens, options, &id, &number);
+    case Kind::kAllocateFromPrompt:
+      out.status = model_.allocate_from_prompt(int(op.number), op.text.tokens, options, &id, &number);
       break;
     case Kind::kUnregister:
       out.status = model_.unregister_prompt(int(op.number));
@@ -257,7 +257,7 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kPrefixPriority:
     case Kind::kDemotePrefix:
     case Kind::kRegister:
-    case Kind::kAcquirePrompt:
+    case Kind::kAllocateFromPrompt:
       value(number);
       break;
     default:
@@ -266,7 +266,7 @@ Outcome World::ask_model(const Op& op) {
   for (int block : blocks) value(block);
   if (op.tag && (id || op.kind == Kind::kOpen)) handles_[op.tag].model = id;
   if (op.kind == Kind::kCreate || op.kind == Kind::kAllocate || op.kind == Kind::kFork ||
-      op.kind == Kind::kAcquirePrompt)
+      op.kind == Kind::kAllocateFromPrompt)
     tag_of_[id] = op.tag;
   return out;
 }
@@ -420,11 +420,11 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_close_namespace(m, ns);
       break;
     case Kind::kSetQuota:
-      out.status = kvc_manager_set_quota(m, ns == 0 && op.tag % 2 ? KVC_DEFAULT_NAMESPACE : ns,
-                                         static_cast<uint32_t>(op.group), op.number, op.most);
+      out.status = kvc_manager_set_quota(m, ns, static_cast<uint32_t>(op.group), op.number, op.most);
       break;
     case Kind::kReset:
-      out.status = kvc_manager_reset(m, op.number == 0 ? ns : KVC_DEFAULT_NAMESPACE);
+      out.status = op.number == 0 && ns == 0 ? kvc_manager_reset_all(m)
+                                             : kvc_manager_reset_namespace(m, op.number == 0 ? ns : 0);
       break;
     case Kind::kTakeCopies:
     case Kind::kTakeZeros: {
@@ -508,8 +508,8 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     }
     case Kind::kDemotePrefix: {
-      const kvc_status status =
-          kvc_manager_demote_prefix(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, &number);
+      const kvc_status status = kvc_manager_set_prefix_priority(
+          m, PROMPT(ns, tokens, n, keys.data(), keys.size()), op.number, KVC_PRIORITY_DEMOTED, 0, &number);
       out = collect(status, {number}, {true});
       break;
     }
@@ -519,9 +519,9 @@ Outcome World::ask_library(const Op& op, int side) {
       out = collect(status, {number}, {true});
       break;
     }
-    case Kind::kAcquirePrompt: {
-      const kvc_status status =
-          kvc_manager_acquire_prompt(m, prompt_name(op.number).c_str(), tokens, n, &config, &id, &number);
+    case Kind::kAllocateFromPrompt: {
+      const kvc_status status = kvc_manager_allocate_from_prompt(m, prompt_name(op.number).c_str(), tokens, n,
+                                                                 &config, &id, &number);
       out = collect(status, {id, number}, {false, true});
       break;
     }

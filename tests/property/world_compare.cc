@@ -30,13 +30,15 @@ class Differences {
 void replay(const kvc_event& e, std::map<std::pair<uint64_t, uint32_t>, kvc_event>* state) {
   if (e.kind == KVC_EVENT_STORED) (*state)[{e.node, e.group}] = e;
   if (e.kind == KVC_EVENT_REMOVED) state->erase({e.node, e.group});
-  if (e.kind != KVC_EVENT_CLEARED) return;
-  const uint64_t ns = e.namespace_id == KVC_DEFAULT_NAMESPACE ? 0 : e.namespace_id;
-  std::erase_if(*state, [&](auto& entry) { return e.namespace_id == 0 || entry.second.namespace_id == ns; });
+  if (e.kind == KVC_EVENT_ALL_CLEARED) state->clear();
+  if (e.kind == KVC_EVENT_NAMESPACE_CLEARED)
+    std::erase_if(*state, [&](auto& entry) { return entry.second.namespace_id == e.namespace_id; });
 }
 
+bool clears(uint32_t kind) { return kind == KVC_EVENT_ALL_CLEARED || kind == KVC_EVENT_NAMESPACE_CLEARED; }
+
 // Told of, or taken back, as the parent of others: a position without a block.
-bool is_waypoint(const kvc_event& e) { return e.kind != KVC_EVENT_CLEARED && e.block < 0; }
+bool is_waypoint(const kvc_event& e) { return !clears(e.kind) && e.block < 0; }
 
 }  // namespace
 
@@ -100,7 +102,7 @@ std::string World::compare_side(int index) {
   }
   kvc_stats stats{};
   stats.struct_size = sizeof stats;
-  kvc_manager_stats(side.manager, &stats);
+  kvc_manager_read_stats(side.manager, &stats);
   const model::Stats& want = model_.stats;
   const uint64_t gauges[7] = {stats.blocks_free,     stats.blocks_cached, stats.blocks_pinned,
                               stats.blocks_reserved, stats.blocks_live,   stats.blocks_filling,
@@ -290,7 +292,7 @@ std::string World::compare_events(Side& side, int index) {
     const kvc_event& e = read[i];
     const std::string name = "event " + std::to_string(oldest + i) + " ";
     diff.check(name + "sequence", e.sequence, oldest + i);
-    diff.check(name + "num_tokens", e.num_tokens, e.kind == KVC_EVENT_CLEARED ? 0 : B);
+    diff.check(name + "num_tokens", e.num_tokens, clears(e.kind) ? 0 : B);
     if (!is_waypoint(e))
       if (std::string error = compare_event(side, index, e, at, model_.events[next++]); !error.empty())
         return name + error;
@@ -312,10 +314,10 @@ std::string World::compare_event(Side& side, int index, const kvc_event& e, cons
                                  const model::Event& want) {
   Differences diff;
   const uint64_t B = setup_.config.block_size;
-  const bool cleared = want.kind == KVC_EVENT_CLEARED;
+  const bool cleared = clears(want.kind);
   diff.check("kind", e.kind, want.kind);
   diff.check("block", uint64_t(e.block), uint64_t(want.block));
-  if (want.ns == KVC_DEFAULT_NAMESPACE) {
+  if (want.ns == KVC_ALL_NAMESPACES) {
     diff.check("namespace_id", e.namespace_id, want.ns);
   } else if (want.ns) {
     bool found = false;

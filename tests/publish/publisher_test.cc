@@ -81,9 +81,10 @@ class Life {
       cache_.drop(tokens);
     } else {
       const uint64_t which = draw(spaces_.size() + 1);
-      cache_.reset(which == spaces_.size() ? 0
-                   : spaces_[which] == 0   ? KVC_DEFAULT_NAMESPACE
-                                           : spaces_[which]);
+      if (which == spaces_.size())
+        cache_.reset_all();
+      else
+        cache_.reset_namespace(spaces_[which]);
     }
   }
 
@@ -312,13 +313,13 @@ TEST(Publisher, ATenantsResetClearsAllOnlyIfNobodyElseHasBlocks) {
   publisher.poll();
   Subscriber subscriber;
   cache.store(text(1, 8), request_config(0, tenant));
-  cache.reset(tenant);
+  cache.reset_namespace(tenant);
   publisher.poll();
   EXPECT_EQ(publisher.stats().resyncs, 1u) << "nothing to tell anew";
   cache.store(text(1, 8), request_config(0, tenant));
   cache.store(text(1, 8));
   publisher.poll();
-  cache.reset(tenant);
+  cache.reset_namespace(tenant);
   publisher.poll();
   EXPECT_EQ(publisher.stats().resyncs, 2u);
   ASSERT_TRUE(subscriber.read(publisher.get()));

@@ -41,7 +41,7 @@ class Subscriber {
   void apply(const std::vector<char>& payload) {
     ASSERT_EQ(decoder_.decode(payload.data(), payload.size()), KVC_OK) << kvc_last_error();
     for (const WireEvent& event : decoder_.events()) {
-      if (event.kind == KVC_EVENT_CLEARED) {
+      if (event.kind == KVC_EVENT_ALL_CLEARED) {
         blocks_.clear();
         there_.clear();
         continue;
@@ -61,7 +61,7 @@ class Subscriber {
   }
   bool begins_with_clear(const std::vector<char>& payload) {
     return decoder_.decode(payload.data(), payload.size()) == KVC_OK && !decoder_.events().empty() &&
-           decoder_.events()[0].kind == KVC_EVENT_CLEARED;
+           decoder_.events()[0].kind == KVC_EVENT_ALL_CLEARED;
   }
   const std::set<Block>& blocks() const { return blocks_; }
   uint64_t next() const { return next_; }

@@ -71,7 +71,7 @@ inline kvc_pool_info pool_of(kvc_manager* m, uint32_t pool = 0) {
 inline kvc_stats stats_of(kvc_manager* m) {
   kvc_stats stats = {};
   stats.struct_size = sizeof stats;
-  EXPECT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+  EXPECT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
   return stats;
 }
 

@@ -22,7 +22,7 @@ def scenario(seed, operations):
         for _ in range(rng.randrange(1, 4)):
             yield rng.choice([("group", 0, 0, 0, 0), ("group", 8, rng.choice([0, 3]), rng.choice([0, 8]), 0), ("group", 0, 0, rng.choice([0, 4, 12]), rng.choice([3, 8, 12]))])
     yield ("room", rng.choice([0, 48, 60]))
-    yield ("reserves", 1)
+    yield ("headroom", 1)
     yield ("partial", rng.choice([0, 1]))
     yield ("manager", rng.choice([24, 40]), 4, 64, 8, *window)
     yield ("open", 1, 65)
@@ -41,7 +41,7 @@ def scenario(seed, operations):
              ("commit", live, rng.randrange(n + 3)), ("reserve", live, n + rng.randrange(6)), ("truncate", live, rng.randrange(n + 2)), ("fork", live, name),
              ("preempt", live), ("free", live), ("copies",), ("table", live, rng.randrange(2)), ("slots", live, 0, rng.randrange(n + 1), 1),
              ("probe", space, *span), ("drop", space, *span), ("evict", rng.randrange(4)), ("pin", name, space, *span), ("unpin", name),
-             ("reset", space), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
+             ("reset", space), ("resetall",), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
              ("arrive", *arrivals(rng)),
              ("step", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))),
              ("forget", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",),

@@ -38,17 +38,19 @@ static void print_blocks(size_t count) {
   for (size_t i = 0; i < count; ++i) printf(" %d", blocks[i]);
 }
 
-static int64_t encoder[2], policy[3], fills[3], hints, quotas, record_bytes, room, reserves, partial, mode;
+static int64_t encoder[2], policy[3], fills[3], hints, quotas, record_bytes, room, headroom, partial, mode;
 static char log_bytes[1 << 20];
 static size_t log_size;
 static kvc_workload* workload;
 static kvc_sizer* sizer;
 
+static uint64_t of_curve(int64_t name) { return name < 0 ? KVC_ALL_NAMESPACES : namespaces[name]; }
+
 static kvc_status print_rates(size_t count) {
   uint64_t sizes[kNames];
   double rates[kNames];
   for (size_t i = 1; i < count; ++i) sizes[i - 1] = (uint64_t)a[i];
-  const kvc_status status = kvc_manager_read_curve(m, namespaces[a[0]], sizes, count - 1, rates);
+  const kvc_status status = kvc_manager_read_curve(m, of_curve(a[0]), sizes, count - 1, rates);
   for (size_t i = 1; status == KVC_OK && i < count; ++i)
     printf("%s %d", i == 1 ? " 0" : "", (int)(rates[i - 1] * 1e6));
   return status;
@@ -80,7 +82,7 @@ static kvc_status print_decision(int logged) {
 static kvc_status print_workload(void) {
   kvc_workload_info info = {.struct_size = sizeof info};
   double value = 0;
-  kvc_status status = kvc_workload_read(workload, &info);
+  kvc_status status = kvc_workload_read_info(workload, &info);
   if (status == KVC_OK) status = kvc_workload_predict(workload, (uint64_t)a[0], &value);
   if (status == KVC_OK) {
     printf(" 0 %" PRIu64 " %d %d %d %d", info.num_observations, (int)(info.average * 1e3 + 0.5),
@@ -100,7 +102,7 @@ static kvc_manager_config config_of_line(const kvc_group_config* groups, size_t 
       .num_groups = num_groups,
       .max_blocks = (uint64_t)room,
       .flags = (uint32_t)((hints ? KVC_MANAGER_HINTS : 0) | (fills[0] ? KVC_MANAGER_FILLS : 0) |
-                          (reserves ? KVC_MANAGER_RESERVE : 0) | (partial ? KVC_MANAGER_PARTIAL_REUSE : 0)),
+                          (headroom ? KVC_MANAGER_HEADROOM : 0) | (partial ? KVC_MANAGER_PARTIAL_REUSE : 0)),
       .policy = (uint32_t)policy[0],
       .policy_weight = (double)policy[1] / 100,
       .policy_history = (uint64_t)policy[2],
@@ -275,7 +277,7 @@ static kvc_status print_events(void) {
 
 static kvc_status print_stats(void) {
   kvc_stats s = {.struct_size = sizeof s};
-  const kvc_status status = kvc_manager_stats(m, &s);
+  const kvc_status status = kvc_manager_read_stats(m, &s);
   if (status != KVC_OK) return status;
   printf(" 0");
   const uint64_t values[] = {s.blocks_free,   s.blocks_cached,    s.blocks_live, s.blocks_reserved,
@@ -353,7 +355,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     return status;
   }
   if (IS("room")) return room = a[0], KVC_OK;
-  if (IS("reserves")) return reserves = a[0], KVC_OK;
+  if (IS("headroom")) return headroom = a[0], KVC_OK;
   if (IS("partial")) return partial = a[0], KVC_OK;
   if (IS("mode")) return mode = a[0], KVC_OK;
   if (IS("resize")) return *printed = 1, resize();
@@ -371,9 +373,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("keep") || IS("demote")) {
     sequence(a[1], a[2]);
     const kvc_prompt prompt = {sizeof prompt, namespaces[a[0]], tokens, (size_t)a[2], NULL, 0};
-    status = IS("demote") ? kvc_manager_demote_prefix(m, &prompt, (uint64_t)a[3], &value)
-                          : kvc_manager_set_prefix_priority(m, &prompt, (uint64_t)a[3], (uint32_t)a[4],
-                                                            (uint64_t)a[5], &value);
+    if (IS("demote")) a[4] = KVC_PRIORITY_DEMOTED, a[5] = 0;
+    status =
+        kvc_manager_set_prefix_priority(m, &prompt, (uint64_t)a[3], (uint32_t)a[4], (uint64_t)a[5], &value);
     *printed = 1;
   }
   if (IS("register")) {
@@ -382,8 +384,8 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     *printed = 1;
   }
   if (IS("acquire")) {
-    status = kvc_manager_acquire_prompt(m, name, sequence(a[2], a[3]), (size_t)a[3], NULL, &requests[a[0]],
-                                        &value);
+    status = kvc_manager_allocate_from_prompt(m, name, sequence(a[2], a[3]), (size_t)a[3], NULL,
+                                              &requests[a[0]], &value);
     *printed = 1;
   }
   if (IS("unregister")) return kvc_manager_unregister_prompt(m, name);
@@ -406,9 +408,9 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("curve")) {
     const kvc_curve_config config = {
         .struct_size = sizeof config, .sample_rate = (double)a[1] / 100, .max_blocks = (uint64_t)a[2]};
-    return kvc_manager_open_curve(m, namespaces[a[0]], &config);
+    return kvc_manager_open_curve(m, of_curve(a[0]), &config);
   }
-  if (IS("uncurve")) return kvc_manager_close_curve(m, namespaces[a[0]]);
+  if (IS("uncurve")) return kvc_manager_close_curve(m, of_curve(a[0]));
   if (IS("sizer")) return make_sizer();
   if (IS("workload")) {
     const kvc_workload_config config = {
@@ -422,10 +424,11 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("record")) return record_bytes = a[0], KVC_OK;
   if (IS("quota"))
     return kvc_manager_set_quota(m, namespaces[a[0]], (uint32_t)a[1], (uint64_t)a[2], (uint64_t)a[3]);
-  if (IS("reset")) return kvc_manager_reset(m, namespaces[a[0]]);
+  if (IS("resetall")) return kvc_manager_reset_all(m);
+  if (IS("reset")) return kvc_manager_reset_namespace(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);
-    kvc_request_config options = {.struct_size = sizeof options, .reserve = (uint32_t)mode};
+    kvc_request_config options = {.struct_size = sizeof options, .headroom = (uint32_t)mode};
     give_encoder(&options);
     const kvc_request_config* const config =
         mode != 0 || encoder[0] != 0 || encoder[1] != 0 ? &options : NULL;

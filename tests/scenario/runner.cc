@@ -57,7 +57,7 @@ class Runner {
     config.event_capacity = static_cast<uint64_t>(a[2]), config.max_requests = static_cast<uint64_t>(a[3]);
     config.flags =
         (hints_ ? uint32_t{KVC_MANAGER_HINTS} : 0u) | (fills_[0] ? uint32_t{KVC_MANAGER_FILLS} : 0u);
-    if (reserves_) config.flags |= KVC_MANAGER_RESERVE;
+    if (headroom_) config.flags |= KVC_MANAGER_HEADROOM;
     if (partial_) config.flags |= KVC_MANAGER_PARTIAL_REUSE;
     config.max_blocks = static_cast<uint64_t>(room_);
     config.policy = static_cast<uint32_t>(policy_[0]), config.policy_weight = double(policy_[1]) / 100;
@@ -157,7 +157,7 @@ class Runner {
     const auto tokens = sequence(a[2], a[3]);
     const kvc::Prompt prompt(tokens, {}, namespaces_[a[1]]);
     auto config = kvc::make<kvc_request_config>();
-    config.reserve = static_cast<uint32_t>(mode_);
+    config.headroom = static_cast<uint32_t>(mode_);
     give_encoder(config);
     if (!admit) return id(a[0]) = m_->create(prompt, &config).release(), "";
     uint64_t cached = 0;  // Manager::allocate does not tell NO_SPACE from AGAIN
@@ -287,10 +287,11 @@ class Runner {
     return "";
   }
 
+  uint64_t of_curve(int64_t name) { return name < 0 ? KVC_ALL_NAMESPACES : namespaces_[name]; }
   std::string open_curve(const Numbers& a) {
     auto config = kvc::make<kvc_curve_config>();
     config.sample_rate = double(a[1]) / 100, config.max_blocks = static_cast<uint64_t>(a[2]);
-    m_->open_curve(namespaces_[a[0]], config);
+    m_->open_curve(of_curve(a[0]), config);
     return "";
   }
   std::string speculation(const std::string& word, const Numbers& a) {
@@ -319,7 +320,7 @@ class Runner {
   std::string rates(const Numbers& a) {
     const std::vector<uint64_t> sizes(a.begin() + 1, a.end());
     std::vector<double> rates(sizes.size());
-    m_->hit_rates(sizes, rates, namespaces_[a[0]]);
+    m_->hit_rates(sizes, rates, of_curve(a[0]));
     std::string text;
     for (const double rate : rates) text += " " + std::to_string(static_cast<int>(rate * 1e6));
     return text;
@@ -351,9 +352,9 @@ class Runner {
   static std::string name(int64_t number) { return "p" + std::to_string(number); }
   std::string acquire(const Numbers& a) {
     const auto tokens = sequence(a[2], a[3]);
-    uint64_t cached = 0;  // Manager::acquire_prompt does not tell NO_SPACE from AGAIN
-    kvc::check(kvc_manager_acquire_prompt(c(), name(a[1]).c_str(), tokens.data(), tokens.size(), nullptr,
-                                          &id(a[0]), &cached));
+    uint64_t cached = 0;  // Manager::allocate_from_prompt does not tell NO_SPACE from AGAIN
+    kvc::check(kvc_manager_allocate_from_prompt(c(), name(a[1]).c_str(), tokens.data(), tokens.size(),
+                                                nullptr, &id(a[0]), &cached));
     return said(cached);
   }
   std::string prompts() {
@@ -389,7 +390,7 @@ class Runner {
   }
 
   int64_t quotas_ = 0, record_bytes_ = 0, room_ = 0, mode_ = 0;
-  bool reserves_ = false, partial_ = false;
+  bool headroom_ = false, partial_ = false;
   std::vector<char> log_;
   std::vector<kvc_group_config> chosen_;
   bool hints_ = false;
@@ -417,7 +418,7 @@ class Runner {
        }},
       {"room", [this](const Numbers& a) { return room_ = a[0], ""; }},
       {"partial", [this](const Numbers& a) { return partial_ = a[0] != 0, ""; }},
-      {"reserves", [this](const Numbers& a) { return reserves_ = a[0] != 0, ""; }},
+      {"headroom", [this](const Numbers& a) { return headroom_ = a[0] != 0, ""; }},
       {"mode", [this](const Numbers& a) { return mode_ = a[0], ""; }},
       {"resize", [this](const Numbers& a) { return resize(a); }},
       {"expect",
@@ -444,7 +445,8 @@ class Runner {
        }},
       {"demote",
        [this](const Numbers& a) {
-         return said(m_->demote({sequence(a[1], a[2]), {}, namespaces_[a[0]]}, static_cast<uint64_t>(a[3])));
+         return said(m_->set_prefix_priority({sequence(a[1], a[2]), {}, namespaces_[a[0]]},
+                                             KVC_PRIORITY_DEMOTED, 0, static_cast<uint64_t>(a[3])));
        }},
       {"register",
        [this](const Numbers& a) {
@@ -460,7 +462,7 @@ class Runner {
       {"close",
        [this](const Numbers& a) { return done(kvc_manager_close_namespace(c(), namespaces_[a[0]])); }},
       {"curve", [this](const Numbers& a) { return open_curve(a); }},
-      {"uncurve", [this](const Numbers& a) { return m_->close_curve(namespaces_[a[0]]), ""; }},
+      {"uncurve", [this](const Numbers& a) { return m_->close_curve(of_curve(a[0])), ""; }},
       {"rates", [this](const Numbers& a) { return rates(a); }},
       {"sizer", [this](const Numbers& a) { return make_sizer(a); }},
       {"decide",
@@ -485,7 +487,8 @@ class Runner {
                 "";
        }},
       {"share", [this](const Numbers& a) { return share(a); }},
-      {"reset", [this](const Numbers& a) { return m_->reset(namespaces_[a[0]]), ""; }},
+      {"reset", [this](const Numbers& a) { return m_->reset_namespace(namespaces_[a[0]]), ""; }},
+      {"resetall", [this](const Numbers&) { return m_->reset_all(), ""; }},
       {"allocate", [this](const Numbers& a) { return create(a, true); }},
       {"create", [this](const Numbers& a) { return create(a, false); }},
       {"admit",

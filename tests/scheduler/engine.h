@@ -121,7 +121,7 @@ class Engine {
     kvc_storage_destroy(storage_);
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    EXPECT_EQ(kvc_manager_stats(manager_, &stats), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(manager_, &stats), KVC_OK);
     EXPECT_EQ(stats.live_requests + stats.waiting_requests, 0u) << "the scheduler has left requests behind";
     kvc_manager_destroy(manager_);
   }
@@ -356,7 +356,7 @@ class Engine {
     names.model = names.weights = "m", names.model_size = names.weights_size = 1;
     kvc_page_info info = {};
     info.struct_size = sizeof info;
-    ASSERT_EQ(kvc_storage_page_info(storage_, &names, &info), KVC_OK) << kvc_last_error();
+    ASSERT_EQ(kvc_storage_page_properties(storage_, &names, &info), KVC_OK) << kvc_last_error();
     kvc_tier_config t = {};
     t.struct_size = sizeof t;
     t.url = "memory:?bytes=16MiB&threads=0", t.page_bytes = info.page_bytes;

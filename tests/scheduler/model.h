@@ -247,7 +247,7 @@ class SchedulerModel : public Listener {
   kvc_stats manager_stats() const {
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    EXPECT_EQ(kvc_manager_stats(manager_, &stats), KVC_OK);
+    EXPECT_EQ(kvc_manager_read_stats(manager_, &stats), KVC_OK);
     return stats;
   }
   std::vector<uint64_t> running() const {

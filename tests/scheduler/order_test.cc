@@ -36,7 +36,7 @@ TEST(SchedulerOrderTest, SharesOfTenantsHoldWithTheOrdersByCachedPrefixes) {
 
 // Of five answers four have 2 tokens and one has 30: 75 of 100 got at most 2, and the mean is more than 5.
 TEST(SchedulerOrderTest, WithoutAPredictionTheQuantileOfAnswersDecides) {
-  for (const uint32_t flags : {0u, uint32_t{KVC_MANAGER_RESERVE}}) {
+  for (const uint32_t flags : {0u, uint32_t{KVC_MANAGER_HEADROOM}}) {
     EngineConfig config;
     config.manager_flags = flags;
     config.scheduler.policy = KVC_SCHEDULE_SHORTEST, config.scheduler.max_running = 1;

@@ -32,7 +32,7 @@ EngineConfig random_config(Random& random) {
   if (kind > 3 && kind < 7) config.window = random.between(2, 20);
   config.manager_flags = !config.states && random.chance(30) ? uint32_t{KVC_MANAGER_PARTIAL_REUSE} : 0;
   if (!config.states && random.chance(30)) config.manager_flags |= KVC_MANAGER_FILLS;
-  if (!config.states && random.chance(20)) config.manager_flags |= KVC_MANAGER_RESERVE;
+  if (!config.states && random.chance(20)) config.manager_flags |= KVC_MANAGER_HEADROOM;
   if (random.chance(50)) config.stop_token = 3;
   config.quotas = random.chance(40) ? static_cast<uint32_t>(random.between(1, 3)) : 0;
   s.policy = static_cast<uint32_t>(random.below(5));

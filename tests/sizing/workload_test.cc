@@ -27,7 +27,7 @@ class WorkloadTest : public ::testing::Test {
   kvc_workload_info read() {
     kvc_workload_info info = {};
     info.struct_size = sizeof info;
-    EXPECT_EQ(kvc_workload_read(workload_, &info), KVC_OK);
+    EXPECT_EQ(kvc_workload_read_info(workload_, &info), KVC_OK);
     return info;
   }
   double predict(uint64_t horizon_ns) {

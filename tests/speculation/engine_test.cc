@@ -122,7 +122,7 @@ class Engine {
     ASSERT_EQ(kvc_manager_free_request(m, request), KVC_OK);
     kvc_stats stats = {};
     stats.struct_size = sizeof stats;
-    ASSERT_EQ(kvc_manager_stats(m, &stats), KVC_OK);
+    ASSERT_EQ(kvc_manager_read_stats(m, &stats), KVC_OK);
     EXPECT_EQ(stats.blocks_live + stats.blocks_reserved, 0u);
   }
 
@@ -382,7 +382,7 @@ TEST(Branches, TheBestIsKeptAndNothingLeaks) {
     }
     kvc_stats now = {};
     now.struct_size = sizeof now;
-    ASSERT_EQ(kvc_manager_stats(engine.m, &now), KVC_OK);
+    ASSERT_EQ(kvc_manager_read_stats(engine.m, &now), KVC_OK);
     EXPECT_LE(now.blocks_live + now.blocks_reserved, (engine.text.size() + kLookahead) / kBlock + 1)
         << "of one branch alone";
   }

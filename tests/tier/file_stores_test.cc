@@ -121,7 +121,7 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   files.path = folder / "d";
   files.sectors = 20;  // of two a page
   DirectoryConfig config = test::directory_config(files.path, 100, kBytes);
-  config.reserve_free = 8 * 4096;
+  config.keep_free = 8 * 4096;
   PageStorePtr store;
   ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
   Pages pages(*store);
@@ -129,13 +129,13 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   for (uint64_t i = 0; i < 30; ++i) {
     ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
     files.free_bytes(0, &free);
-    ASSERT_GE(free, config.reserve_free);
+    ASSERT_GE(free, config.keep_free);
   }
   EXPECT_EQ(store->stats().pages, 6u);
   files.sectors = 12;  // others take eight more
   EXPECT_EQ(pages.put(digest_of(30), kBytes), KVC_PAGE_OK);
   files.free_bytes(0, &free);
-  EXPECT_GE(free, config.reserve_free);
+  EXPECT_GE(free, config.keep_free);
   EXPECT_EQ(store->stats().pages, 2u);
   files.sectors = 4;
   EXPECT_EQ(pages.put(digest_of(31), kBytes), KVC_PAGE_NO_SPACE);
@@ -145,10 +145,10 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
 
   const std::string path = folder / "s";
   SlabConfig slab = test::slab_config(path, 4, kBytes);
-  slab.reserve_free = 8 * 4096;
+  slab.keep_free = 8 * 4096;
   files.sectors = 8 + slab.bytes / 4096 - 2;
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_ERROR_LIMIT);
-  EXPECT_NE(strstr(kvc_last_error(), "reserve_free, 32768"), nullptr) << kvc_last_error();
+  EXPECT_NE(strstr(kvc_last_error(), "keep_free, 32768"), nullptr) << kvc_last_error();
   files.sectors += 4;
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << kvc_last_error();
   store.reset();
@@ -157,7 +157,7 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
   store.reset();
   SlabConfig other = test::slab_config(path, 3, kBytes);
-  other.reserve_free = slab.reserve_free;
+  other.keep_free = slab.keep_free;
   other.replaces = true;
   EXPECT_EQ(open_slab_store(default_env(), files, other, &store), KVC_ERROR_LIMIT);
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << kvc_last_error();

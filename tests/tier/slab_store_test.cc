@@ -116,7 +116,7 @@ TEST(SlabStore, ARefusalMakesAndChangesNothing) {
     EXPECT_EQ(open_slab_store(default_env(), system_files(), ring, &store), KVC_ERROR_UNSUPPORTED);
     test::engine_status = KVC_OK;
     SlabConfig huge = other;
-    huge.reserve_free = uint64_t{1} << 60;
+    huge.keep_free = uint64_t{1} << 60;
     EXPECT_EQ(open_slab_store(default_env(), system_files(), huge, &store), KVC_ERROR_LIMIT);
     EXPECT_EQ(std::filesystem::exists(path), is_there);
     if (!is_there) continue;

@@ -408,9 +408,9 @@ TEST(TierUrl, NamesTheKindThePathAndTheParameters) {
   EXPECT_EQ(open(std::string(4095, 'x')), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(open("nowhere:" + std::string(4087, 'x')), KVC_ERROR_NOT_FOUND) << "the longest";
   EXPECT_EQ(open("nowhere:" + std::string(4088, 'x')), KVC_ERROR_INVALID_ARGUMENT);
-  ASSERT_EQ(open("dir:" + (folder / "dir") + files + "&reserve_free=1KiB"), KVC_OK) << kvc_last_error();
-  EXPECT_EQ(open("slab:" + (folder / "full") + files + "&reserve_free=1048576TiB"), KVC_ERROR_LIMIT);
-  EXPECT_EQ(open("memory:?bytes=1MiB&reserve_free=1KiB"), KVC_ERROR_INVALID_ARGUMENT);
+  ASSERT_EQ(open("dir:" + (folder / "dir") + files + "&keep_free=1KiB"), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(open("slab:" + (folder / "full") + files + "&keep_free=1048576TiB"), KVC_ERROR_LIMIT);
+  EXPECT_EQ(open("memory:?bytes=1MiB&keep_free=1KiB"), KVC_ERROR_INVALID_ARGUMENT);
   for (const char* what : {"refuse", "replace"})
     EXPECT_EQ(open("slab:" + (folder / "m") + files + "&on_mismatch=" + what), KVC_OK) << kvc_last_error();
   EXPECT_EQ(open("slab:" + (folder / "m") + files + "&on_mismatch=keep"), KVC_ERROR_INVALID_ARGUMENT);
@@ -443,7 +443,7 @@ TEST(TierUrl, NeedsAFingerprint) {
   for (const std::string& url : urls) {
     EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {{}, 64}, {}, &tier),
               KVC_ERROR_INVALID_ARGUMENT);
-    EXPECT_NE(strstr(kvc_last_error(), "kvc_storage_page_info (model"), nullptr) << kvc_last_error();
+    EXPECT_NE(strstr(kvc_last_error(), "kvc_storage_page_properties (model"), nullptr) << kvc_last_error();
     EXPECT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, 64}, {}, &tier),
               KVC_OK)
         << kvc_last_error();

@@ -7,6 +7,7 @@
 #include <zmq.h>
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
@@ -38,6 +39,9 @@ std::string place(const char* name) {
 }
 
 struct Places {
+  ~Places() {  // libzmq leaves the sockets' files
+    for (const std::string& endpoint : {publish, replay}) std::remove(endpoint.c_str() + sizeof "ipc://" - 1);
+  }
   std::string publish = place("pub"), replay = place("replay");
   std::string url(const std::string& more = "") const {
     return "zmq:" + publish + "?replay=" + replay + more;

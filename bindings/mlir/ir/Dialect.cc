@@ -44,6 +44,16 @@ LogicalResult PagedCacheType::verify(function_ref<InFlightDiagnostic()> error, T
       return error() << it.name << " is " << it.value << "; it must be 1 .. " << it.limit;
     }
   }
+  // So that sizes in bytes, and strides, are numbers of 64 bits wherever they are computed.
+  constexpr int64_t kMaxElements = int64_t{1} << 58;
+  int64_t elements = 2;
+  for (const auto& it : parameters) {
+    if (elements > kMaxElements / it.value) {
+      return error()
+             << "the cache has more than 2^58 elements; reduce layers, kv_heads, head_dim, block or blocks";
+    }
+    elements *= it.value;
+  }
   return success();
 }
 

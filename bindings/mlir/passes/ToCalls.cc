@@ -365,7 +365,8 @@ struct ToCalls : impl::KvcToCallsBase<ToCalls> {
       op->emitOpError("has tensors; run one-shot-bufferize before kvc-to-calls");
       return WalkResult::interrupt();
     });
-    if (tensors.wasInterrupted() || failed(insert_failure(module))) return signalPassFailure();
+    if (tensors.wasInterrupted() || failed(check_placement(module)) || failed(insert_failure(module)))
+      return signalPassFailure();
 
     TypeConverter types;
     types.addConversion([](Type type) { return type; });

@@ -458,7 +458,8 @@ struct ToReference : impl::KvcToReferenceBase<ToReference> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     MLIRContext* context = &getContext();
-    if (failed(check(module)) || failed(insert_failure(module))) return signalPassFailure();
+    if (failed(check(module)) || failed(check_placement(module)) || failed(insert_failure(module)))
+      return signalPassFailure();
     TypeConverter types;
     types.addConversion([](Type type) { return type; });
     types.addConversion([](PagedCacheType type) -> Type { return memref_of(type); });

@@ -19,6 +19,17 @@ LogicalResult insert_functions(ModuleOp module, StringRef text) {
   return success();
 }
 
+LogicalResult check_placement(ModuleOp module) {
+  const WalkResult result = module.walk([&](Operation* op) {
+    if (!isa_and_nonnull<KvcDialect>(op->getDialect())) return WalkResult::advance();
+    auto function = op->getParentOfType<func::FuncOp>();
+    if (function && function->getParentOp() == module) return WalkResult::advance();
+    op->emitOpError("must be in a func.func of the module that is lowered");
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult insert_failure(ModuleOp module) {
   return insert_functions(module, R"mlir(
     llvm.mlir.global internal constant @kvc_failure_format("kvc: %s\0A\00")

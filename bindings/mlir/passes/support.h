@@ -11,6 +11,9 @@ namespace mlir::kvc {
 // Puts the functions and globals of a text into the module, unless it has those names.
 LogicalResult insert_functions(ModuleOp module, StringRef text);
 
+// A lowering handles ops in functions of the module itself; others get a diagnostic.
+LogicalResult check_placement(ModuleOp module);
+
 // Declares and defines what the code of a failed check calls.
 LogicalResult insert_failure(ModuleOp module);
 

@@ -39,6 +39,11 @@ func.func private @type(!kvc.paged_cache<f16, 2, 2, 8, 4, -1>)
 
 // -----
 
+// expected-error @below {{the cache has more than 2^58 elements; reduce layers, kv_heads, head_dim, block or blocks}}
+func.func private @type(!kvc.paged_cache<i4, 65536, 65536, 8192, 1024, 2147483582>)
+
+// -----
+
 func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %k: tensor<?x2x8xf32>, %v: tensor<?x2x8xf32>, %slots: tensor<?xi64>, %table: tensor<?xi32>, %first: index) {
   %layer = arith.constant 2 : index
   // expected-error @below {{'kvc.append_kv' op layer is 2; it must be 0 .. 1}}

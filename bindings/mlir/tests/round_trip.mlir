@@ -10,11 +10,11 @@
 // CHECK-SAME: !kvc.paged_cache<f8E4M3FN, 2, 3, 4, 5, 6>
 // CHECK-SAME: !kvc.paged_cache<f8E5M2, 2, 3, 4, 5, 6>
 // CHECK-SAME: !kvc.paged_cache<i8, 2, 3, 4, 5, 6>
-// CHECK-SAME: !kvc.paged_cache<i4, 65536, 65536, 8192, 1024, 2147483582>
+// CHECK-SAME: !kvc.paged_cache<i4, 2, 8, 16, 64, 2147483582>
 func.func private @types(!kvc.paged_cache<f16, 12, 16, 64, 16, 4096>, !kvc.paged_cache<f32, 1, 1, 1, 1, 1>,
                  !kvc.paged_cache<bf16, 2, 3, 4, 5, 6>, !kvc.paged_cache<f8E4M3FN, 2, 3, 4, 5, 6>,
                  !kvc.paged_cache<f8E5M2, 2, 3, 4, 5, 6>, !kvc.paged_cache<i8, 2, 3, 4, 5, 6>,
-                 !kvc.paged_cache<i4, 65536, 65536, 8192, 1024, 2147483582>)
+                 !kvc.paged_cache<i4, 2, 8, 16, 64, 2147483582>)
 
 // CHECK-LABEL: func.func @handles
 func.func @handles(%tokens: memref<?xi32>, %slots: memref<?xi64>, %table: memref<?xi32>, %first: index,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from . import _native, errors
 from .checkpoints import (Restored, checkpoint_info, collect_checkpoints, compact_checkpoint, list_checkpoints, measure_checkpoint,
                           remove_checkpoint, restore_checkpoint, restore_stream, save_checkpoint, save_stream, validate_checkpoint)
-from .constants import (Admission, BlockState, DeviceFlags, DType, EndReason, EventKind, Feature, Latency, Layout, LostReason, MemoryKind, OffloadPolicy, OffloadReason, OffloadState, PageFileKind, PageResult, Plane, RequestFlags, RopeScaling, ScheduledState, SchedulePolicy,
+from .constants import (Admission, BlockState, DeviceFlags, DType, EndReason, EventKind, Latency, Layout, LostReason, MemoryKind, OffloadPolicy, OffloadReason, OffloadState, PageFileKind, PageResult, Plane, RequestFlags, RopeScaling, ScheduledState, SchedulePolicy,
                         SizingAction, SizingBasis, SizingMode, SizingReason, Status, StorageFlags, TierKind, TierPriority, WaitReason)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, FillingError, InternalError, InvalidArgumentError,
                      KvCacheError, LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
@@ -33,7 +33,7 @@ from .quant import dequantize, quantize
 from .records import (AttentionInfo, BackendInfo, BlockInfo, CheckpointInfo, CheckpointNeeds, CurveInfo, DeviceInfo, IndexApplied, IndexStats, LatencyInfo, LogInfo, LogReplay, LostReuse, MemoryEstimate, MemoryProfile, OffloadInfo, OffloadStats,
                       OffloadTierStats, PageFileInfo, PoolInfo, ProbeInfo, Properties, PublisherStats, QuantMetrics,
                       QuotaInfo, RequestInfo, ScheduledInfo, SchedulerStats, SizingDecision, Stats, TierCounts, TierStats, WorkloadInfo)
-from .request import DEFAULT_NAMESPACE, ExtraKey, Namespace, Pin, Request, RequestOptions
+from .request import ALL_NAMESPACES, PRIORITY_DEMOTED, ExtraKey, Namespace, Pin, Request, RequestOptions
 from .rope import apply_rope, rope_frequencies, rope_table
 from .scheduler import EndedRequest, Plan, Scheduler
 from .sizing import Sizer, Workload
@@ -54,15 +54,6 @@ def build_info() -> str:
     return _native.kvc_build_info()
 
 
-def supports(feature: Feature) -> bool:
-    """Asks whether this build has a feature."""
-    try:
-        _native.kvc_supports(feature)
-    except UnsupportedError:
-        return False
-    return True
-
-
 if not TYPE_CHECKING:
 
     def __getattr__(name):
@@ -79,12 +70,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo", "CheckpointNeeds",
-    "Completion", "CorruptError", "CurveInfo", "DEFAULT_NAMESPACE", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
-    "EndedRequest", "Event", "EventKind", "EventReader", "ExtraKey", "Feature", "FillingError", "Group", "Index", "IndexApplied", "IndexStats", "IndexWorker", "InternalError", "InvalidArgumentError",
+    "ALL_NAMESPACES", "Admission", "AgainError", "AttentionInfo", "BackendInfo", "BlockInfo", "BlockState", "BufferTooSmallError", "BusyError", "CheckpointInfo", "CheckpointNeeds",
+    "Completion", "CorruptError", "CurveInfo", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
+    "EndedRequest", "Event", "EventKind", "EventReader", "ExtraKey", "FillingError", "Group", "Index", "IndexApplied", "IndexStats", "IndexWorker", "InternalError", "InvalidArgumentError",
     "KvCacheError", "Latency", "LatencyInfo", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Matches", "Memory", "MemoryEstimate",
     "MemoryKind", "MemoryProfile", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "Offload", "OffloadInfo", "OffloadPolicy",
-    "OffloadReason", "OffloadState", "OffloadStats", "OffloadTierStats", "OutOfMemoryError", "OverQuotaError", "PageFileInfo", "PageFileKind",
+    "OffloadReason", "OffloadState", "OffloadStats", "OffloadTierStats", "OutOfMemoryError", "OverQuotaError", "PRIORITY_DEMOTED", "PageFileInfo", "PageFileKind",
     "PageInfo", "PageResult", "PendingWork", "Pin", "Plan", "Plane", "PoolInfo", "Prefixes", "ProbeInfo", "Properties", "Publisher", "PublisherStats", "QuantMetrics",
     "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "Restored", "RopeScaling",
     "SchedulePolicy", "ScheduledInfo", "ScheduledState", "Scheduler", "SchedulerStats", "Sizer", "SizingAction", "SizingBasis", "SizingDecision",
@@ -92,5 +83,5 @@ __all__ = [
     "TierPriority", "TierStats", "UnsupportedError", "WaitReason", "Workload", "WorkloadInfo", "apply_rope", "build_info", "checkpoint_info",
     "collect_checkpoints", "compact_checkpoint", "dequantize", "device_info", "enable_latencies", "errors", "find_model", "list_checkpoints", "measure_checkpoint", "merge_attention", "models", "namespace_root", "open_backend",
     "open_plugin", "page_file_info", "page_file_parts", "page_key", "page_keys", "prefix_digests", "purge_page_file", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint", "restore_stream",
-    "rope_frequencies", "rope_table", "save_checkpoint", "save_stream", "storage_size", "supports", "tree_mask", "validate_checkpoint",
+    "rope_frequencies", "rope_table", "save_checkpoint", "save_stream", "storage_size", "tree_mask", "validate_checkpoint",
 ]

@@ -71,8 +71,7 @@ def _print(values: dict[str, Any], as_json: bool) -> None:
 
 
 def _info(args: argparse.Namespace) -> None:
-    features = [feature.name.lower() for feature in kvcache.Feature if kvcache.supports(feature)]
-    _print({"version": kvcache.__version__, "build": kvcache.build_info(), "features": " ".join(features)}, args.json)
+    _print({"version": kvcache.__version__, "build": kvcache.build_info()}, args.json)
 
 
 _COLUMNS = (("name", "model"), ("num_layers", "layers"), ("num_kv_heads", "KV heads"), ("head_dim", "head dim"), ("latent_dim", "latent"),

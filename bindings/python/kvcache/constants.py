@@ -32,28 +32,6 @@ class Status(IntEnum):
     FILLING = _native.KVC_ERROR_FILLING
 
 
-class Feature(IntEnum):
-    """Questions for kvcache.supports().
-
-    LRU, FREQUENCY, FRAGMENTATION: policies of eviction, Manager(policy=...). SLIDING_WINDOW: groups with a window. SEVERAL_POOLS: more than one
-    pool. EVENTS: Manager.events(). HINTS: Manager(hints=True). QUOTAS: Manager.set_quota(). FILLS:
-    Manager(fills=True). PARTIAL_REUSE: Manager(partial_reuse=True). STATE_GROUPS: Group(state=True). CROSS_GROUPS:
-    Group(cross=True)."""
-
-    LRU = _native.KVC_FEATURE_LRU
-    SLIDING_WINDOW = _native.KVC_FEATURE_SLIDING_WINDOW
-    SEVERAL_POOLS = _native.KVC_FEATURE_SEVERAL_POOLS
-    EVENTS = _native.KVC_FEATURE_EVENTS
-    FREQUENCY = _native.KVC_FEATURE_FREQUENCY
-    FRAGMENTATION = _native.KVC_FEATURE_FRAGMENTATION
-    HINTS = _native.KVC_FEATURE_HINTS
-    QUOTAS = _native.KVC_FEATURE_QUOTAS
-    FILLS = _native.KVC_FEATURE_FILLS
-    PARTIAL_REUSE = _native.KVC_FEATURE_PARTIAL_REUSE
-    STATE_GROUPS = _native.KVC_FEATURE_STATE_GROUPS
-    CROSS_GROUPS = _native.KVC_FEATURE_CROSS_GROUPS
-
-
 class BlockState(IntEnum):
     """State of a block: the first of these that applies.
 
@@ -86,11 +64,13 @@ class LostReason(IntEnum):
 class EventKind(IntEnum):
     """Kind of an event.
 
-    STORED: a prefix position can be found from now on. REMOVED: it cannot. CLEARED: all content of a namespace cannot."""
+    STORED: a prefix position can be found from now on. REMOVED: it cannot. NAMESPACE_CLEARED:
+    all content of a namespace cannot. ALL_CLEARED: that of all namespaces cannot."""
 
     STORED = _native.KVC_EVENT_STORED
     REMOVED = _native.KVC_EVENT_REMOVED
-    CLEARED = _native.KVC_EVENT_CLEARED
+    NAMESPACE_CLEARED = _native.KVC_EVENT_NAMESPACE_CLEARED
+    ALL_CLEARED = _native.KVC_EVENT_ALL_CLEARED
 
 
 class Layout(IntEnum):

@@ -103,8 +103,7 @@ _ENUMERATIONS = {"LAYOUT": "Layout", "MEMORY": "MemoryKind", "PLANE": "Plane", "
                  "STORAGE": "StorageFlags"}
 _CALLS = {"kvc_manager_step": "Step.run()", "kvc_model_from_config": "Model.from_config()", "kvc_model_get": "models()",
           "kvc_model_rope": "rope_frequencies()",
-          "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_index_dump": "Index.dump()", "kvc_publisher_create": "Publisher()", "kvc_sizer_create": "Sizer()", "kvc_workload_create": "Workload()", "kvc_storage_create": "Storage()", "kvc_stream_create": "Stream()", "kvc_tier_create": "Tier()",
-          "kvc_supports": "supports()"}
+          "kvc_rope_apply": "apply_rope()", "kvc_step_create": "Step()", "kvc_index_dump": "Index.dump()", "kvc_publisher_create": "Publisher()", "kvc_sizer_create": "Sizer()", "kvc_workload_create": "Workload()", "kvc_storage_create": "Storage()", "kvc_storage_page_properties": "Storage.page_info()", "kvc_stream_create": "Stream()", "kvc_tier_create": "Tier()"}
 # Fields of C that are no parameters here: what a text says instead.
 _FIELDS = [(re.compile(text), instead) for text, instead in (
     (r" \((?:table_stride|block_mask_stride)\)", ""), (r"\(slot_capacity\)", "(max_tokens)"), (r"\bchange_capacity\b", "max_changes"),
@@ -125,9 +124,9 @@ def in_python(text: str) -> str:
         text = text.replace("KVC_MANAGER_NO_PREFIX_CACHE", "prefix_cache=False").replace("KVC_OFFLOAD_NO_PROMOTE", "promote=False")
         text = re.sub(r"\bKVC_CHECKPOINT_([A-Z_]+)", lambda name: f"{name[1].lower()}=True", text.replace("KVC_CHECKPOINT_*", "those of save_checkpoint()"))
         text = re.sub(r"\bKVC_OFFLOAD_([A-Z_]+)", r"OffloadPolicy.\1", text)
-        text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned").replace("KVC_MANAGER_RESERVE", "reserves=True").replace("KVC_MANAGER_FILLS", "fills=True")
+        text = text.replace("KVC_LAUNCH_PLANNED", "Launch.planned").replace("KVC_MANAGER_HEADROOM", "headroom=True").replace("KVC_MANAGER_FILLS", "fills=True")
         text = re.sub(r"KVC_TIER_(EXISTS|GET|PUT|REMOVE)\b", r"TierKind.\1", re.sub(r"KVC_TIER_(LOAD|PREFETCH|STORE)\b", r"TierPriority.\1", text))
-        text = re.sub(r"KVC_RESERVE_(\w+) \(\d\)", lambda name: repr(name[1].lower()), text)
+        text = re.sub(r"KVC_HEADROOM_(\w+) \(\d\)", lambda name: repr(name[1].lower()), text)
         text = re.sub(r"\bKVC_(LAYOUT|MEMORY|PLANE|REQUEST|ROPE|STORAGE)_(\w+)", lambda name: f"{_ENUMERATIONS[name[1]]}.{name[2]}", text)
     for pattern, instead in _FIELDS:
         text = pattern.sub(instead, text)

@@ -17,7 +17,7 @@ from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
 from .models import Memory
 from .records import BlockInfo, CurveInfo, LogInfo, LogReplay, LostReuse, PoolInfo, ProbeInfo, Properties, QuotaInfo, Stats
-from .request import ExtraKey, Namespace, Pin, Request, namespace_id, pack_keys, request_config, reserve_number
+from .request import ALL_NAMESPACES, ExtraKey, Namespace, Pin, Request, headroom_number, namespace_id, pack_keys, request_config
 
 if TYPE_CHECKING:
     import numpy
@@ -115,7 +115,7 @@ class Manager:
 
     fills: follow which request computes which tokens: allocate(wait_until_ns=...), RequestFlags.PUBLISH_ENQUEUED and SHARE_FILLING, fail_step().
     max_blocks: blocks to which resize() may enlarge the pool, or a sequence for each pool; 0 = num_blocks. Room costs addresses, not memory.
-    reserves: remember how many tokens ended requests got, for allocate(reserve=...) and expected_tokens().
+    headroom: remember how many tokens ended requests got, for allocate(headroom=...) and expected_tokens().
     partial_reuse: hits may end inside a block; the cached block that shares most of the tokens after the hit is copied: Step.copies, take_pending().
     record_bytes: room for a log of the calls, at least 4096; 0 = no log: take_log().
 
@@ -132,7 +132,7 @@ class Manager:
                  prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                  event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
                  policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
-                 max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False, record_bytes: int = 0,
+                 max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, headroom: bool = False, record_bytes: int = 0,
                  partial_reuse: bool = False, offload: Tier | str | Sequence[Tier | str] = (), storages: Storage | Sequence[Storage] = (),
                  model: bytes = b"", weights: bytes = b"", numerics: bytes = b""):
         self.offload: Any = None
@@ -147,7 +147,7 @@ class Manager:
         config.flags = _ZERO[zero] | (_native.KVC_MANAGER_NULL_BLOCK if null_block else 0) | (0 if prefix_cache else _native.KVC_MANAGER_NO_PREFIX_CACHE)
         config.flags |= (_native.KVC_MANAGER_TOUCH_MEMORY if touch_memory else 0) | (_native.KVC_MANAGER_HINTS if hints else 0)
         config.flags |= _native.KVC_MANAGER_FILLS if fills else 0
-        config.flags |= _native.KVC_MANAGER_RESERVE if reserves else 0
+        config.flags |= _native.KVC_MANAGER_HEADROOM if headroom else 0
         config.flags |= _native.KVC_MANAGER_PARTIAL_REUSE if partial_reuse else 0
         config.max_requests, config.max_request_tokens, config.max_nodes = max_requests, max_request_tokens, max_nodes
         if memory is not None:
@@ -210,7 +210,7 @@ class Manager:
                 prefix_cache: bool = True, zero: str = "never", max_requests: int = 0, max_request_tokens: int = 0, max_nodes: int = 0,
                 event_capacity: int = 0, watermark_blocks: int = 0, vocab_size: int = 0, seed: int = 0, policy: str = "lru",
                 policy_weight: float = 0, policy_history: int = 0, touch_memory: bool = False, hints: bool = False, fills: bool = False,
-                max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, reserves: bool = False,
+                max_quotas: int = 0, max_blocks: int | Sequence[int] = 0, headroom: bool = False,
                 partial_reuse: bool = False) -> Rebuilt:
         """Creates a manager of another configuration that has what this one has cached: the way to change block_size, the number of blocks or
         the policy. Parameters as for Manager(); `groups` as this manager's. This manager stays as it is; close it when the copies are done. A
@@ -224,7 +224,7 @@ class Manager:
             max_requests=max_requests, max_request_tokens=max_request_tokens, max_nodes=max_nodes, event_capacity=event_capacity,
             watermark_blocks=watermark_blocks, vocab_size=vocab_size, seed=seed, policy=policy, policy_weight=policy_weight,
             policy_history=policy_history, touch_memory=touch_memory, hints=hints, fills=fills, max_quotas=max_quotas,
-            max_blocks=max_blocks, reserves=reserves, partial_reuse=partial_reuse)
+            max_blocks=max_blocks, headroom=headroom, partial_reuse=partial_reuse)
         del made._create
         copies, pairs = found
         return Rebuilt(made, copies, {old: Namespace(made, new) for old, new in pairs.tolist()})
@@ -275,7 +275,7 @@ class Manager:
 
     def allocate(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                  slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-                 flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
+                 flags: RequestFlags | int = 0, wait_until_ns: int = 0, headroom: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates and admits a request: finds its longest cached prefix and takes blocks for the rest, all or nothing. The first
         request.num_cached tokens need no compute.
 
@@ -285,9 +285,9 @@ class Manager:
         which a hit is shortened, for draft heads that need hidden states. user_data: number that Request.info returns. flags: RequestFlags.
         wait_until_ns: until then the request is not admitted (FillingError) while another one computes its next tokens; 0 = it computes them too.
         Needs Manager(fills=True).
-        reserve: take room for the tokens that the request will probably get, as many as of the ended requests 50 % ("minimal"), 75 %
+        headroom: take room for the tokens that the request will probably get, as many as of the ended requests 50 % ("minimal"), 75 %
         ("balanced") or 95 % ("aggressive") got; appends within it never lack a block. With a window or chunks in some group the admission only
-        asks for that room. Needs Manager(reserves=True).
+        asks for that room. Needs Manager(headroom=True).
 
         cross_tokens: tokens of the request's encoder, for which each cross group gets blocks. cross_digest: digest of the encoder's input (32
         bytes): requests with equal ones share its blocks (Request.info.num_cross_cached), and what the decoder computed with them; empty =
@@ -299,7 +299,7 @@ class Manager:
         if self.offload is not None:
             request = self.create(tokens, keys, namespace, lookahead=lookahead, slots=slots, external_tokens=external_tokens,
                                   max_cached_tokens=max_cached_tokens, drop_tail_blocks=drop_tail_blocks, user_data=user_data, flags=flags,
-                                  wait_until_ns=wait_until_ns, reserve=reserve, cross_tokens=cross_tokens, cross_digest=cross_digest)
+                                  wait_until_ns=wait_until_ns, headroom=headroom, cross_tokens=cross_tokens, cross_digest=cross_digest)
             try:
                 self.offload.admit(request)
             except BaseException:
@@ -307,16 +307,16 @@ class Manager:
                 raise
             return request
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, headroom,
                                 cross_tokens, cross_digest)
         return Request(self, *_native.kvc_manager_allocate_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
     def create(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, lookahead: int = 0,
                slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0,
-               flags: RequestFlags | int = 0, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
+               flags: RequestFlags | int = 0, wait_until_ns: int = 0, headroom: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates a waiting request: its tokens are copied and hashed, and it gets no block. Parameters as for allocate()."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, headroom,
                                 cross_tokens, cross_digest)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
@@ -390,10 +390,10 @@ class Manager:
             except BufferTooSmallError:
                 size *= 4
 
-    def expected_tokens(self, reserve: str, generated: int = 0) -> int:
+    def expected_tokens(self, headroom: str, generated: int = 0) -> int:
         """Returns how many tokens a request with `generated` tokens after its prompt will probably still get: so many that of the ended requests
-        with at least as many, 50 % ("minimal"), 75 % ("balanced") or 95 % ("aggressive") got no more. Needs Manager(reserves=True)."""
-        return _native.kvc_manager_expected_tokens(self._m, reserve_number(reserve), generated)
+        with at least as many, 50 % ("minimal"), 75 % ("balanced") or 95 % ("aggressive") got no more. Needs Manager(headroom=True)."""
+        return _native.kvc_manager_expected_tokens(self._m, headroom_number(headroom), generated)
 
     def _grown(self, call: Callable[[numpy.ndarray], int], dtype: numpy.typing.DTypeLike, size: int = 64) -> numpy.ndarray:
         while True:
@@ -409,10 +409,13 @@ class Manager:
         """Opens the namespace with this identity. A part that is None is absent; b"" is present and empty, which is different."""
         return Namespace(self, _native.kvc_manager_open_namespace(self._m, model, adapter, tenant))
 
-    def reset(self, namespace: Namespace | int = 0) -> None:
-        """Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests keep
-        their blocks and finish."""
-        _native.kvc_manager_reset(self._m, namespace_id(namespace))
+    def reset_namespace(self, namespace: Namespace | int) -> None:
+        """Forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests keep their blocks and finish."""
+        _native.kvc_manager_reset_namespace(self._m, namespace_id(namespace))
+
+    def reset_all(self) -> None:
+        """Forgets all cached content of all namespaces, as reset_namespace of each would."""
+        _native.kvc_manager_reset_all(self._m)
 
     def set_quota(self, namespace: Namespace | int = 0, pool: int = 0, *, min_blocks: int = 0, max_blocks: int = 0) -> None:
         """Sets the quota of a namespace in one pool: the blocks that it can always hold, and those that it may have at most (0 = no maximum).
@@ -464,13 +467,9 @@ class Manager:
     def set_prefix_priority(self, tokens: Tokens, priority: int, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *,
                             until_ns: int = 0, first_token: int = 0) -> int:
         """Hints the cached part of a prompt from first_token on: priority 0 (evicted first) to 100, 35 without a hint. until_ns: when the hint
-        ends, in the time of set_time(); 0 = never. Returns the tokens that took the hint. Needs `hints`."""
+        ends, in the time of set_time(); 0 = never. PRIORITY_DEMOTED, without until_ns, demotes the end of the prompt down to first_token; a
+        position that others use ends it. Returns the tokens that took the hint. Needs `hints`."""
         return _native.kvc_manager_set_prefix_priority(self._m, namespace_id(namespace), tokens, pack_keys(keys), first_token, priority, until_ns)
-
-    def demote(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *, first_token: int = 0) -> int:
-        """Demotes the end of a prompt, down to first_token: it is evicted before all else. A position that others use ends it. Returns the
-        tokens that were demoted. Needs `hints`."""
-        return _native.kvc_manager_demote_prefix(self._m, namespace_id(namespace), tokens, pack_keys(keys), first_token)
 
     def set_time(self, now_ns: int) -> None:
         """Tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. Raises InvalidArgumentError for an
@@ -482,15 +481,15 @@ class Manager:
         it, is pinned until it is unregistered. Returns the tokens pinned now. Raises InvalidArgumentError if the name is registered."""
         return _native.kvc_manager_register_prompt(self._m, name, namespace_id(namespace), tokens, pack_keys(keys))
 
-    def acquire_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
+    def allocate_from_prompt(self, name: str, tokens: Tokens = (), *, lookahead: int = 0, slots: int = 0, external_tokens: int = 0,
                        max_cached_tokens: int = 0, drop_tail_blocks: int = 0, user_data: int = 0, flags: RequestFlags | int = 0,
-                       wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
+                       wait_until_ns: int = 0, headroom: str = "none", cross_tokens: int = 0, cross_digest: bytes = b"") -> Request:
         """Creates and admits a request with a registered prompt, followed by tokens (int32 [n]). Other parameters as for allocate(). Raises
         NotFoundError if there is no such name, and what allocate() raises; then there is no request."""
         self._free_dropped()
-        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, reserve,
+        config = request_config(lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, headroom,
                                 cross_tokens, cross_digest)
-        return Request(self, *_native.kvc_manager_acquire_prompt(self._m, name, tokens, config))
+        return Request(self, *_native.kvc_manager_allocate_from_prompt(self._m, name, tokens, config))
 
     def unregister_prompt(self, name: str) -> None:
         """Ends a registration and its pin. Raises NotFoundError."""
@@ -523,12 +522,11 @@ class Manager:
 
     # ---- miss-ratio curves
 
-    def open_curve(self, namespace: Namespace | int = 0, *, sample_rate: float = 0.0, max_samples: int = 0, max_blocks: int = 0,
+    def open_curve(self, namespace: Namespace | int = ALL_NAMESPACES, *, sample_rate: float = 0.0, max_samples: int = 0, max_blocks: int = 0,
                    half_life: int = 0) -> None:
         """Starts to measure the hit rate of block queries that x blocks under LRU would have, for all x at once.
 
-        namespace: 0 = all together in one cache, DEFAULT_NAMESPACE, or a namespace as if it had the cache alone. sample_rate: share of the blocks
-        to follow, up to 1, which is exact; 0 = what max_samples allows. max_samples: 0 = 16,000; without a limit if sample_rate is set.
+        namespace: one as if it had the cache alone, or all together in one cache. sample_rate: share of the blocks to follow, up to 1, which is exact; 0 = what max_samples allows. max_samples: 0 = 16,000; without a limit if sample_rate is set.
         max_blocks: largest size to ask for; 0 = 8 times the blocks of the manager. half_life: after so many block queries earlier ones count
         half; 0 = all count alike. Raises BusyError if the namespace has a curve, LimitError after 64 curves, UnsupportedError without a
         prefix cache."""
@@ -536,11 +534,11 @@ class Manager:
         config.sample_rate, config.max_samples, config.max_blocks, config.half_life = sample_rate, max_samples, max_blocks, half_life
         _native.kvc_manager_open_curve(self._m, namespace_id(namespace), config)
 
-    def close_curve(self, namespace: Namespace | int = 0) -> None:
+    def close_curve(self, namespace: Namespace | int = ALL_NAMESPACES) -> None:
         """Ends a curve and frees its memory. Raises NotFoundError if there is none."""
         _native.kvc_manager_close_curve(self._m, namespace_id(namespace))
 
-    def hit_rates(self, num_blocks: numpy.ndarray | Sequence[int], namespace: Namespace | int = 0) -> numpy.ndarray:
+    def hit_rates(self, num_blocks: numpy.ndarray | Sequence[int], namespace: Namespace | int = ALL_NAMESPACES) -> numpy.ndarray:
         """Returns the share of the block queries that caches of these sizes would answer: float64 [sizes]. num_blocks: ascending, uint64.
         Raises NotFoundError if there is no curve."""
         sizes = take("num_blocks", num_blocks)
@@ -548,7 +546,7 @@ class Manager:
         _native.kvc_manager_read_curve(self._m, namespace_id(namespace), sizes, as_bytes(rates))
         return rates
 
-    def curve(self, namespace: Namespace | int = 0) -> CurveInfo:
+    def curve(self, namespace: Namespace | int = ALL_NAMESPACES) -> CurveInfo:
         """Returns what a curve has seen. Raises NotFoundError if there is none."""
         struct = _native.kvc_curve_info()
         _native.kvc_manager_curve_info(self._m, namespace_id(namespace), struct)
@@ -590,14 +588,14 @@ class Manager:
     def stats(self) -> Stats:
         """Counters and gauges as of the last finished call. Does not wait for the manager's lock."""
         struct = _native.kvc_stats()
-        _native.kvc_manager_stats(self._m, struct)
+        _native.kvc_manager_read_stats(self._m, struct)
         return Stats.read(struct)
 
     @property
     def usage(self) -> float:
         """Part of the blocks that is held (neither free nor cached), 0 .. 1."""
         stats = _native.kvc_stats()
-        _native.kvc_manager_stats(self._m, stats)
+        _native.kvc_manager_read_stats(self._m, stats)
         return 1 - (stats.blocks_free + stats.blocks_cached) / stats.blocks_total
 
     @property

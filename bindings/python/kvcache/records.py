@@ -292,7 +292,7 @@ class BlockInfo(NamedTuple):
 class Properties(NamedTuple):
     """Configuration of a manager, with defaults filled in.
 
-    num_blocks: Blocks that all pools have now, null block included.
+    num_blocks: Blocks that all pools began with, null block included; now: PoolInfo.
     max_nodes, max_requests, max_request_tokens, event_capacity, watermark_blocks: As configured.
     block_size, vocab_size, policy, flags, num_groups, num_pools: As configured.
     policy_weight: As configured. Since 0.3.
@@ -682,7 +682,7 @@ class TierStats(NamedTuple):
     outages: Times that reads or writes of a server were given up, after failures in a row.
     available: False = they were given up, and none has succeeded since.
     uses_uring: True = io_uring does the I/O.
-    disk_evictions: Pages that gave way because the disk was full, or for reserve_free.
+    disk_evictions: Pages that gave way because the disk was full, or for keep_free.
     expired: Pages removed because nobody used them for ttl.
     removed: Pages removed by jobs.
     mismatches: Pages whose key came again with another size, which replaced them.

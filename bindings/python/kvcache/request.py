@@ -72,7 +72,7 @@ class RequestOptions(NamedTuple):
     flags: RequestFlags.
     wait_until_ns: until then the request is not admitted while another one computes its next tokens; 0 = it computes them too.
     keys: ExtraKey objects of the prompt.
-    reserve: room for the tokens that the request will probably get: "none", "minimal", "balanced" or "aggressive". See Manager.allocate().
+    headroom: room for the tokens that the request will probably get: "none", "minimal", "balanced" or "aggressive". See Manager.allocate().
     cross_tokens: tokens of the request's encoder; 0 = none.
     cross_digest: digest of the encoder's input (32 bytes), by which requests share; empty = private.
     """
@@ -87,19 +87,19 @@ class RequestOptions(NamedTuple):
     flags: int = 0
     wait_until_ns: int = 0
     keys: Sequence[ExtraKey] = ()
-    reserve: str = "none"
+    headroom: str = "none"
     cross_tokens: int = 0
     cross_digest: bytes = b""
 
 
-_RESERVES = {"none": _native.KVC_RESERVE_NONE, "minimal": _native.KVC_RESERVE_MINIMAL, "balanced": _native.KVC_RESERVE_BALANCED,
-             "aggressive": _native.KVC_RESERVE_AGGRESSIVE}
+_HEADROOM = {"none": _native.KVC_HEADROOM_NONE, "minimal": _native.KVC_HEADROOM_MINIMAL, "balanced": _native.KVC_HEADROOM_BALANCED,
+             "aggressive": _native.KVC_HEADROOM_AGGRESSIVE}
 
 
-def reserve_number(reserve: str) -> int:
-    if not isinstance(reserve, str) or reserve not in _RESERVES:
-        raise ValueError(f"reserve is {reserve!r:.100}; it must be one of {', '.join(map(repr, _RESERVES))}")
-    return _RESERVES[reserve]
+def headroom_number(headroom: str) -> int:
+    if not isinstance(headroom, str) or headroom not in _HEADROOM:
+        raise ValueError(f"headroom is {headroom!r:.100}; it must be one of {', '.join(map(repr, _HEADROOM))}")
+    return _HEADROOM[headroom]
 
 
 def cross_words(digest: bytes) -> tuple[int, ...]:
@@ -110,7 +110,8 @@ def cross_words(digest: bytes) -> tuple[int, ...]:
     return struct.unpack("<4Q", digest or bytes(32))
 
 
-DEFAULT_NAMESPACE = 2**64 - 1  # for Manager.reset and in events: the default namespace alone
+PRIORITY_DEMOTED = 2**32 - 1  # for Manager.set_prefix_priority: below 0, evicted before all else
+ALL_NAMESPACES = 2**64 - 1  # of a curve, and in ALL_CLEARED events; no namespace has this id
 
 
 def namespace_id(namespace: Namespace | int) -> int:
@@ -125,10 +126,10 @@ def namespace_id(namespace: Namespace | int) -> int:
 
 
 def request_config(lookahead: int, slots: int, external_tokens: int, max_cached_tokens: int, drop_tail_blocks: int, user_data: int,
-                   flags: int, wait_until_ns: int = 0, reserve: str = "none", cross_tokens: int = 0,
+                   flags: int, wait_until_ns: int = 0, headroom: str = "none", cross_tokens: int = 0,
                    cross_digest: bytes = b"") -> Optional[_native.kvc_request_config]:
     """Returns the options of a request for the native layer; None = all defaults."""
-    number = reserve_number(reserve)
+    number = headroom_number(headroom)
     digest = cross_words(cross_digest)
     if (lookahead, slots, external_tokens, max_cached_tokens, drop_tail_blocks, user_data, flags, wait_until_ns, number, cross_tokens, *digest) == (0,) * 14:
         return None
@@ -136,7 +137,7 @@ def request_config(lookahead: int, slots: int, external_tokens: int, max_cached_
     config.lookahead, config.slots, config.external_tokens = lookahead, slots, external_tokens
     config.max_cached_tokens, config.drop_tail_blocks, config.user_data, config.flags = max_cached_tokens, drop_tail_blocks, user_data, flags
     config.wait_until_ns = wait_until_ns
-    config.reserve = number
+    config.headroom = number
     config.cross_tokens = cross_tokens
     config.set_cross_digest(*digest)
     return config

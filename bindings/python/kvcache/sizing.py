@@ -31,7 +31,7 @@ class Workload:
     def info(self) -> WorkloadInfo:
         """The figures so far; all 0 before the first observation."""
         struct = _native.kvc_workload_info()
-        _native.kvc_workload_read(self._w, struct)
+        _native.kvc_workload_read_info(self._w, struct)
         return WorkloadInfo.read(struct)
 
     def predict(self, horizon_ns: int) -> float:

@@ -253,7 +253,7 @@ class Storage:
         num_heads: layers and KV heads of a whole page, over all ranks; 0 = those of the storage. first_layer, first_head: where the storage's
         layers and heads begin in the page. Raises InvalidArgumentError, and UnsupportedError for channel keys."""
         fingerprint = np.zeros(32, np.uint8)
-        sizes = _native.kvc_storage_page_info(self._s, model, weights, numerics, num_layers, num_heads, first_layer, first_head, fingerprint)
+        sizes = _native.kvc_storage_page_properties(self._s, model, weights, numerics, num_layers, num_heads, first_layer, first_head, fingerprint)
         return PageInfo(fingerprint.tobytes(), *sizes)
 
     def page_runs(self, model: bytes, weights: bytes, numerics: bytes = b"", *, num_layers: int = 0, num_heads: int = 0, first_layer: int = 0,

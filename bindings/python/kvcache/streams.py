@@ -14,7 +14,7 @@ from .records import BackendInfo, DeviceInfo
 def device_info(device: Optional[str] = None) -> DeviceInfo:
     """Returns the properties of a device; None = the CPU. Raises NotFoundError, whose text lists the devices."""
     info = _native.kvc_device_info()
-    _native.kvc_device_properties(device, info)
+    _native.kvc_device_read_info(device, info)
     return DeviceInfo.read(info)
 
 

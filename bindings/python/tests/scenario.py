@@ -21,10 +21,10 @@ class Runner:
     groups = ()
     s = None  # the scheduler
     encoder = {}
-    room, reserves, partial, mode = 0, False, False, "none"
+    room, headroom, partial, mode = 0, False, False, "none"
 
     def shape(self):
-        return {"hints": self.hints, "fills": bool(self.fills[0]), "max_blocks": self.room, "reserves": self.reserves,
+        return {"hints": self.hints, "fills": bool(self.fills[0]), "max_blocks": self.room, "headroom": self.headroom,
                 "partial_reuse": self.partial, **self.policy}
 
     def line_policy(self, number, percent, history):
@@ -80,8 +80,8 @@ class Runner:
     def line_partial(self, on):
         self.partial = bool(on)
 
-    def line_reserves(self, on):
-        self.reserves = bool(on)
+    def line_headroom(self, on):
+        self.headroom = bool(on)
 
     def line_mode(self, number):
         self.mode = MODES[number]
@@ -109,13 +109,13 @@ class Runner:
         return [self.m.set_prefix_priority(tokens, priority, namespace=self.namespace(namespace), until_ns=until, first_token=begin)]
 
     def line_demote(self, namespace, first, count, begin):
-        return [self.m.demote(range(first, first + count), namespace=self.namespace(namespace), first_token=begin)]
+        return [self.m.set_prefix_priority(range(first, first + count), kvcache.PRIORITY_DEMOTED, namespace=self.namespace(namespace), first_token=begin)]
 
     def line_register(self, name, namespace, first, count):
         return [self.m.register_prompt(f"p{name}", range(first, first + count), namespace=self.namespace(namespace))]
 
     def line_acquire(self, name, prompt, first, count):
-        request = self.m.acquire_prompt(f"p{prompt}", range(first, first + count))
+        request = self.m.allocate_from_prompt(f"p{prompt}", range(first, first + count))
         self.requests[name] = self.kept(request)
         return [request.num_cached]
 
@@ -141,11 +141,14 @@ class Runner:
     def line_close(self, name):
         kvcache.Namespace(self.m, self.namespace(name)).close()
 
+    def of_curve(self, name):
+        return kvcache.ALL_NAMESPACES if name < 0 else self.namespace(name)
+
     def line_curve(self, name, percent, blocks):
-        self.m.open_curve(self.namespace(name), sample_rate=percent / 100, max_blocks=blocks)
+        self.m.open_curve(self.of_curve(name), sample_rate=percent / 100, max_blocks=blocks)
 
     def line_uncurve(self, name):
-        self.m.close_curve(self.namespace(name))
+        self.m.close_curve(self.of_curve(name))
 
     def line_tier(self, bytes_, page):
         self.tier, self.tier_page, self.tier_now = kvcache.Tier(f"memory:?bytes={bytes_}&threads=0", page, b"1" * 32), page, 1
@@ -221,7 +224,7 @@ class Runner:
         return [s.waiting, s.running, s.preemptions, s.cached_tokens, s.recomputed_tokens, s.ended]
 
     def line_rates(self, name, *sizes):
-        return [int(rate * 1e6) for rate in self.m.hit_rates(sizes, self.namespace(name))]
+        return [int(rate * 1e6) for rate in self.m.hit_rates(sizes, self.of_curve(name))]
 
     def line_sizer(self, mode, first, most, hysteresis, cooldown):
         self.sizer = kvcache.Sizer(kvcache.SizingMode(mode).name.lower(), num_blocks=first, max_blocks=most, hysteresis=hysteresis / 100,
@@ -263,15 +266,18 @@ class Runner:
         return self.m.quota_info(self.namespace(name), pool)
 
     def line_reset(self, name):
-        self.m.reset(self.namespace(name))
+        self.m.reset_namespace(self.namespace(name))
+
+    def line_resetall(self):
+        self.m.reset_all()
 
     def line_allocate(self, name, namespace, first, count):
-        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode, **self.encoder)
+        request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), headroom=self.mode, **self.encoder)
         self.requests[name] = self.kept(request)
         return [request.num_cached]
 
     def line_create(self, name, namespace, first, count):
-        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace), reserve=self.mode, **self.encoder))
+        self.requests[name] = self.kept(self.m.create(range(first, first + count), namespace=self.namespace(namespace), headroom=self.mode, **self.encoder))
 
     def line_admit(self, name):
         return [self.request(name).admit()]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors name what is wrong, in the words of Python: the argument, its value, the limit and the fix."""
 
+import builtins
 import pathlib
 import re
 import sys
@@ -88,7 +89,6 @@ def storage():
     (lambda m: Storage(8, 1, 1, 8, memory_kind="host"), TypeError, "memory_kind is 'host'; it must be a kvcache.MemoryKind"),
     (lambda m: Storage(8, 1, 1, 8, flags="LATENT"), TypeError, "flags is 'LATENT'; it must be kvcache.StorageFlags"),
     (lambda m: m.allocate([1], flags="NO_READ"), TypeError, "flags is 'NO_READ'; it must be kvcache.RequestFlags"),
-    (lambda m: kvcache.supports("LRU"), TypeError, "feature is 'LRU'; it must be a kvcache.Feature"),
     (lambda m: Storage(8, 1, 1, 8, dtype="int32"), ValueError, "dtype is int32; keys and values are stored as float, fp8, int8 or int4$"),
     (lambda m: Storage(8, 1, 1, 8, dtype=np.float32), TypeError, "dtype is <class 'numpy.float32'>; it must be a kvcache.DType, or one of the names int8"),
     (lambda m: Storage(8, 1, 1, 8, dtype=99), ValueError, "dtype is 99; it must be a kvcache.DType"),
@@ -210,3 +210,20 @@ def test_statuses_have_a_meaning():
     for status in Status:
         if status != Status.OK:
             assert errors.meaning(status).endswith(".")
+
+
+def test_the_text_is_that_of_the_failed_call_whatever_runs_meanwhile(monkeypatch):
+    with kvcache.Manager(4) as m:
+        imported, calls = builtins.__import__, []
+
+        def calling(name, *more, **named):
+            if name == "kvcache.errors" and not calls:
+                calls.append(name)
+                with pytest.raises(kvcache.KvCacheError, match="block 99"):
+                    m.block_info(99)
+            return imported(name, *more, **named)
+
+        monkeypatch.setattr(builtins, "__import__", calling)
+        with pytest.raises(kvcache.KvCacheError, match="block 77"):
+            m.block_info(77)
+        assert calls

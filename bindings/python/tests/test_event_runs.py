@@ -73,7 +73,7 @@ def test_runs_are_those_of_the_events_one_by_one(int_hashes):
                 with m.allocate([start] + [rng.randrange(2) for _ in range(rng.randrange(1, 30))]) as r:
                     r.commit(r.num_tokens)
             if rng.random() < 0.1:
-                m.reset()
+                m.reset_all()
             records, tokens = reader.poll()
             keys = rng.choice((None, lambda offset, count: [("salt", offset + 4 * i) for i in range(count)]))
             made = convert(records, tokens, int_hashes, keys)

@@ -78,34 +78,6 @@ def test_each_status_is_a_class_that_python_users_expect():
         Manager(4).allocate([1], slot=3)
 
 
-def test_fork_copies_on_write_and_truncate_cuts():
-    with Manager(8, block_size=4) as m:
-        parent = m.allocate(range(6))
-        parent.commit(6)
-        child = parent.fork()
-        child.append(9)
-        assert m.take_pending().copies.tolist() == [[1, 2]]
-        assert m.take_pending().copies.shape == (0, 2)
-        child.truncate(3)
-        assert child.info.num_committed == 3
-        parent.close(), child.close(), child.close()
-        m.check()
-
-
-def test_preempted_requests_wait_with_their_tokens():
-    with Manager(8, block_size=4) as m:
-        r = m.create(range(9))
-        assert not r.info.admitted
-        assert r.admit() == 0
-        r.commit(9)
-        r.preempt()
-        assert r.admit() == 8 == r.num_cached
-        assert m.requests() == [r.id]
-        r.reserve(12)
-        assert r.info.capacity == 12
-        r.close()
-
-
 def test_namespaces_do_not_share_and_reset_forgets():
     with Manager(16, block_size=4) as m:
         with m.namespace(model=b"a") as a, m.namespace(model=b"a", tenant=b"") as b:
@@ -114,7 +86,7 @@ def test_namespaces_do_not_share_and_reset_forgets():
                 r.commit(9)
             assert m.probe(range(9), namespace=a).num_cached == 8
             assert m.probe(range(9), namespace=b.id).num_cached == 0 == m.probe(range(9)).num_cached
-            m.reset(a)
+            m.reset_namespace(a)
             assert m.probe(range(9), namespace=a).num_cached == 0
 
 
@@ -124,9 +96,9 @@ def test_the_default_namespace_is_reset_alone():
         for namespace in (0, a):
             with m.allocate(range(9), namespace=namespace) as r:
                 r.commit(9)
-        m.reset(kvcache.DEFAULT_NAMESPACE)
+        m.reset_namespace(0)
         assert m.probe(range(9)).num_cached == 0 and m.probe(range(9), namespace=a).num_cached == 8
-        assert [e.namespace_id for e in m.events() if e.kind == kvcache.EventKind.CLEARED] == [kvcache.DEFAULT_NAMESPACE]
+        assert [e.namespace_id for e in m.events() if e.kind == kvcache.EventKind.NAMESPACE_CLEARED] == [0]
 
 
 def test_a_probe_says_whether_the_prompt_fits():
@@ -278,7 +250,7 @@ def test_events_chain_and_count_what_was_lost():
         assert first.kind == kvcache.EventKind.STORED and second.parent_digest == first.digest
         assert second.tokens.tolist() == [4, 5, 6, 7] and second.parent_node == first.node
         assert list(reader) == []
-        m.reset()
+        m.reset_all()
         for i in range(4):
             with m.allocate([50 + i] * 5) as r:
                 r.commit(5)
@@ -310,11 +282,11 @@ def test_events_by_columns_are_the_same_events():
         with m.allocate([*range(9)]) as r:
             r.commit(9)
         m.evict(8)
-        m.reset()
+        m.reset_all()
         reader = m.events()
         records, tokens = reader.poll()
         events, first = list(m.events()), 0
-        assert [event.kind.name for event in events] == ["STORED", "STORED", "REMOVED", "REMOVED", "CLEARED"]
+        assert [event.kind.name for event in events] == ["STORED", "STORED", "REMOVED", "REMOVED", "ALL_CLEARED"]
         for record, event in zip(records, events):
             assert {name: getattr(event, name) for name in records.dtype.names} == dict(zip(records.dtype.names, record.item()))
             assert isinstance(event.node, int) and isinstance(event.digest, bytes) and len(event.digest) == 32

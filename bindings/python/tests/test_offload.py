@@ -206,7 +206,7 @@ def test_a_program_may_have_more_descriptors_than_select_knows():
 def test_short_prefixes_are_not_loaded_and_failing_tiers_are_told():
     life = Life("memory:?bytes=1MiB", min_load_tokens=21, retry_ns=1)
     life.compute()
-    life.m.reset()
+    life.m.reset_all()
     request, info = life.admitted()
     assert info.reason is OffloadReason.SLOWER and (info.num_found, info.num_loaded) == (20, 0)
     assert life.offload.stats().slower_loads == 1
@@ -252,7 +252,7 @@ def test_what_was_evicted_comes_back():
     life = Life("memory:?bytes=1MiB")
     rows = life.compute()
     assert life.offload.tier_stats().stored_pages == 5 and life.offload.stats().published_blocks == 5
-    life.m.reset()
+    life.m.reset_all()
     life.s.zero_blocks(np.arange(BLOCKS, dtype=np.int32))
     request, info = life.admitted()
     assert info.reason is OffloadReason.LOADED and (info.num_cached, info.num_found, info.num_loaded) == (0, 20, 20)
@@ -288,7 +288,7 @@ def test_a_preempted_request_is_stored_and_comes_back():
     assert life.offload.store_request(request) == 5
     life.settle()
     request.preempt()
-    life.m.reset()
+    life.m.reset_all()
     life.offload.lookup(request.id)
     life.until(lambda: life.offload.query(request.id).state == OffloadState.READY)
     assert request.admit() == 20
@@ -299,7 +299,7 @@ def test_a_preempted_request_is_stored_and_comes_back():
 def test_a_stream_does_the_copies():
     life = Life("memory:?bytes=1MiB")
     rows = life.compute()
-    life.m.reset()
+    life.m.reset_all()
     life.s.zero_blocks(np.arange(BLOCKS, dtype=np.int32))
     with kvcache.Stream() as stream:
         request = life.m.create(PROMPT)

@@ -31,4 +31,3 @@ def test_it_is_an_option_that_states_refuse():
         assert m.probe(range(7)).num_cached == 4
     with pytest.raises(kvcache.UnsupportedError, match="partial reuse"):
         Manager(16, 4, groups=[Group(state=True)], partial_reuse=True)
-    assert kvcache.supports(kvcache.Feature.PARTIAL_REUSE)

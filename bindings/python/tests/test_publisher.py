@@ -29,7 +29,7 @@ def live(rng, manager):
     elif kind < 9:
         manager.evict(rng.randrange(8))
     else:
-        manager.reset()
+        manager.reset_all()
 
 
 def follow(publisher, routers, next_batch):

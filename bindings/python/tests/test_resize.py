@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools that change their size, room that admissions reserve, and memory that goes back."""
+"""Pools that change their size, headroom of admissions, and memory that goes back."""
 
 import pytest
 
@@ -51,26 +51,26 @@ def test_each_pool_has_room_of_its_own():
 
 
 def test_an_admission_reserves_what_ended_requests_got():
-    with Manager(64, 4, reserves=True) as m:
+    with Manager(64, 4, headroom=True) as m:
         assert m.expected_tokens("aggressive") == 0
         with m.allocate(range(4)) as r:
             r.append(range(10))
         assert m.expected_tokens("minimal") == 10 and m.expected_tokens("balanced", 4) == 6 and m.expected_tokens("none") == 0
-        with m.allocate(range(4), reserve="balanced") as r:
+        with m.allocate(range(4), headroom="balanced") as r:
             assert r.info.capacity == 14
         with Step(m, 1, 1, 16, max_admissions=1, max_prompt_tokens=8) as step:
             step.admit_tokens[:4], step.admit_offsets[1], step.num_admissions = range(4), 4, 1
-            step.run([RequestOptions(reserve="aggressive")])
+            step.run([RequestOptions(headroom="aggressive")])
             assert m.request(int(step.admitted[0])).info.capacity == 14
         for wrong in ("most", 1, None):
             with pytest.raises(ValueError, match="must be one of 'none', 'minimal', 'balanced', 'aggressive'"):
-                m.allocate(range(4), reserve=wrong)
+                m.allocate(range(4), headroom=wrong)
             with pytest.raises(ValueError, match="must be one of"):
                 m.expected_tokens(wrong)
     with Manager(64, 4) as m:
-        with pytest.raises(kvcache.UnsupportedError, match="create the manager with reserves=True"):
-            m.allocate(range(4), reserve="minimal")
-        with pytest.raises(kvcache.UnsupportedError, match="create it with reserves=True"):
+        with pytest.raises(kvcache.UnsupportedError, match="create the manager with headroom=True"):
+            m.allocate(range(4), headroom="minimal")
+        with pytest.raises(kvcache.UnsupportedError, match="create it with headroom=True"):
             m.expected_tokens("minimal")
 
 

@@ -29,8 +29,8 @@ def test_hints_decide_what_is_evicted():
                 r.set_priority(101)
             r.commit(9)
             r.end_session(shared_tokens=4)
-        assert m.demote(range(8), first_token=4) == 4
-        assert m.demote(range(8)) == 8
+        assert m.set_prefix_priority(range(8), kvcache.PRIORITY_DEMOTED, first_token=4) == 4
+        assert m.set_prefix_priority(range(8), kvcache.PRIORITY_DEMOTED) == 8
         step = kvcache.Step(m, 1, 1, 4)
         step.now_ns = 30
         step.run()
@@ -41,7 +41,7 @@ def test_hints_decide_what_is_evicted():
 
 def test_without_hints_they_are_refused():
     with Manager(8, block_size=4) as m, m.allocate(range(5)) as r:
-        for refused in (lambda: r.set_priority(1), r.end_session, lambda: m.demote([1]), lambda: m.set_prefix_priority([1], 1)):
+        for refused in (lambda: r.set_priority(1), r.end_session, lambda: m.set_prefix_priority([1], 1)):
             with pytest.raises(kvcache.errors.UnsupportedError, match="create the manager with hints"):
                 refused()
 
@@ -53,13 +53,13 @@ def test_registered_prompts_stay():
         with pytest.raises(kvcache.errors.InvalidArgumentError, match="sÿstem"):
             m.register_prompt("sÿstem", range(4))
         assert m.prompts() == ["sÿstem"]
-        with m.acquire_prompt("sÿstem", [7], user_data=3) as r:
+        with m.allocate_from_prompt("sÿstem", [7], user_data=3) as r:
             assert r.num_cached == 0 and r.info.user_data == 3
             r.commit(9)
         assert m.evict(8) == 0
-        with m.acquire_prompt("sÿstem") as r:
+        with m.allocate_from_prompt("sÿstem") as r:
             assert r.num_cached == 4
         m.unregister_prompt("sÿstem")
         with pytest.raises(kvcache.NotFoundError):
-            m.acquire_prompt("sÿstem", [7])
+            m.allocate_from_prompt("sÿstem", [7])
         assert m.evict(8) == 2

@@ -62,7 +62,7 @@ class Player:
         self.manager = kvcache.Manager(blocks, block_size, vocab_size=vocab, max_requests=requests, seed=7, max_quotas=quotas, groups=groups,
                                        partial_reuse=bool(flags & kvcache._native.KVC_MANAGER_PARTIAL_REUSE),
                                        fills=bool(flags & kvcache._native.KVC_MANAGER_FILLS),
-                                       reserves=bool(flags & kvcache._native.KVC_MANAGER_RESERVE))
+                                       headroom=bool(flags & kvcache._native.KVC_MANAGER_HEADROOM))
         self.spaces = [0] + [self.manager.namespace(tenant=b"tenant %d" % (i + 1)) for i in range(quotas)]
         self.s = kvcache.Scheduler(self.manager, cache_aware=order == 1, depth_first=order == 2, **options)
         self.ids, self.numbers, self.flights, self.digest = [], {}, [], Digest()

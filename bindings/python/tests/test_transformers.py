@@ -86,7 +86,7 @@ def test_a_corrupted_block_changes_the_output(model):
         for layer in range(storage.num_layers):
             storage.view(Plane.V, layer)[:] *= -3
     assert not torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), reference)
-    pool.manager.reset()
+    pool.manager.reset_all()
     assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=NEW), reference)
 
 

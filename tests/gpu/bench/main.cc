@@ -102,7 +102,7 @@ void add_link(Json* json, const BenchMemory& device, uint64_t bytes, const Engin
 }
 
 Json ceilings(uint64_t bytes, uint32_t steps) {
-  const auto info = ask<kvc_device_info>(kvc_device_properties, engine::device());
+  const auto info = ask<kvc_device_info>(kvc_device_read_info, engine::device());
   bytes = std::min(bytes, info.free_bytes / 4) / 16 * 16;
   const BenchMemory from(engine::device(), KVC_MEMORY_DEVICE, bytes),
       to(engine::device(), KVC_MEMORY_DEVICE, bytes);

@@ -33,7 +33,7 @@ static void refuse(const char* device, kvc_status status, const char* reason) {
   void* memory = NULL;
   kvc_device_info info = {.struct_size = sizeof info};
   EXPECT(kvc_storage_create(&config, &storage) == status && strstr(kvc_last_error(), reason) != NULL);
-  EXPECT(kvc_device_properties(device, &info) == status && strstr(kvc_last_error(), reason) != NULL);
+  EXPECT(kvc_device_read_info(device, &info) == status && strstr(kvc_last_error(), reason) != NULL);
   EXPECT(kvc_stream_create(device, &stream) == status && strstr(kvc_last_error(), reason) != NULL);
   EXPECT(kvc_stream_event_create(device, &event) == status && strstr(kvc_last_error(), reason) != NULL);
   EXPECT(kvc_device_allocate(device, KVC_MEMORY_DEVICE, 4096, &memory) == status &&

@@ -17,9 +17,9 @@ static const uint64_t kMiB = 1 << 20;
 static void use_memory(const char* device) {
   kvc_device_info before = {.struct_size = sizeof before}, now = before;
   void *memory = NULL, *more = NULL;
-  EXPECT(kvc_device_properties(device, &before) == KVC_OK && before.memory_bytes >= before.free_bytes);
+  EXPECT(kvc_device_read_info(device, &before) == KVC_OK && before.memory_bytes >= before.free_bytes);
   EXPECT(kvc_device_allocate(device, KVC_MEMORY_DEVICE, kMiB, &memory) == KVC_OK);
-  EXPECT(kvc_device_properties(device, &now) == KVC_OK && now.free_bytes == before.free_bytes - kMiB);
+  EXPECT(kvc_device_read_info(device, &now) == KVC_OK && now.free_bytes == before.free_bytes - kMiB);
   EXPECT(kvc_device_allocate(device, KVC_MEMORY_DEVICE, before.memory_bytes, &more) ==
              KVC_ERROR_OUT_OF_MEMORY &&
          more == NULL);
@@ -28,7 +28,7 @@ static void use_memory(const char* device) {
   EXPECT(kvc_device_export_memory(memory, &handle) == KVC_OK && handle.bytes == kMiB);
   EXPECT(kvc_device_release(memory) == KVC_OK);
   EXPECT(kvc_device_release(memory) == KVC_ERROR_NOT_FOUND);
-  EXPECT(kvc_device_properties(device, &now) == KVC_OK && now.free_bytes == before.free_bytes);
+  EXPECT(kvc_device_read_info(device, &now) == KVC_OK && now.free_bytes == before.free_bytes);
 
   EXPECT(kvc_device_allocate(device, KVC_MEMORY_PINNED, 3 * kMiB, &memory) == KVC_OK);
   memset(memory, 1, 3 * kMiB);
@@ -43,7 +43,7 @@ static void use_memory(const char* device) {
   EXPECT(kvc_device_unregister(device, own) == KVC_ERROR_NOT_FOUND);
   free(own);
 
-  EXPECT(kvc_device_reserve(device, 512 * kMiB, &memory) == KVC_OK);
+  EXPECT(kvc_device_reserve_addresses(device, 512 * kMiB, &memory) == KVC_OK);
   EXPECT(kvc_device_map(memory, 100 * kMiB, 1) == KVC_OK);
   memset((char*)memory + 100 * kMiB, 2, 1); /* which on a GPU only kernels may */
   EXPECT(kvc_device_map(memory, 0, 200 * kMiB) == KVC_OK);
@@ -121,7 +121,7 @@ static void use_storage(const char* device) {
 // and refused by any other.
 static void use_host_memory(const char* device, int reads) {
   kvc_device_info info = {.struct_size = sizeof info};
-  EXPECT(kvc_device_properties(device, &info) == KVC_OK);
+  EXPECT(kvc_device_read_info(device, &info) == KVC_OK);
   EXPECT(((info.flags & KVC_DEVICE_READS_HOST) != 0) == reads);
   kvc_storage *storage = NULL, *foreign = NULL;
   uint64_t bytes = 0;
@@ -150,8 +150,7 @@ static void use_host_memory(const char* device, int reads) {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  EXPECT(kvc_device_properties(argv[1], &(kvc_device_info){.struct_size = sizeof(kvc_device_info)}) ==
-         KVC_OK);
+  EXPECT(kvc_device_read_info(argv[1], &(kvc_device_info){.struct_size = sizeof(kvc_device_info)}) == KVC_OK);
   void* const runtime = dlopen(argv[2], RTLD_LAZY | RTLD_NOLOAD);
   size_t (*const alive)(void) = runtime == NULL ? NULL : (size_t(*)(void))dlsym(runtime, "fake_hip_alive");
   if (alive == NULL) return fprintf(stderr, "%s is not the fake\n", argv[2]), 1;

@@ -51,56 +51,56 @@ typedef long long swig_type_17;
 typedef long long swig_type_18;
 typedef long long swig_type_19;
 typedef _goslice_ swig_type_20;
-typedef _goslice_ swig_type_21;
-typedef long long swig_type_22;
-typedef long long swig_type_23;
+typedef long long swig_type_21;
+typedef _goslice_ swig_type_22;
+typedef _goslice_ swig_type_23;
 typedef _goslice_ swig_type_24;
-typedef long long swig_type_25;
+typedef _goslice_ swig_type_25;
 typedef _goslice_ swig_type_26;
 typedef _goslice_ swig_type_27;
 typedef _goslice_ swig_type_28;
 typedef _goslice_ swig_type_29;
 typedef _goslice_ swig_type_30;
 typedef _goslice_ swig_type_31;
-typedef _goslice_ swig_type_32;
+typedef long long swig_type_32;
 typedef _goslice_ swig_type_33;
 typedef _goslice_ swig_type_34;
 typedef _goslice_ swig_type_35;
-typedef long long swig_type_36;
-typedef _goslice_ swig_type_37;
-typedef _goslice_ swig_type_38;
+typedef _goslice_ swig_type_36;
+typedef long long swig_type_37;
+typedef long long swig_type_38;
 typedef _goslice_ swig_type_39;
 typedef _goslice_ swig_type_40;
-typedef long long swig_type_41;
-typedef long long swig_type_42;
+typedef _goslice_ swig_type_41;
+typedef _goslice_ swig_type_42;
 typedef _goslice_ swig_type_43;
-typedef _goslice_ swig_type_44;
+typedef long long swig_type_44;
 typedef _goslice_ swig_type_45;
 typedef _goslice_ swig_type_46;
-typedef _goslice_ swig_type_47;
-typedef long long swig_type_48;
+typedef long long swig_type_47;
+typedef _goslice_ swig_type_48;
 typedef _goslice_ swig_type_49;
 typedef _goslice_ swig_type_50;
-typedef long long swig_type_51;
+typedef _goslice_ swig_type_51;
 typedef _goslice_ swig_type_52;
-typedef _goslice_ swig_type_53;
-typedef _goslice_ swig_type_54;
+typedef long long swig_type_53;
+typedef long long swig_type_54;
 typedef _goslice_ swig_type_55;
 typedef _goslice_ swig_type_56;
-typedef long long swig_type_57;
-typedef long long swig_type_58;
+typedef _goslice_ swig_type_57;
+typedef _goslice_ swig_type_58;
 typedef _goslice_ swig_type_59;
 typedef _goslice_ swig_type_60;
-typedef _goslice_ swig_type_61;
+typedef long long swig_type_61;
 typedef _goslice_ swig_type_62;
 typedef _goslice_ swig_type_63;
 typedef _goslice_ swig_type_64;
-typedef long long swig_type_65;
-typedef _goslice_ swig_type_66;
+typedef _goslice_ swig_type_65;
+typedef long long swig_type_66;
 typedef _goslice_ swig_type_67;
 typedef _goslice_ swig_type_68;
 typedef _goslice_ swig_type_69;
-typedef long long swig_type_70;
+typedef _goslice_ swig_type_70;
 typedef _goslice_ swig_type_71;
 typedef _goslice_ swig_type_72;
 typedef _goslice_ swig_type_73;
@@ -150,55 +150,55 @@ typedef _goslice_ swig_type_116;
 typedef _goslice_ swig_type_117;
 typedef _goslice_ swig_type_118;
 typedef _goslice_ swig_type_119;
-typedef _goslice_ swig_type_120;
-typedef _goslice_ swig_type_121;
+typedef long long swig_type_120;
+typedef long long swig_type_121;
 typedef _goslice_ swig_type_122;
 typedef _goslice_ swig_type_123;
-typedef long long swig_type_124;
+typedef _goslice_ swig_type_124;
 typedef long long swig_type_125;
 typedef _goslice_ swig_type_126;
 typedef _goslice_ swig_type_127;
 typedef _goslice_ swig_type_128;
-typedef long long swig_type_129;
+typedef _goslice_ swig_type_129;
 typedef _goslice_ swig_type_130;
 typedef _goslice_ swig_type_131;
 typedef _goslice_ swig_type_132;
-typedef _goslice_ swig_type_133;
+typedef long long swig_type_133;
 typedef _goslice_ swig_type_134;
 typedef _goslice_ swig_type_135;
 typedef _goslice_ swig_type_136;
-typedef long long swig_type_137;
+typedef _goslice_ swig_type_137;
 typedef _goslice_ swig_type_138;
 typedef _goslice_ swig_type_139;
-typedef _goslice_ swig_type_140;
+typedef _gostring_ swig_type_140;
 typedef _goslice_ swig_type_141;
-typedef _goslice_ swig_type_142;
-typedef _goslice_ swig_type_143;
-typedef _gostring_ swig_type_144;
+typedef long long swig_type_142;
+typedef long long swig_type_143;
+typedef _goslice_ swig_type_144;
 typedef _goslice_ swig_type_145;
-typedef long long swig_type_146;
-typedef long long swig_type_147;
+typedef _goslice_ swig_type_146;
+typedef _goslice_ swig_type_147;
 typedef _goslice_ swig_type_148;
-typedef _goslice_ swig_type_149;
+typedef long long swig_type_149;
 typedef _goslice_ swig_type_150;
 typedef _goslice_ swig_type_151;
-typedef _goslice_ swig_type_152;
+typedef long long swig_type_152;
 typedef long long swig_type_153;
 typedef _goslice_ swig_type_154;
 typedef _goslice_ swig_type_155;
-typedef long long swig_type_156;
-typedef long long swig_type_157;
+typedef _goslice_ swig_type_156;
+typedef _goslice_ swig_type_157;
 typedef _goslice_ swig_type_158;
 typedef _goslice_ swig_type_159;
 typedef _goslice_ swig_type_160;
 typedef _goslice_ swig_type_161;
 typedef _goslice_ swig_type_162;
 typedef _goslice_ swig_type_163;
-typedef _goslice_ swig_type_164;
+typedef long long swig_type_164;
 typedef _goslice_ swig_type_165;
 typedef _goslice_ swig_type_166;
 typedef _goslice_ swig_type_167;
-typedef long long swig_type_168;
+typedef _goslice_ swig_type_168;
 typedef _goslice_ swig_type_169;
 typedef _goslice_ swig_type_170;
 typedef _goslice_ swig_type_171;
@@ -206,20 +206,20 @@ typedef _goslice_ swig_type_172;
 typedef _goslice_ swig_type_173;
 typedef _goslice_ swig_type_174;
 typedef _goslice_ swig_type_175;
-typedef _goslice_ swig_type_176;
+typedef long long swig_type_176;
 typedef _goslice_ swig_type_177;
 typedef _goslice_ swig_type_178;
 typedef _goslice_ swig_type_179;
-typedef long long swig_type_180;
+typedef _goslice_ swig_type_180;
 typedef _goslice_ swig_type_181;
 typedef _goslice_ swig_type_182;
 typedef _goslice_ swig_type_183;
 typedef _goslice_ swig_type_184;
-typedef _goslice_ swig_type_185;
+typedef long long swig_type_185;
 typedef _goslice_ swig_type_186;
 typedef _goslice_ swig_type_187;
 typedef _goslice_ swig_type_188;
-typedef long long swig_type_189;
+typedef _goslice_ swig_type_189;
 typedef _goslice_ swig_type_190;
 typedef _goslice_ swig_type_191;
 typedef _goslice_ swig_type_192;
@@ -236,90 +236,90 @@ typedef _goslice_ swig_type_202;
 typedef _goslice_ swig_type_203;
 typedef _goslice_ swig_type_204;
 typedef _goslice_ swig_type_205;
-typedef _goslice_ swig_type_206;
+typedef long long swig_type_206;
 typedef _goslice_ swig_type_207;
 typedef _goslice_ swig_type_208;
-typedef _goslice_ swig_type_209;
+typedef long long swig_type_209;
 typedef long long swig_type_210;
-typedef _goslice_ swig_type_211;
+typedef long long swig_type_211;
 typedef _goslice_ swig_type_212;
 typedef long long swig_type_213;
-typedef long long swig_type_214;
-typedef long long swig_type_215;
-typedef _goslice_ swig_type_216;
+typedef _goslice_ swig_type_214;
+typedef _goslice_ swig_type_215;
+typedef long long swig_type_216;
 typedef long long swig_type_217;
 typedef _goslice_ swig_type_218;
 typedef _goslice_ swig_type_219;
-typedef long long swig_type_220;
-typedef long long swig_type_221;
+typedef _goslice_ swig_type_220;
+typedef _goslice_ swig_type_221;
 typedef _goslice_ swig_type_222;
 typedef _goslice_ swig_type_223;
 typedef _goslice_ swig_type_224;
 typedef _goslice_ swig_type_225;
-typedef _goslice_ swig_type_226;
-typedef _goslice_ swig_type_227;
-typedef _goslice_ swig_type_228;
-typedef _goslice_ swig_type_229;
-typedef _gostring_ swig_type_230;
-typedef _gostring_ swig_type_231;
-typedef long long swig_type_232;
-typedef long long swig_type_233;
-typedef long long swig_type_234;
-typedef _goslice_ swig_type_235;
-typedef _goslice_ swig_type_236;
+typedef _gostring_ swig_type_226;
+typedef _gostring_ swig_type_227;
+typedef long long swig_type_228;
+typedef long long swig_type_229;
+typedef long long swig_type_230;
+typedef _goslice_ swig_type_231;
+typedef _goslice_ swig_type_232;
+typedef _goslice_ swig_type_233;
+typedef _goslice_ swig_type_234;
+typedef _gostring_ swig_type_235;
+typedef long long swig_type_236;
 typedef _goslice_ swig_type_237;
 typedef _goslice_ swig_type_238;
-typedef _gostring_ swig_type_239;
-typedef long long swig_type_240;
+typedef _goslice_ swig_type_239;
+typedef _goslice_ swig_type_240;
 typedef _goslice_ swig_type_241;
 typedef _goslice_ swig_type_242;
-typedef _goslice_ swig_type_243;
-typedef _goslice_ swig_type_244;
+typedef _gostring_ swig_type_243;
+typedef _gostring_ swig_type_244;
 typedef _goslice_ swig_type_245;
 typedef _goslice_ swig_type_246;
-typedef _gostring_ swig_type_247;
-typedef _gostring_ swig_type_248;
-typedef _goslice_ swig_type_249;
+typedef _goslice_ swig_type_247;
+typedef _goslice_ swig_type_248;
+typedef _gostring_ swig_type_249;
 typedef _goslice_ swig_type_250;
 typedef _goslice_ swig_type_251;
 typedef _goslice_ swig_type_252;
-typedef _gostring_ swig_type_253;
-typedef _goslice_ swig_type_254;
+typedef _goslice_ swig_type_253;
+typedef _gostring_ swig_type_254;
 typedef _goslice_ swig_type_255;
 typedef _goslice_ swig_type_256;
-typedef _goslice_ swig_type_257;
-typedef _gostring_ swig_type_258;
-typedef _goslice_ swig_type_259;
+typedef _gostring_ swig_type_257;
+typedef long long swig_type_258;
+typedef _gostring_ swig_type_259;
 typedef _goslice_ swig_type_260;
-typedef _gostring_ swig_type_261;
-typedef long long swig_type_262;
-typedef _gostring_ swig_type_263;
+typedef _goslice_ swig_type_261;
+typedef _goslice_ swig_type_262;
+typedef _goslice_ swig_type_263;
 typedef _goslice_ swig_type_264;
 typedef _goslice_ swig_type_265;
 typedef _goslice_ swig_type_266;
-typedef _goslice_ swig_type_267;
-typedef _goslice_ swig_type_268;
-typedef _goslice_ swig_type_269;
-typedef _goslice_ swig_type_270;
+typedef long long swig_type_267;
+typedef long long swig_type_268;
+typedef long long swig_type_269;
+typedef long long swig_type_270;
 typedef long long swig_type_271;
-typedef long long swig_type_272;
-typedef long long swig_type_273;
-typedef long long swig_type_274;
-typedef long long swig_type_275;
-typedef _gostring_ swig_type_276;
-typedef _gostring_ swig_type_277;
-typedef _gostring_ swig_type_278;
-typedef _gostring_ swig_type_279;
+typedef _gostring_ swig_type_272;
+typedef _gostring_ swig_type_273;
+typedef _gostring_ swig_type_274;
+typedef _gostring_ swig_type_275;
+typedef long long swig_type_276;
+typedef long long swig_type_277;
+typedef long long swig_type_278;
+typedef long long swig_type_279;
 typedef long long swig_type_280;
-typedef long long swig_type_281;
+typedef _goslice_ swig_type_281;
 typedef long long swig_type_282;
-typedef long long swig_type_283;
-typedef long long swig_type_284;
-typedef _goslice_ swig_type_285;
-typedef long long swig_type_286;
-typedef _gostring_ swig_type_287;
-typedef _gostring_ swig_type_288;
-typedef _gostring_ swig_type_289;
+typedef _gostring_ swig_type_283;
+typedef _gostring_ swig_type_284;
+typedef _gostring_ swig_type_285;
+typedef _goslice_ swig_type_286;
+typedef _goslice_ swig_type_287;
+typedef _goslice_ swig_type_288;
+typedef _goslice_ swig_type_289;
 typedef _goslice_ swig_type_290;
 typedef _goslice_ swig_type_291;
 typedef _goslice_ swig_type_292;
@@ -339,7 +339,7 @@ typedef _goslice_ swig_type_305;
 typedef _goslice_ swig_type_306;
 typedef _goslice_ swig_type_307;
 typedef _goslice_ swig_type_308;
-typedef _goslice_ swig_type_309;
+typedef long long swig_type_309;
 typedef _goslice_ swig_type_310;
 typedef _goslice_ swig_type_311;
 typedef _goslice_ swig_type_312;
@@ -347,7 +347,7 @@ typedef long long swig_type_313;
 typedef _goslice_ swig_type_314;
 typedef _goslice_ swig_type_315;
 typedef _goslice_ swig_type_316;
-typedef long long swig_type_317;
+typedef _goslice_ swig_type_317;
 typedef _goslice_ swig_type_318;
 typedef _goslice_ swig_type_319;
 typedef _goslice_ swig_type_320;
@@ -358,27 +358,27 @@ typedef _goslice_ swig_type_324;
 typedef _goslice_ swig_type_325;
 typedef _goslice_ swig_type_326;
 typedef _goslice_ swig_type_327;
-typedef _goslice_ swig_type_328;
+typedef long long swig_type_328;
 typedef _goslice_ swig_type_329;
 typedef _goslice_ swig_type_330;
-typedef _goslice_ swig_type_331;
-typedef long long swig_type_332;
+typedef long long swig_type_331;
+typedef _goslice_ swig_type_332;
 typedef _goslice_ swig_type_333;
-typedef _goslice_ swig_type_334;
-typedef long long swig_type_335;
+typedef long long swig_type_334;
+typedef _goslice_ swig_type_335;
 typedef _goslice_ swig_type_336;
-typedef _goslice_ swig_type_337;
-typedef long long swig_type_338;
+typedef long long swig_type_337;
+typedef _goslice_ swig_type_338;
 typedef _goslice_ swig_type_339;
-typedef _goslice_ swig_type_340;
-typedef long long swig_type_341;
+typedef long long swig_type_340;
+typedef _goslice_ swig_type_341;
 typedef _goslice_ swig_type_342;
-typedef _goslice_ swig_type_343;
+typedef _gostring_ swig_type_343;
 typedef long long swig_type_344;
 typedef _goslice_ swig_type_345;
 typedef _goslice_ swig_type_346;
-typedef _gostring_ swig_type_347;
-typedef long long swig_type_348;
+typedef _goslice_ swig_type_347;
+typedef _goslice_ swig_type_348;
 typedef _goslice_ swig_type_349;
 typedef _goslice_ swig_type_350;
 typedef _goslice_ swig_type_351;
@@ -387,66 +387,66 @@ typedef _goslice_ swig_type_353;
 typedef _goslice_ swig_type_354;
 typedef _goslice_ swig_type_355;
 typedef _goslice_ swig_type_356;
-typedef _goslice_ swig_type_357;
+typedef _gostring_ swig_type_357;
 typedef _goslice_ swig_type_358;
 typedef _goslice_ swig_type_359;
 typedef _goslice_ swig_type_360;
-typedef _gostring_ swig_type_361;
-typedef _goslice_ swig_type_362;
+typedef _goslice_ swig_type_361;
+typedef long long swig_type_362;
 typedef _goslice_ swig_type_363;
-typedef _goslice_ swig_type_364;
+typedef _gostring_ swig_type_364;
 typedef _goslice_ swig_type_365;
-typedef long long swig_type_366;
-typedef _goslice_ swig_type_367;
+typedef _gostring_ swig_type_366;
+typedef long long swig_type_367;
 typedef _gostring_ swig_type_368;
-typedef _goslice_ swig_type_369;
+typedef long long swig_type_369;
 typedef _gostring_ swig_type_370;
 typedef long long swig_type_371;
 typedef _gostring_ swig_type_372;
-typedef long long swig_type_373;
+typedef _gostring_ swig_type_373;
 typedef _gostring_ swig_type_374;
-typedef long long swig_type_375;
+typedef _gostring_ swig_type_375;
 typedef _gostring_ swig_type_376;
-typedef _gostring_ swig_type_377;
-typedef _gostring_ swig_type_378;
-typedef _gostring_ swig_type_379;
-typedef _gostring_ swig_type_380;
+typedef _goslice_ swig_type_377;
+typedef _goslice_ swig_type_378;
+typedef _goslice_ swig_type_379;
+typedef long long swig_type_380;
 typedef _goslice_ swig_type_381;
-typedef _goslice_ swig_type_382;
-typedef _goslice_ swig_type_383;
+typedef long long swig_type_382;
+typedef _gostring_ swig_type_383;
 typedef long long swig_type_384;
-typedef _goslice_ swig_type_385;
+typedef long long swig_type_385;
 typedef long long swig_type_386;
-typedef _gostring_ swig_type_387;
+typedef long long swig_type_387;
 typedef long long swig_type_388;
 typedef long long swig_type_389;
 typedef long long swig_type_390;
 typedef long long swig_type_391;
-typedef long long swig_type_392;
-typedef long long swig_type_393;
-typedef long long swig_type_394;
-typedef long long swig_type_395;
-typedef _goslice_ swig_type_396;
-typedef _goslice_ swig_type_397;
+typedef _goslice_ swig_type_392;
+typedef _goslice_ swig_type_393;
+typedef _goslice_ swig_type_394;
+typedef _gostring_ swig_type_395;
+typedef _gostring_ swig_type_396;
+typedef _gostring_ swig_type_397;
 typedef _goslice_ swig_type_398;
-typedef _gostring_ swig_type_399;
-typedef _gostring_ swig_type_400;
-typedef _gostring_ swig_type_401;
-typedef _goslice_ swig_type_402;
+typedef long long swig_type_399;
+typedef _goslice_ swig_type_400;
+typedef long long swig_type_401;
+typedef long long swig_type_402;
 typedef long long swig_type_403;
-typedef _goslice_ swig_type_404;
-typedef long long swig_type_405;
-typedef long long swig_type_406;
+typedef _gostring_ swig_type_404;
+typedef _goslice_ swig_type_405;
+typedef _goslice_ swig_type_406;
 typedef long long swig_type_407;
-typedef _gostring_ swig_type_408;
+typedef _goslice_ swig_type_408;
 typedef _goslice_ swig_type_409;
-typedef long long swig_type_410;
+typedef _goslice_ swig_type_410;
 typedef _goslice_ swig_type_411;
 typedef _goslice_ swig_type_412;
 typedef _goslice_ swig_type_413;
-typedef _goslice_ swig_type_414;
-typedef _goslice_ swig_type_415;
-typedef _goslice_ swig_type_416;
+typedef long long swig_type_414;
+typedef long long swig_type_415;
+typedef long long swig_type_416;
 typedef long long swig_type_417;
 typedef long long swig_type_418;
 typedef long long swig_type_419;
@@ -454,43 +454,43 @@ typedef long long swig_type_420;
 typedef long long swig_type_421;
 typedef long long swig_type_422;
 typedef long long swig_type_423;
-typedef long long swig_type_424;
-typedef long long swig_type_425;
+typedef _goslice_ swig_type_424;
+typedef _goslice_ swig_type_425;
 typedef long long swig_type_426;
 typedef _goslice_ swig_type_427;
 typedef _goslice_ swig_type_428;
 typedef long long swig_type_429;
-typedef _goslice_ swig_type_430;
-typedef _goslice_ swig_type_431;
-typedef long long swig_type_432;
+typedef long long swig_type_430;
+typedef long long swig_type_431;
+typedef _goslice_ swig_type_432;
 typedef long long swig_type_433;
 typedef long long swig_type_434;
-typedef _goslice_ swig_type_435;
+typedef long long swig_type_435;
 typedef long long swig_type_436;
 typedef long long swig_type_437;
-typedef long long swig_type_438;
-typedef long long swig_type_439;
-typedef long long swig_type_440;
-typedef _goslice_ swig_type_441;
-typedef _goslice_ swig_type_442;
-typedef _goslice_ swig_type_443;
+typedef _goslice_ swig_type_438;
+typedef _goslice_ swig_type_439;
+typedef _goslice_ swig_type_440;
+typedef long long swig_type_441;
+typedef long long swig_type_442;
+typedef long long swig_type_443;
 typedef long long swig_type_444;
-typedef long long swig_type_445;
+typedef _goslice_ swig_type_445;
 typedef long long swig_type_446;
 typedef long long swig_type_447;
-typedef _goslice_ swig_type_448;
+typedef long long swig_type_448;
 typedef long long swig_type_449;
 typedef long long swig_type_450;
 typedef long long swig_type_451;
 typedef long long swig_type_452;
 typedef long long swig_type_453;
-typedef long long swig_type_454;
-typedef long long swig_type_455;
+typedef _goslice_ swig_type_454;
+typedef _goslice_ swig_type_455;
 typedef long long swig_type_456;
 typedef _goslice_ swig_type_457;
-typedef _goslice_ swig_type_458;
+typedef long long swig_type_458;
 typedef long long swig_type_459;
-typedef _goslice_ swig_type_460;
+typedef long long swig_type_460;
 typedef long long swig_type_461;
 typedef long long swig_type_462;
 typedef long long swig_type_463;
@@ -498,273 +498,268 @@ typedef long long swig_type_464;
 typedef long long swig_type_465;
 typedef long long swig_type_466;
 typedef long long swig_type_467;
-typedef long long swig_type_468;
-typedef long long swig_type_469;
-typedef long long swig_type_470;
-typedef _gostring_ swig_type_471;
-typedef _goslice_ swig_type_472;
-typedef _gostring_ swig_type_473;
-typedef _goslice_ swig_type_474;
+typedef _gostring_ swig_type_468;
+typedef _goslice_ swig_type_469;
+typedef _gostring_ swig_type_470;
+typedef _goslice_ swig_type_471;
+typedef long long swig_type_472;
+typedef long long swig_type_473;
+typedef long long swig_type_474;
 typedef long long swig_type_475;
 typedef long long swig_type_476;
 typedef long long swig_type_477;
 typedef long long swig_type_478;
 typedef long long swig_type_479;
 typedef _goslice_ swig_type_480;
-typedef long long swig_type_481;
+typedef _goslice_ swig_type_481;
 typedef long long swig_type_482;
 typedef long long swig_type_483;
-typedef _goslice_ swig_type_484;
+typedef long long swig_type_484;
 typedef _goslice_ swig_type_485;
 typedef long long swig_type_486;
 typedef long long swig_type_487;
-typedef long long swig_type_488;
+typedef _goslice_ swig_type_488;
 typedef _goslice_ swig_type_489;
-typedef long long swig_type_490;
+typedef _goslice_ swig_type_490;
 typedef long long swig_type_491;
-typedef _goslice_ swig_type_492;
+typedef long long swig_type_492;
 typedef _goslice_ swig_type_493;
 typedef _goslice_ swig_type_494;
-typedef long long swig_type_495;
-typedef long long swig_type_496;
+typedef _goslice_ swig_type_495;
+typedef _goslice_ swig_type_496;
 typedef _goslice_ swig_type_497;
-typedef _goslice_ swig_type_498;
+typedef long long swig_type_498;
 typedef _goslice_ swig_type_499;
 typedef _goslice_ swig_type_500;
-typedef _goslice_ swig_type_501;
-typedef long long swig_type_502;
+typedef long long swig_type_501;
+typedef _goslice_ swig_type_502;
 typedef _goslice_ swig_type_503;
-typedef _goslice_ swig_type_504;
+typedef long long swig_type_504;
 typedef long long swig_type_505;
 typedef _goslice_ swig_type_506;
 typedef _goslice_ swig_type_507;
-typedef long long swig_type_508;
-typedef long long swig_type_509;
-typedef _goslice_ swig_type_510;
-typedef _goslice_ swig_type_511;
+typedef _goslice_ swig_type_508;
+typedef _goslice_ swig_type_509;
+typedef long long swig_type_510;
+typedef long long swig_type_511;
 typedef _goslice_ swig_type_512;
-typedef _goslice_ swig_type_513;
-typedef long long swig_type_514;
-typedef long long swig_type_515;
-typedef _goslice_ swig_type_516;
-typedef _gostring_ swig_type_517;
-extern void _wrap_Swig_free_native_a3e7208897f328db(uintptr_t arg1);
-extern uintptr_t _wrap_Swig_malloc_native_a3e7208897f328db(swig_intgo arg1);
-extern swig_type_1 _wrap_kvc_clock_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_waits_make_native_a3e7208897f328db(swig_voidp arg1);
-extern void _wrap_kvc_waits_free_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_tier_do_native_a3e7208897f328db(uintptr_t arg1, uintptr_t arg2, int arg3, int arg4, swig_type_2 arg5, swig_type_3 arg6, swig_type_4 arg7, swig_type_5 arg8, swig_type_6 arg9, swig_type_7 arg10, swig_type_8 arg11, swig_type_9 arg12, swig_type_10 arg13, swig_type_11 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_plugin_open_native_a3e7208897f328db(swig_type_12 arg1, swig_type_13 arg2);
-extern void _wrap_kvc_offload_wait_native_a3e7208897f328db(uintptr_t arg1, int arg2);
-extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(uintptr_t arg1, swig_type_14 arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, int arg6, swig_type_18 arg7, swig_voidp arg8);
-extern swig_voidp _wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_19 arg2, swig_type_20 arg3, swig_type_21 arg4, swig_type_22 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_index_apply_native_a3e7208897f328db(uintptr_t arg1, swig_type_23 arg2, int arg3, swig_type_24 arg4, swig_type_25 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_index_match_native_a3e7208897f328db(uintptr_t arg1, swig_type_26 arg2, swig_type_27 arg3, swig_type_28 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_index_match_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_29 arg2, swig_type_30 arg3, int arg4, swig_type_31 arg5, swig_type_32 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_index_digests_native_a3e7208897f328db(swig_type_33 arg1, swig_type_34 arg2, int arg3, swig_type_35 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_index_worker_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_36 arg2, swig_type_37 arg3, swig_type_38 arg4);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_a3e7208897f328db(uintptr_t arg1, swig_type_39 arg2, int arg3, int arg4, swig_type_40 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_a3e7208897f328db(uintptr_t arg1, swig_type_41 arg2, int arg3, swig_type_42 arg4, swig_type_43 arg5);
-extern swig_voidp _wrap_kvc_manager_take_pending_native_a3e7208897f328db(uintptr_t arg1, swig_type_44 arg2, swig_type_45 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_rebuild_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_46 arg3, swig_type_47 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_a3e7208897f328db(uintptr_t arg1, swig_type_48 arg2, swig_type_49 arg3, swig_type_50 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(uintptr_t arg1, swig_type_51 arg2, swig_type_52 arg3, swig_type_53 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_step_native_a3e7208897f328db(uintptr_t arg1, uintptr_t arg2, swig_type_54 arg3, swig_voidp arg4, swig_type_55 arg5, swig_type_56 arg6);
-extern swig_voidp _wrap_kvc_step_use_native_a3e7208897f328db(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_57 _wrap_kvc_step_num_failed_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_58 arg3, swig_type_59 arg4, swig_type_60 arg5, swig_type_61 arg6, swig_type_62 arg7, swig_type_63 arg8, swig_type_64 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_65 arg3, swig_type_66 arg4, swig_type_67 arg5, swig_type_68 arg6, swig_type_69 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_70 arg3, swig_type_71 arg4, swig_type_72 arg5, swig_type_73 arg6, swig_type_74 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_75 arg3, swig_type_76 arg4, swig_type_77 arg5, swig_type_78 arg6, swig_type_79 arg7, swig_type_80 arg8, swig_type_81 arg9, swig_type_82 arg10, swig_type_83 arg11, swig_type_84 arg12, swig_type_85 arg13, swig_type_86 arg14, swig_type_87 arg15, swig_voidp arg16, swig_type_88 arg17, swig_type_89 arg18, uintptr_t arg19);
-extern swig_voidp _wrap_kvc_storage_explain_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_90 arg3, swig_type_91 arg4, swig_type_92 arg5, swig_type_93 arg6, swig_type_94 arg7, swig_type_95 arg8, swig_type_96 arg9, swig_type_97 arg10, swig_type_98 arg11, swig_type_99 arg12, swig_type_100 arg13, swig_type_101 arg14, swig_type_102 arg15, swig_voidp arg16, swig_type_103 arg17, swig_type_104 arg18, swig_voidp arg19);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_type_105 arg3, swig_type_106 arg4, swig_type_107 arg5, swig_type_108 arg6, swig_type_109 arg7, swig_type_110 arg8, swig_type_111 arg9, swig_type_112 arg10, swig_type_113 arg11, swig_type_114 arg12, swig_type_115 arg13, swig_type_116 arg14, swig_type_117 arg15, swig_voidp arg16, swig_type_118 arg17, swig_type_119 arg18, swig_voidp arg19, swig_type_120 arg20, swig_type_121 arg21, uintptr_t arg22);
-extern swig_voidp _wrap_kvc_attention_merge_native_a3e7208897f328db(swig_type_122 arg1, swig_type_123 arg2, swig_type_124 arg3, swig_type_125 arg4, int arg5, int arg6, swig_type_126 arg7, swig_type_127 arg8);
-extern swig_voidp _wrap_kvc_estimate_memory_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_rope_apply_native_a3e7208897f328db(swig_voidp arg1, swig_type_128 arg2, swig_type_129 arg3, swig_type_130 arg4, swig_type_131 arg5);
-extern swig_voidp _wrap_kvc_storage_adopt_native_a3e7208897f328db(swig_voidp arg1, swig_type_132 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_page_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_133 arg2, swig_type_134 arg3, swig_type_135 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_136 arg9, swig_voidp arg10, swig_voidp arg11);
-extern swig_voidp _wrap_kvc_manager_position_digests_native_a3e7208897f328db(uintptr_t arg1, swig_type_137 arg2, swig_type_138 arg3, swig_type_139 arg4, swig_type_140 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_page_key_native_a3e7208897f328db(swig_type_141 arg1, int arg2, swig_type_142 arg3, swig_type_143 arg4);
-extern swig_voidp _wrap_kvc_tier_create_native_a3e7208897f328db(swig_type_144 arg1, swig_type_145 arg2, swig_type_146 arg3, swig_type_147 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_verify_sampling_native_a3e7208897f328db(swig_type_148 arg1, swig_type_149 arg2, swig_type_150 arg3, int arg4, int arg5, swig_type_151 arg6, swig_type_152 arg7, swig_type_153 arg8, swig_type_154 arg9, swig_type_155 arg10, swig_type_156 arg11, swig_type_157 arg12, swig_type_158 arg13, swig_type_159 arg14, swig_type_160 arg15, swig_type_161 arg16, swig_type_162 arg17);
-extern swig_voidp _wrap_kvc_verify_typical_native_a3e7208897f328db(swig_type_163 arg1, swig_type_164 arg2, swig_type_165 arg3, int arg4, int arg5, swig_type_166 arg6, swig_type_167 arg7, swig_type_168 arg8, swig_type_169 arg9, double arg10, double arg11, swig_type_170 arg12, swig_type_171 arg13, swig_type_172 arg14);
-extern swig_voidp _wrap_kvc_verdict_moves_native_a3e7208897f328db(swig_type_173 arg1, swig_type_174 arg2, swig_type_175 arg3, swig_type_176 arg4, swig_type_177 arg5, int arg6, int arg7, swig_type_178 arg8, swig_type_179 arg9, swig_type_180 arg10, swig_type_181 arg11, swig_voidp arg12);
-extern swig_voidp _wrap_kvc_verdict_states_native_a3e7208897f328db(swig_type_182 arg1, swig_type_183 arg2, swig_type_184 arg3, swig_type_185 arg4, swig_type_186 arg5, int arg6, swig_type_187 arg7, swig_type_188 arg8, swig_type_189 arg9, swig_type_190 arg10, swig_type_191 arg11);
-extern swig_voidp _wrap_kvc_draft_append_native_a3e7208897f328db(uintptr_t arg1, swig_type_192 arg2, swig_type_193 arg3, swig_type_194 arg4);
-extern swig_voidp _wrap_kvc_draft_propose_native_a3e7208897f328db(uintptr_t arg1, swig_type_195 arg2, swig_type_196 arg3, swig_type_197 arg4, swig_type_198 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_acceptance_add_native_a3e7208897f328db(swig_type_199 arg1, swig_type_200 arg2, swig_type_201 arg3, swig_type_202 arg4, swig_type_203 arg5, swig_type_204 arg6);
-extern swig_voidp _wrap_kvc_acceptance_halve_native_a3e7208897f328db(swig_type_205 arg1);
-extern swig_voidp _wrap_kvc_acceptance_length_native_a3e7208897f328db(swig_type_206 arg1, swig_type_207 arg2, swig_type_208 arg3, swig_type_209 arg4);
-extern swig_voidp _wrap_kvc_scheduler_create_native_a3e7208897f328db(swig_voidp arg1, uintptr_t arg2, uintptr_t arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_scheduler_add_native_a3e7208897f328db(uintptr_t arg1, swig_type_210 arg2, swig_type_211 arg3, swig_type_212 arg4, swig_voidp arg5, swig_type_213 arg6, swig_type_214 arg7, int arg8, int arg9, swig_type_215 arg10, swig_type_216 arg11, int arg12, swig_type_217 arg13, swig_voidp arg14);
-extern swig_voidp _wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(uintptr_t arg1, swig_type_218 arg2, swig_type_219 arg3);
-extern swig_voidp _wrap_kvc_scheduler_finish_native_a3e7208897f328db(uintptr_t arg1, swig_type_220 arg2, swig_type_221 arg3, swig_type_222 arg4, swig_type_223 arg5, swig_type_224 arg6, int arg7, swig_type_225 arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_checkpoint_save_native_a3e7208897f328db(uintptr_t arg1, swig_type_226 arg2, swig_type_227 arg3, swig_type_228 arg4, swig_type_229 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_230 arg10, swig_type_231 arg11, int arg12, int arg13, int arg14, swig_type_232 arg15, swig_type_233 arg16, swig_type_234 arg17, swig_voidp arg18);
-extern swig_voidp _wrap_kvc_checkpoint_restore_native_a3e7208897f328db(uintptr_t arg1, swig_type_235 arg2, swig_type_236 arg3, swig_type_237 arg4, swig_type_238 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_239 arg10, swig_type_240 arg11, int arg12, swig_type_241 arg13, swig_type_242 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_checkpoint_measure_native_a3e7208897f328db(uintptr_t arg1, swig_type_243 arg2, swig_type_244 arg3, swig_type_245 arg4, swig_type_246 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_247 arg10, swig_type_248 arg11, int arg12, swig_voidp arg13);
-extern swig_voidp _wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(uintptr_t arg1, swig_type_249 arg2, swig_type_250 arg3, swig_type_251 arg4, swig_type_252 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_253 arg11, int arg12, int arg13, swig_voidp arg14);
-extern swig_voidp _wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(uintptr_t arg1, swig_type_254 arg2, swig_type_255 arg3, swig_type_256 arg4, swig_type_257 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_258 arg11, int arg12, swig_type_259 arg13, swig_type_260 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_checkpoint_compact_native_a3e7208897f328db(swig_type_261 arg1, swig_type_262 arg2, swig_type_263 arg3, int arg4, int arg5, int arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_content_digest_native_a3e7208897f328db(uintptr_t arg1, swig_type_264 arg2);
-extern swig_voidp _wrap_kvc_offload_create_native_a3e7208897f328db(uintptr_t arg1, swig_type_265 arg2, swig_type_266 arg3, swig_type_267 arg4, swig_type_268 arg5, swig_type_269 arg6, swig_type_270 arg7, int arg8, int arg9, int arg10, int arg11, int arg12, int arg13, int arg14, int arg15, int arg16, int arg17, swig_type_271 arg18, swig_type_272 arg19, double arg20, swig_type_273 arg21, swig_type_274 arg22, swig_voidp arg23);
-extern swig_voidp _wrap_kvc_offload_store_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_275 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_publisher_create_native_a3e7208897f328db(uintptr_t arg1, swig_type_276 arg2, swig_type_277 arg3, swig_type_278 arg4, swig_type_279 arg5, swig_type_280 arg6, swig_type_281 arg7, swig_type_282 arg8, swig_type_283 arg9, int arg10, int arg11, int arg12, int arg13, int arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_publisher_read_native_a3e7208897f328db(uintptr_t arg1, swig_type_284 arg2, swig_type_285 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_286 arg2, swig_type_287 arg3, swig_type_288 arg4, swig_type_289 arg5);
-extern swig_voidp _wrap_kvc_metrics_render_native_a3e7208897f328db(swig_type_290 arg1, swig_type_291 arg2, swig_type_292 arg3, swig_type_293 arg4, swig_type_294 arg5, swig_type_295 arg6, swig_type_296 arg7, int arg8, swig_type_297 arg9, swig_voidp arg10);
-extern swig_voidp _wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(swig_type_298 arg1, swig_type_299 arg2, swig_type_300 arg3, swig_type_301 arg4, swig_type_302 arg5);
-extern swig_voidp _wrap_kvc_metrics_read_latency_native_a3e7208897f328db(swig_type_303 arg1, swig_type_304 arg2, swig_type_305 arg3, swig_type_306 arg4, swig_type_307 arg5, int arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_metrics_read_memory_native_a3e7208897f328db(swig_type_308 arg1, swig_type_309 arg2, swig_type_310 arg3, swig_type_311 arg4, swig_type_312 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_313 arg2, swig_type_314 arg3, swig_type_315 arg4, int arg5, swig_type_316 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_317 arg2, swig_type_318 arg3, swig_type_319 arg4, int arg5, swig_type_320 arg6);
-extern swig_voidp _wrap_kvc_index_root_native_a3e7208897f328db(swig_type_321 arg1, swig_type_322 arg2, swig_type_323 arg3, swig_type_324 arg4);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_325 arg2, swig_type_326 arg3, swig_type_327 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_page_runs_native_a3e7208897f328db(uintptr_t arg1, swig_type_328 arg2, swig_type_329 arg3, swig_type_330 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_331 arg9, swig_voidp arg10);
-extern swig_voidp _wrap_kvc_manager_probe_native_a3e7208897f328db(uintptr_t arg1, swig_type_332 arg2, swig_type_333 arg3, swig_type_334 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_335 arg2, swig_type_336 arg3, swig_type_337 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_338 arg2, swig_type_339 arg3, swig_type_340 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_create_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_341 arg2, swig_type_342 arg3, swig_type_343 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_344 arg2, swig_type_345 arg3, swig_type_346 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_register_prompt_native_a3e7208897f328db(uintptr_t arg1, swig_type_347 arg2, swig_type_348 arg3, swig_type_349 arg4, swig_type_350 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_drafts_check_native_a3e7208897f328db(swig_type_351 arg1, swig_type_352 arg2, swig_type_353 arg3);
-extern swig_voidp _wrap_kvc_verify_greedy_native_a3e7208897f328db(swig_type_354 arg1, swig_type_355 arg2, swig_type_356 arg3, swig_type_357 arg4, swig_type_358 arg5, swig_type_359 arg6, swig_type_360 arg7);
-extern swig_type_361 _wrap_kvc_last_error_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_dtype_bits_native_a3e7208897f328db(int arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_362 arg3, swig_type_363 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_tree_mask_native_a3e7208897f328db(swig_type_364 arg1, swig_type_365 arg2, swig_type_366 arg3, swig_type_367 arg4);
-extern swig_voidp _wrap_kvc_checkpoint_list_native_a3e7208897f328db(swig_type_368 arg1, swig_type_369 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(swig_type_370 arg1, swig_type_371 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_validate_native_a3e7208897f328db(swig_type_372 arg1, swig_type_373 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_remove_native_a3e7208897f328db(swig_type_374 arg1, swig_type_375 arg2);
-extern swig_voidp _wrap_kvc_checkpoint_collect_native_a3e7208897f328db(swig_type_376 arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_backend_open_native_a3e7208897f328db(swig_type_377 arg1, swig_type_378 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_a3e7208897f328db(swig_type_379 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_properties_native_a3e7208897f328db(swig_type_380 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_381 arg3);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_382 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_383 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_fail_step_native_a3e7208897f328db(uintptr_t arg1, swig_type_384 arg2, swig_type_385 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_index_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_index_add_worker_native_a3e7208897f328db(uintptr_t arg1, swig_type_386 arg2, swig_type_387 arg3, swig_type_388 arg4);
-extern swig_voidp _wrap_kvc_index_remove_worker_native_a3e7208897f328db(uintptr_t arg1, swig_type_389 arg2);
-extern swig_voidp _wrap_kvc_index_touch_worker_native_a3e7208897f328db(uintptr_t arg1, swig_type_390 arg2, swig_type_391 arg3);
-extern swig_voidp _wrap_kvc_index_expire_native_a3e7208897f328db(uintptr_t arg1, swig_type_392 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_begin_resync_native_a3e7208897f328db(uintptr_t arg1, swig_type_393 arg2, int arg3);
-extern swig_voidp _wrap_kvc_index_end_resync_native_a3e7208897f328db(uintptr_t arg1, swig_type_394 arg2, int arg3, swig_type_395 arg4);
-extern swig_voidp _wrap_kvc_index_list_workers_native_a3e7208897f328db(uintptr_t arg1, swig_type_396 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_index_dump_native_a3e7208897f328db(uintptr_t arg1, swig_type_397 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_load_native_a3e7208897f328db(uintptr_t arg1, swig_type_398 arg2);
-extern swig_voidp _wrap_kvc_page_file_read_info_native_a3e7208897f328db(swig_type_399 arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_page_file_read_part_native_a3e7208897f328db(swig_type_400 arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_page_file_purge_native_a3e7208897f328db(swig_type_401 arg1, swig_type_402 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_properties_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_a3e7208897f328db(uintptr_t arg1, swig_type_403 arg2);
-extern swig_voidp _wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(uintptr_t arg1, swig_type_404 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reset_native_a3e7208897f328db(uintptr_t arg1, swig_type_405 arg2);
-extern swig_voidp _wrap_kvc_manager_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_pool_info_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_block_info_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_check_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_digest_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_type_406 _wrap_kvc_model_count_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_model_get_native_a3e7208897f328db(swig_type_407 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_a3e7208897f328db(swig_type_408 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_register_native_a3e7208897f328db(swig_voidp arg1);
-extern swig_voidp _wrap_kvc_model_from_config_native_a3e7208897f328db(swig_type_409 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_rope_native_a3e7208897f328db(swig_voidp arg1, int arg2, swig_type_410 arg3, swig_type_411 arg4, swig_type_412 arg5, swig_type_413 arg6);
-extern swig_voidp _wrap_kvc_rope_table_native_a3e7208897f328db(swig_type_414 arg1, double arg2, swig_type_415 arg3, swig_type_416 arg4);
-extern swig_voidp _wrap_kvc_offload_poll_native_a3e7208897f328db(uintptr_t arg1, swig_type_417 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_offload_flush_native_a3e7208897f328db(uintptr_t arg1, swig_type_418 arg2, swig_type_419 arg3, uintptr_t arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_offload_lookup_native_a3e7208897f328db(uintptr_t arg1, swig_type_420 arg2, swig_type_421 arg3);
-extern swig_voidp _wrap_kvc_offload_load_native_a3e7208897f328db(uintptr_t arg1, swig_type_422 arg2, swig_type_423 arg3, swig_type_424 arg4);
-extern swig_voidp _wrap_kvc_offload_query_native_a3e7208897f328db(uintptr_t arg1, swig_type_425 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_offload_cancel_native_a3e7208897f328db(uintptr_t arg1, swig_type_426 arg2);
-extern swig_voidp _wrap_kvc_offload_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_pack_pages_native_a3e7208897f328db(uintptr_t arg1, swig_type_427 arg2, swig_type_428 arg3, swig_type_429 arg4);
-extern swig_voidp _wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(uintptr_t arg1, swig_type_430 arg2, swig_type_431 arg3, swig_type_432 arg4);
-extern swig_voidp _wrap_kvc_manager_probe_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_433 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(uintptr_t arg1, swig_type_434 arg2);
-extern swig_voidp _wrap_kvc_manager_list_pins_native_a3e7208897f328db(uintptr_t arg1, swig_type_435 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_436 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_publisher_poll_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_publisher_resync_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_publisher_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_set_quota_native_a3e7208897f328db(uintptr_t arg1, swig_type_437 arg2, int arg3, swig_type_438 arg4, swig_type_439 arg5);
-extern swig_voidp _wrap_kvc_manager_quota_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_440 arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(uintptr_t arg1, uintptr_t arg2, swig_type_441 arg3);
-extern swig_voidp _wrap_kvc_manager_take_log_native_a3e7208897f328db(uintptr_t arg1, swig_type_442 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_log_info_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_log_replay_native_a3e7208897f328db(swig_type_443 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_444 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_445 arg2, swig_type_446 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_447 arg2, swig_type_448 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_449 arg2, swig_type_450 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_451 arg2, swig_type_452 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_453 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_454 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_a3e7208897f328db(uintptr_t arg1, swig_type_455 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_456 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_a3e7208897f328db(uintptr_t arg1, swig_type_457 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_compact_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_458 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_resize_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_459 arg3, swig_type_460 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_461 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_462 arg2, swig_type_463 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_set_time_native_a3e7208897f328db(uintptr_t arg1, swig_type_464 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_a3e7208897f328db(uintptr_t arg1, swig_type_465 arg2, swig_type_466 arg3, swig_type_467 arg4, int arg5, swig_type_468 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_a3e7208897f328db(uintptr_t arg1, swig_type_469 arg2, swig_type_470 arg3);
-extern swig_voidp _wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(uintptr_t arg1, swig_type_471 arg2, swig_type_472 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(uintptr_t arg1, swig_type_473 arg2);
-extern swig_voidp _wrap_kvc_manager_list_prompts_native_a3e7208897f328db(uintptr_t arg1, swig_type_474 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_abort_native_a3e7208897f328db(uintptr_t arg1, swig_type_475 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(uintptr_t arg1, swig_type_476 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(uintptr_t arg1, swig_type_477 arg2, int arg3);
-extern swig_voidp _wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(uintptr_t arg1, int arg2, double arg3);
-extern swig_voidp _wrap_kvc_scheduler_plan_native_a3e7208897f328db(uintptr_t arg1, swig_type_478 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_request_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_479 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_scheduler_check_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_config_from_shortfin_native_a3e7208897f328db(swig_type_480 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_open_curve_native_a3e7208897f328db(uintptr_t arg1, swig_type_481 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_close_curve_native_a3e7208897f328db(uintptr_t arg1, swig_type_482 arg2);
-extern swig_voidp _wrap_kvc_manager_read_curve_native_a3e7208897f328db(uintptr_t arg1, swig_type_483 arg2, swig_type_484 arg3, swig_type_485 arg4);
-extern swig_voidp _wrap_kvc_manager_curve_info_native_a3e7208897f328db(uintptr_t arg1, swig_type_486 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_workload_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_record_native_a3e7208897f328db(uintptr_t arg1, swig_type_487 arg2, double arg3);
-extern swig_voidp _wrap_kvc_workload_read_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_predict_native_a3e7208897f328db(uintptr_t arg1, swig_type_488 arg2, swig_type_489 arg3);
-extern swig_voidp _wrap_kvc_sizer_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_sizer_decide_native_a3e7208897f328db(uintptr_t arg1, swig_type_490 arg2, double arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_sizer_read_log_native_a3e7208897f328db(uintptr_t arg1, swig_type_491 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_move_tokens_native_a3e7208897f328db(uintptr_t arg1, swig_type_492 arg2);
-extern swig_voidp _wrap_kvc_draft_lookup_native_a3e7208897f328db(swig_type_493 arg1, int arg2, int arg3, swig_type_494 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_draft_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_draft_truncate_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_type_495 arg3);
-extern swig_voidp _wrap_kvc_step_create_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_step_view_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_a3e7208897f328db(uintptr_t arg1, swig_type_496 arg2);
-extern swig_voidp _wrap_kvc_storage_create_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_properties_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_size_native_a3e7208897f328db(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_trim_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_view_native_a3e7208897f328db(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_497 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_498 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_499 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_a3e7208897f328db(uintptr_t arg1, swig_type_500 arg2, swig_type_501 arg3, swig_type_502 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_a3e7208897f328db(uintptr_t arg1, swig_type_503 arg2, swig_type_504 arg3, swig_type_505 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(uintptr_t arg1, swig_type_506 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_quantize_native_a3e7208897f328db(swig_voidp arg1, swig_type_507 arg2, swig_type_508 arg3, swig_type_509 arg4, swig_type_510 arg5, swig_type_511 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_a3e7208897f328db(swig_voidp arg1, swig_type_512 arg2, swig_type_513 arg3, swig_type_514 arg4, swig_type_515 arg5, swig_type_516 arg6);
-extern swig_voidp _wrap_kvc_tier_drain_native_a3e7208897f328db(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_tier_read_stats_native_a3e7208897f328db(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_tier_read_counts_native_a3e7208897f328db(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern int _wrap_kvc_version_native_a3e7208897f328db(void);
-extern swig_type_517 _wrap_kvc_build_info_native_a3e7208897f328db(void);
-extern swig_voidp _wrap_kvc_supports_native_a3e7208897f328db(int arg1);
+typedef _gostring_ swig_type_513;
+extern void _wrap_Swig_free_native_56acb7785cc187f2(uintptr_t arg1);
+extern uintptr_t _wrap_Swig_malloc_native_56acb7785cc187f2(swig_intgo arg1);
+extern swig_type_1 _wrap_kvc_clock_native_56acb7785cc187f2(void);
+extern swig_voidp _wrap_kvc_waits_make_native_56acb7785cc187f2(swig_voidp arg1);
+extern void _wrap_kvc_waits_free_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_tier_do_native_56acb7785cc187f2(uintptr_t arg1, uintptr_t arg2, int arg3, int arg4, swig_type_2 arg5, swig_type_3 arg6, swig_type_4 arg7, swig_type_5 arg8, swig_type_6 arg9, swig_type_7 arg10, swig_type_8 arg11, swig_type_9 arg12, swig_type_10 arg13, swig_type_11 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_plugin_open_native_56acb7785cc187f2(swig_type_12 arg1, swig_type_13 arg2);
+extern void _wrap_kvc_offload_wait_native_56acb7785cc187f2(uintptr_t arg1, int arg2);
+extern swig_voidp _wrap_kvc_manager_set_prefix_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_14 arg2, swig_type_15 arg3, swig_type_16 arg4, swig_type_17 arg5, int arg6, swig_type_18 arg7, swig_voidp arg8);
+extern swig_voidp _wrap_kvc_index_apply_native_56acb7785cc187f2(uintptr_t arg1, swig_type_19 arg2, int arg3, swig_type_20 arg4, swig_type_21 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_index_match_native_56acb7785cc187f2(uintptr_t arg1, swig_type_22 arg2, swig_type_23 arg3, swig_type_24 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_index_match_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_25 arg2, swig_type_26 arg3, int arg4, swig_type_27 arg5, swig_type_28 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_index_digests_native_56acb7785cc187f2(swig_type_29 arg1, swig_type_30 arg2, int arg3, swig_type_31 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_index_worker_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_32 arg2, swig_type_33 arg3, swig_type_34 arg4);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_56acb7785cc187f2(uintptr_t arg1, swig_type_35 arg2, int arg3, int arg4, swig_type_36 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_56acb7785cc187f2(uintptr_t arg1, swig_type_37 arg2, int arg3, swig_type_38 arg4, swig_type_39 arg5);
+extern swig_voidp _wrap_kvc_manager_take_pending_native_56acb7785cc187f2(uintptr_t arg1, swig_type_40 arg2, swig_type_41 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_rebuild_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_42 arg3, swig_type_43 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_56acb7785cc187f2(uintptr_t arg1, swig_type_44 arg2, swig_type_45 arg3, swig_type_46 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(uintptr_t arg1, swig_type_47 arg2, swig_type_48 arg3, swig_type_49 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_step_native_56acb7785cc187f2(uintptr_t arg1, uintptr_t arg2, swig_type_50 arg3, swig_voidp arg4, swig_type_51 arg5, swig_type_52 arg6);
+extern swig_voidp _wrap_kvc_step_use_native_56acb7785cc187f2(uintptr_t arg1, int arg2, int arg3);
+extern swig_type_53 _wrap_kvc_step_num_failed_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_54 arg3, swig_type_55 arg4, swig_type_56 arg5, swig_type_57 arg6, swig_type_58 arg7, swig_type_59 arg8, swig_type_60 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_61 arg3, swig_type_62 arg4, swig_type_63 arg5, swig_type_64 arg6, swig_type_65 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_66 arg3, swig_type_67 arg4, swig_type_68 arg5, swig_type_69 arg6, swig_type_70 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_71 arg3, swig_type_72 arg4, swig_type_73 arg5, swig_type_74 arg6, swig_type_75 arg7, swig_type_76 arg8, swig_type_77 arg9, swig_type_78 arg10, swig_type_79 arg11, swig_type_80 arg12, swig_type_81 arg13, swig_type_82 arg14, swig_type_83 arg15, swig_voidp arg16, swig_type_84 arg17, swig_type_85 arg18, uintptr_t arg19);
+extern swig_voidp _wrap_kvc_storage_explain_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_86 arg3, swig_type_87 arg4, swig_type_88 arg5, swig_type_89 arg6, swig_type_90 arg7, swig_type_91 arg8, swig_type_92 arg9, swig_type_93 arg10, swig_type_94 arg11, swig_type_95 arg12, swig_type_96 arg13, swig_type_97 arg14, swig_type_98 arg15, swig_voidp arg16, swig_type_99 arg17, swig_type_100 arg18, swig_voidp arg19);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_101 arg3, swig_type_102 arg4, swig_type_103 arg5, swig_type_104 arg6, swig_type_105 arg7, swig_type_106 arg8, swig_type_107 arg9, swig_type_108 arg10, swig_type_109 arg11, swig_type_110 arg12, swig_type_111 arg13, swig_type_112 arg14, swig_type_113 arg15, swig_voidp arg16, swig_type_114 arg17, swig_type_115 arg18, swig_voidp arg19, swig_type_116 arg20, swig_type_117 arg21, uintptr_t arg22);
+extern swig_voidp _wrap_kvc_attention_merge_native_56acb7785cc187f2(swig_type_118 arg1, swig_type_119 arg2, swig_type_120 arg3, swig_type_121 arg4, int arg5, int arg6, swig_type_122 arg7, swig_type_123 arg8);
+extern swig_voidp _wrap_kvc_estimate_memory_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_rope_apply_native_56acb7785cc187f2(swig_voidp arg1, swig_type_124 arg2, swig_type_125 arg3, swig_type_126 arg4, swig_type_127 arg5);
+extern swig_voidp _wrap_kvc_storage_adopt_native_56acb7785cc187f2(swig_voidp arg1, swig_type_128 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_page_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_type_129 arg2, swig_type_130 arg3, swig_type_131 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_132 arg9, swig_voidp arg10, swig_voidp arg11);
+extern swig_voidp _wrap_kvc_manager_position_digests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_133 arg2, swig_type_134 arg3, swig_type_135 arg4, swig_type_136 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_page_key_native_56acb7785cc187f2(swig_type_137 arg1, int arg2, swig_type_138 arg3, swig_type_139 arg4);
+extern swig_voidp _wrap_kvc_tier_create_native_56acb7785cc187f2(swig_type_140 arg1, swig_type_141 arg2, swig_type_142 arg3, swig_type_143 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_verify_sampling_native_56acb7785cc187f2(swig_type_144 arg1, swig_type_145 arg2, swig_type_146 arg3, int arg4, int arg5, swig_type_147 arg6, swig_type_148 arg7, swig_type_149 arg8, swig_type_150 arg9, swig_type_151 arg10, swig_type_152 arg11, swig_type_153 arg12, swig_type_154 arg13, swig_type_155 arg14, swig_type_156 arg15, swig_type_157 arg16, swig_type_158 arg17);
+extern swig_voidp _wrap_kvc_verify_typical_native_56acb7785cc187f2(swig_type_159 arg1, swig_type_160 arg2, swig_type_161 arg3, int arg4, int arg5, swig_type_162 arg6, swig_type_163 arg7, swig_type_164 arg8, swig_type_165 arg9, double arg10, double arg11, swig_type_166 arg12, swig_type_167 arg13, swig_type_168 arg14);
+extern swig_voidp _wrap_kvc_verdict_moves_native_56acb7785cc187f2(swig_type_169 arg1, swig_type_170 arg2, swig_type_171 arg3, swig_type_172 arg4, swig_type_173 arg5, int arg6, int arg7, swig_type_174 arg8, swig_type_175 arg9, swig_type_176 arg10, swig_type_177 arg11, swig_voidp arg12);
+extern swig_voidp _wrap_kvc_verdict_states_native_56acb7785cc187f2(swig_type_178 arg1, swig_type_179 arg2, swig_type_180 arg3, swig_type_181 arg4, swig_type_182 arg5, int arg6, swig_type_183 arg7, swig_type_184 arg8, swig_type_185 arg9, swig_type_186 arg10, swig_type_187 arg11);
+extern swig_voidp _wrap_kvc_draft_append_native_56acb7785cc187f2(uintptr_t arg1, swig_type_188 arg2, swig_type_189 arg3, swig_type_190 arg4);
+extern swig_voidp _wrap_kvc_draft_propose_native_56acb7785cc187f2(uintptr_t arg1, swig_type_191 arg2, swig_type_192 arg3, swig_type_193 arg4, swig_type_194 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_acceptance_add_native_56acb7785cc187f2(swig_type_195 arg1, swig_type_196 arg2, swig_type_197 arg3, swig_type_198 arg4, swig_type_199 arg5, swig_type_200 arg6);
+extern swig_voidp _wrap_kvc_acceptance_halve_native_56acb7785cc187f2(swig_type_201 arg1);
+extern swig_voidp _wrap_kvc_acceptance_length_native_56acb7785cc187f2(swig_type_202 arg1, swig_type_203 arg2, swig_type_204 arg3, swig_type_205 arg4);
+extern swig_voidp _wrap_kvc_scheduler_create_native_56acb7785cc187f2(swig_voidp arg1, uintptr_t arg2, uintptr_t arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_scheduler_add_native_56acb7785cc187f2(uintptr_t arg1, swig_type_206 arg2, swig_type_207 arg3, swig_type_208 arg4, swig_voidp arg5, swig_type_209 arg6, swig_type_210 arg7, int arg8, int arg9, swig_type_211 arg10, swig_type_212 arg11, int arg12, swig_type_213 arg13, swig_voidp arg14);
+extern swig_voidp _wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_214 arg2, swig_type_215 arg3);
+extern swig_voidp _wrap_kvc_scheduler_finish_native_56acb7785cc187f2(uintptr_t arg1, swig_type_216 arg2, swig_type_217 arg3, swig_type_218 arg4, swig_type_219 arg5, swig_type_220 arg6, int arg7, swig_type_221 arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_checkpoint_save_native_56acb7785cc187f2(uintptr_t arg1, swig_type_222 arg2, swig_type_223 arg3, swig_type_224 arg4, swig_type_225 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_226 arg10, swig_type_227 arg11, int arg12, int arg13, int arg14, swig_type_228 arg15, swig_type_229 arg16, swig_type_230 arg17, swig_voidp arg18);
+extern swig_voidp _wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(uintptr_t arg1, swig_type_231 arg2, swig_type_232 arg3, swig_type_233 arg4, swig_type_234 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_235 arg10, swig_type_236 arg11, int arg12, swig_type_237 arg13, swig_type_238 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(uintptr_t arg1, swig_type_239 arg2, swig_type_240 arg3, swig_type_241 arg4, swig_type_242 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_243 arg10, swig_type_244 arg11, int arg12, swig_voidp arg13);
+extern swig_voidp _wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(uintptr_t arg1, swig_type_245 arg2, swig_type_246 arg3, swig_type_247 arg4, swig_type_248 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_249 arg11, int arg12, int arg13, swig_voidp arg14);
+extern swig_voidp _wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(uintptr_t arg1, swig_type_250 arg2, swig_type_251 arg3, swig_type_252 arg4, swig_type_253 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_254 arg11, int arg12, swig_type_255 arg13, swig_type_256 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(swig_type_257 arg1, swig_type_258 arg2, swig_type_259 arg3, int arg4, int arg5, int arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_content_digest_native_56acb7785cc187f2(uintptr_t arg1, swig_type_260 arg2);
+extern swig_voidp _wrap_kvc_offload_create_native_56acb7785cc187f2(uintptr_t arg1, swig_type_261 arg2, swig_type_262 arg3, swig_type_263 arg4, swig_type_264 arg5, swig_type_265 arg6, swig_type_266 arg7, int arg8, int arg9, int arg10, int arg11, int arg12, int arg13, int arg14, int arg15, int arg16, int arg17, swig_type_267 arg18, swig_type_268 arg19, double arg20, swig_type_269 arg21, swig_type_270 arg22, swig_voidp arg23);
+extern swig_voidp _wrap_kvc_offload_store_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_271 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_publisher_create_native_56acb7785cc187f2(uintptr_t arg1, swig_type_272 arg2, swig_type_273 arg3, swig_type_274 arg4, swig_type_275 arg5, swig_type_276 arg6, swig_type_277 arg7, swig_type_278 arg8, swig_type_279 arg9, int arg10, int arg11, int arg12, int arg13, int arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_publisher_read_native_56acb7785cc187f2(uintptr_t arg1, swig_type_280 arg2, swig_type_281 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_282 arg2, swig_type_283 arg3, swig_type_284 arg4, swig_type_285 arg5);
+extern swig_voidp _wrap_kvc_metrics_render_native_56acb7785cc187f2(swig_type_286 arg1, swig_type_287 arg2, swig_type_288 arg3, swig_type_289 arg4, swig_type_290 arg5, swig_type_291 arg6, swig_type_292 arg7, int arg8, swig_type_293 arg9, swig_voidp arg10);
+extern swig_voidp _wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(swig_type_294 arg1, swig_type_295 arg2, swig_type_296 arg3, swig_type_297 arg4, swig_type_298 arg5);
+extern swig_voidp _wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(swig_type_299 arg1, swig_type_300 arg2, swig_type_301 arg3, swig_type_302 arg4, swig_type_303 arg5, int arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(swig_type_304 arg1, swig_type_305 arg2, swig_type_306 arg3, swig_type_307 arg4, swig_type_308 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_309 arg2, swig_type_310 arg3, swig_type_311 arg4, int arg5, swig_type_312 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_313 arg2, swig_type_314 arg3, swig_type_315 arg4, int arg5, swig_type_316 arg6);
+extern swig_voidp _wrap_kvc_index_root_native_56acb7785cc187f2(swig_type_317 arg1, swig_type_318 arg2, swig_type_319 arg3, swig_type_320 arg4);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_321 arg2, swig_type_322 arg3, swig_type_323 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_page_runs_native_56acb7785cc187f2(uintptr_t arg1, swig_type_324 arg2, swig_type_325 arg3, swig_type_326 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_327 arg9, swig_voidp arg10);
+extern swig_voidp _wrap_kvc_manager_probe_native_56acb7785cc187f2(uintptr_t arg1, swig_type_328 arg2, swig_type_329 arg3, swig_type_330 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_331 arg2, swig_type_332 arg3, swig_type_333 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_334 arg2, swig_type_335 arg3, swig_type_336 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_337 arg2, swig_type_338 arg3, swig_type_339 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_340 arg2, swig_type_341 arg3, swig_type_342 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_343 arg2, swig_type_344 arg3, swig_type_345 arg4, swig_type_346 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_drafts_check_native_56acb7785cc187f2(swig_type_347 arg1, swig_type_348 arg2, swig_type_349 arg3);
+extern swig_voidp _wrap_kvc_verify_greedy_native_56acb7785cc187f2(swig_type_350 arg1, swig_type_351 arg2, swig_type_352 arg3, swig_type_353 arg4, swig_type_354 arg5, swig_type_355 arg6, swig_type_356 arg7);
+extern swig_type_357 _wrap_kvc_last_error_native_56acb7785cc187f2(void);
+extern swig_voidp _wrap_kvc_dtype_bits_native_56acb7785cc187f2(int arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_358 arg3, swig_type_359 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_tree_mask_native_56acb7785cc187f2(swig_type_360 arg1, swig_type_361 arg2, swig_type_362 arg3, swig_type_363 arg4);
+extern swig_voidp _wrap_kvc_checkpoint_list_native_56acb7785cc187f2(swig_type_364 arg1, swig_type_365 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(swig_type_366 arg1, swig_type_367 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(swig_type_368 arg1, swig_type_369 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(swig_type_370 arg1, swig_type_371 arg2);
+extern swig_voidp _wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(swig_type_372 arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_backend_open_native_56acb7785cc187f2(swig_type_373 arg1, swig_type_374 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_56acb7785cc187f2(swig_type_375 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_read_info_native_56acb7785cc187f2(swig_type_376 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_377 arg3);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_378 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_379 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_fail_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_380 arg2, swig_type_381 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_index_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_index_add_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_382 arg2, swig_type_383 arg3, swig_type_384 arg4);
+extern swig_voidp _wrap_kvc_index_remove_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_385 arg2);
+extern swig_voidp _wrap_kvc_index_touch_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_386 arg2, swig_type_387 arg3);
+extern swig_voidp _wrap_kvc_index_expire_native_56acb7785cc187f2(uintptr_t arg1, swig_type_388 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_begin_resync_native_56acb7785cc187f2(uintptr_t arg1, swig_type_389 arg2, int arg3);
+extern swig_voidp _wrap_kvc_index_end_resync_native_56acb7785cc187f2(uintptr_t arg1, swig_type_390 arg2, int arg3, swig_type_391 arg4);
+extern swig_voidp _wrap_kvc_index_list_workers_native_56acb7785cc187f2(uintptr_t arg1, swig_type_392 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_index_dump_native_56acb7785cc187f2(uintptr_t arg1, swig_type_393 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_load_native_56acb7785cc187f2(uintptr_t arg1, swig_type_394 arg2);
+extern swig_voidp _wrap_kvc_page_file_read_info_native_56acb7785cc187f2(swig_type_395 arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_page_file_read_part_native_56acb7785cc187f2(swig_type_396 arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_page_file_purge_native_56acb7785cc187f2(swig_type_397 arg1, swig_type_398 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_399 arg2);
+extern swig_voidp _wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(uintptr_t arg1, swig_type_400 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_401 arg2);
+extern swig_voidp _wrap_kvc_manager_reset_all_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_pool_info_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_block_info_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_check_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_digest_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_type_402 _wrap_kvc_model_count_native_56acb7785cc187f2(void);
+extern swig_voidp _wrap_kvc_model_get_native_56acb7785cc187f2(swig_type_403 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_56acb7785cc187f2(swig_type_404 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_register_native_56acb7785cc187f2(swig_voidp arg1);
+extern swig_voidp _wrap_kvc_model_from_config_native_56acb7785cc187f2(swig_type_405 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(swig_type_406 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_model_rope_native_56acb7785cc187f2(swig_voidp arg1, int arg2, swig_type_407 arg3, swig_type_408 arg4, swig_type_409 arg5, swig_type_410 arg6);
+extern swig_voidp _wrap_kvc_rope_table_native_56acb7785cc187f2(swig_type_411 arg1, double arg2, swig_type_412 arg3, swig_type_413 arg4);
+extern swig_voidp _wrap_kvc_offload_poll_native_56acb7785cc187f2(uintptr_t arg1, swig_type_414 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_offload_flush_native_56acb7785cc187f2(uintptr_t arg1, swig_type_415 arg2, swig_type_416 arg3, uintptr_t arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_offload_lookup_native_56acb7785cc187f2(uintptr_t arg1, swig_type_417 arg2, swig_type_418 arg3);
+extern swig_voidp _wrap_kvc_offload_load_native_56acb7785cc187f2(uintptr_t arg1, swig_type_419 arg2, swig_type_420 arg3, swig_type_421 arg4);
+extern swig_voidp _wrap_kvc_offload_query_native_56acb7785cc187f2(uintptr_t arg1, swig_type_422 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_offload_cancel_native_56acb7785cc187f2(uintptr_t arg1, swig_type_423 arg2);
+extern swig_voidp _wrap_kvc_offload_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(uintptr_t arg1, swig_type_424 arg2, swig_type_425 arg3, swig_type_426 arg4);
+extern swig_voidp _wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(uintptr_t arg1, swig_type_427 arg2, swig_type_428 arg3, swig_type_429 arg4);
+extern swig_voidp _wrap_kvc_manager_probe_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_430 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_lost_reuse_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_431 arg2);
+extern swig_voidp _wrap_kvc_manager_list_pins_native_56acb7785cc187f2(uintptr_t arg1, swig_type_432 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_433 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_publisher_poll_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_publisher_resync_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_publisher_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_set_quota_native_56acb7785cc187f2(uintptr_t arg1, swig_type_434 arg2, int arg3, swig_type_435 arg4, swig_type_436 arg5);
+extern swig_voidp _wrap_kvc_manager_quota_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_437 arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(uintptr_t arg1, uintptr_t arg2, swig_type_438 arg3);
+extern swig_voidp _wrap_kvc_manager_take_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_439 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_log_info_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_log_replay_native_56acb7785cc187f2(swig_type_440 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_441 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_442 arg2, swig_type_443 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_444 arg2, swig_type_445 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_446 arg2, swig_type_447 arg3);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_448 arg2, swig_type_449 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_450 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_451 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_452 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_453 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_454 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_compact_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_455 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_resize_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_456 arg3, swig_type_457 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_458 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_459 arg2, swig_type_460 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_set_time_native_56acb7785cc187f2(uintptr_t arg1, swig_type_461 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_462 arg2, swig_type_463 arg3, swig_type_464 arg4, int arg5, swig_type_465 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_56acb7785cc187f2(uintptr_t arg1, swig_type_466 arg2, swig_type_467 arg3);
+extern swig_voidp _wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_468 arg2, swig_type_469 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_470 arg2);
+extern swig_voidp _wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_471 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_abort_native_56acb7785cc187f2(uintptr_t arg1, swig_type_472 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(uintptr_t arg1, swig_type_473 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_474 arg2, int arg3);
+extern swig_voidp _wrap_kvc_scheduler_set_weight_native_56acb7785cc187f2(uintptr_t arg1, int arg2, double arg3);
+extern swig_voidp _wrap_kvc_scheduler_plan_native_56acb7785cc187f2(uintptr_t arg1, swig_type_475 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_476 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_scheduler_check_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_open_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_477 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_close_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_478 arg2);
+extern swig_voidp _wrap_kvc_manager_read_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_479 arg2, swig_type_480 arg3, swig_type_481 arg4);
+extern swig_voidp _wrap_kvc_manager_curve_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_482 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_workload_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_record_native_56acb7785cc187f2(uintptr_t arg1, swig_type_483 arg2, double arg3);
+extern swig_voidp _wrap_kvc_workload_read_info_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_workload_predict_native_56acb7785cc187f2(uintptr_t arg1, swig_type_484 arg2, swig_type_485 arg3);
+extern swig_voidp _wrap_kvc_sizer_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_sizer_decide_native_56acb7785cc187f2(uintptr_t arg1, swig_type_486 arg2, double arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_sizer_read_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_487 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_488 arg2);
+extern swig_voidp _wrap_kvc_draft_lookup_native_56acb7785cc187f2(swig_type_489 arg1, int arg2, int arg3, swig_type_490 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_draft_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_draft_truncate_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_491 arg3);
+extern swig_voidp _wrap_kvc_step_create_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_step_view_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_492 arg2);
+extern swig_voidp _wrap_kvc_storage_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_storage_size_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_trim_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_view_native_56acb7785cc187f2(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_runs_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_493 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_494 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_495 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_56acb7785cc187f2(uintptr_t arg1, swig_type_496 arg2, swig_type_497 arg3, swig_type_498 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_56acb7785cc187f2(uintptr_t arg1, swig_type_499 arg2, swig_type_500 arg3, swig_type_501 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_502 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_quantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_503 arg2, swig_type_504 arg3, swig_type_505 arg4, swig_type_506 arg5, swig_type_507 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_508 arg2, swig_type_509 arg3, swig_type_510 arg4, swig_type_511 arg5, swig_type_512 arg6);
+extern swig_voidp _wrap_kvc_tier_drain_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_tier_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_tier_read_counts_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
+extern int _wrap_kvc_version_native_56acb7785cc187f2(void);
+extern swig_type_513 _wrap_kvc_build_info_native_56acb7785cc187f2(void);
 #undef intgo
 */
 import "C"
@@ -807,13 +802,13 @@ func swigCopyString(s string) string {
 
 func Swig_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_Swig_free_native_a3e7208897f328db(C.uintptr_t(_swig_i_0))
+	C._wrap_Swig_free_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0))
 }
 
 func Swig_malloc(arg1 int) (_swig_ret uintptr) {
 	var swig_r uintptr
 	_swig_i_0 := arg1
-	swig_r = (uintptr)(C._wrap_Swig_malloc_native_a3e7208897f328db(C.swig_intgo(_swig_i_0)))
+	swig_r = (uintptr)(C._wrap_Swig_malloc_native_56acb7785cc187f2(C.swig_intgo(_swig_i_0)))
 	return swig_r
 }
 
@@ -850,14 +845,14 @@ const KVC_GO_INT64 string = "[]int64"
 const KVC_GO_UINT64 string = "[]uint64"
 func Kvc_clock() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_clock_native_a3e7208897f328db())
+	swig_r = (uint64)(C._wrap_kvc_clock_native_56acb7785cc187f2())
 	return swig_r
 }
 
 func Kvc_waits_make(arg1 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_waits_make_native_a3e7208897f328db(C.swig_voidp(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_waits_make_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -865,7 +860,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_waits_free(arg1 uintptr) {
 	_swig_i_0 := arg1
-	C._wrap_kvc_waits_free_native_a3e7208897f328db(C.uintptr_t(_swig_i_0))
+	C._wrap_kvc_waits_free_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0))
 }
 
 func Kvc_tier_do(arg1 uintptr, arg2 uintptr, arg3 uint32, arg4 uint32, arg5 []byte, arg6 []byte, arg7 []byte, arg8 uint64, arg9 uint64, arg10 uint64, arg11 uint64, arg12 []int32, arg13 []uint64, arg14 []uint64, arg15 *uint64) (_swig_ret error) {
@@ -885,7 +880,7 @@ func Kvc_tier_do(arg1 uintptr, arg2 uintptr, arg3 uint32, arg4 uint32, arg5 []by
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_tier_do_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_6)), C.swig_type_5(_swig_i_7), C.swig_type_6(_swig_i_8), C.swig_type_7(_swig_i_9), C.swig_type_8(_swig_i_10), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_tier_do_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_2)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_3)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_4)(unsafe.Pointer(&_swig_i_6)), C.swig_type_5(_swig_i_7), C.swig_type_6(_swig_i_8), C.swig_type_7(_swig_i_9), C.swig_type_8(_swig_i_10), *(*C.swig_type_9)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_10)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_11)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -913,7 +908,7 @@ func Kvc_plugin_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_plugin_open_native_a3e7208897f328db(*(*C.swig_type_12)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_plugin_open_native_56acb7785cc187f2(*(*C.swig_type_12)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_13)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -928,7 +923,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_offload_wait(arg1 uintptr, arg2 int32) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	C._wrap_kvc_offload_wait_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1))
+	C._wrap_kvc_offload_wait_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1))
 }
 
 func Kvc_manager_set_prefix_priority(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 uint64, arg6 uint32, arg7 uint64, arg8 *uint64) (_swig_ret error) {
@@ -941,27 +936,7 @@ func Kvc_manager_set_prefix_priority(arg1 uintptr, arg2 uint64, arg3 []int32, ar
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_14(_swig_i_1), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), C.swig_type_17(_swig_i_4), C.int(_swig_i_5), C.swig_type_18(_swig_i_6), C.swig_voidp(_swig_i_7)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg3
-	}
-	if Swig_escape_always_false {
-		Swig_escape_val = arg4
-	}
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_manager_demote_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg5 uint64, arg6 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_21)(unsafe.Pointer(&_swig_i_3)), C.swig_type_22(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_14(_swig_i_1), *(*C.swig_type_15)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_16)(unsafe.Pointer(&_swig_i_3)), C.swig_type_17(_swig_i_4), C.int(_swig_i_5), C.swig_type_18(_swig_i_6), C.swig_voidp(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -981,7 +956,7 @@ func Kvc_index_apply(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 []byte, arg5 u
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_index_apply_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_23(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_3)), C.swig_type_25(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_index_apply_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_19(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_20)(unsafe.Pointer(&_swig_i_3)), C.swig_type_21(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -997,7 +972,7 @@ func Kvc_index_match(arg1 uintptr, arg2 []byte, arg3 []uint64, arg4 []byte, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_index_match_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_index_match_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_22)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_23)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_24)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1021,7 +996,7 @@ func Kvc_index_match_tokens(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 uint32
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_index_match_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_29)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_32)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_index_match_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_25)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_26)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), *(*C.swig_type_27)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_28)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1046,7 +1021,7 @@ func Kvc_index_digests(arg1 []byte, arg2 []int32, arg3 uint32, arg4 []byte, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_index_digests_native_a3e7208897f328db(*(*C.swig_type_33)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_index_digests_native_56acb7785cc187f2(*(*C.swig_type_29)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_30)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), *(*C.swig_type_31)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1067,7 +1042,7 @@ func Kvc_index_worker_info(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_worker_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_36(_swig_i_1), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_index_worker_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_32(_swig_i_1), *(*C.swig_type_33)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_34)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1086,7 +1061,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1105,7 +1080,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_41(_swig_i_1), C.int(_swig_i_2), C.swig_type_42(_swig_i_3), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_37(_swig_i_1), C.int(_swig_i_2), C.swig_type_38(_swig_i_3), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -1121,7 +1096,7 @@ func Kvc_manager_take_pending(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 *uin
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1142,7 +1117,7 @@ func Kvc_manager_rebuild(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_47)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1162,7 +1137,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_48(_swig_i_1), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_44(_swig_i_1), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1183,7 +1158,7 @@ func Kvc_manager_list_prefixes(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []in
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_51(_swig_i_1), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_47(_swig_i_1), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1203,7 +1178,7 @@ func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 []uint64, arg4 *byte, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1223,7 +1198,7 @@ func Kvc_step_use(arg1 uintptr, arg2 int32, arg3 int32) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_use_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_use_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1232,7 +1207,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_step_num_failed(arg1 uintptr) (_swig_ret uint64) {
 	var swig_r uint64
 	_swig_i_0 := arg1
-	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (uint64)(C._wrap_kvc_step_num_failed_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0)))
 	return swig_r
 }
 
@@ -1248,7 +1223,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_58(_swig_i_2), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_54(_swig_i_2), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1282,7 +1257,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_65(_swig_i_2), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_61(_swig_i_2), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1311,7 +1286,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_70(_swig_i_2), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_66(_swig_i_2), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1350,7 +1325,7 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1422,7 +1397,7 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1497,7 +1472,7 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_19 := arg20
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_121)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1564,7 +1539,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_a3e7208897f328db(*(*C.swig_type_122)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_1)), C.swig_type_124(_swig_i_2), C.swig_type_125(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_56acb7785cc187f2(*(*C.swig_type_118)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_1)), C.swig_type_120(_swig_i_2), C.swig_type_121(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1587,7 +1562,7 @@ func Kvc_estimate_memory(arg1 *byte, arg2 *byte, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_estimate_memory_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -1600,7 +1575,7 @@ func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_1)), C.swig_type_129(_swig_i_2), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_1)), C.swig_type_125(_swig_i_2), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1620,7 +1595,7 @@ func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1629,7 +1604,7 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_storage_page_info(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, arg5 uint32, arg6 uint32, arg7 uint32, arg8 uint32, arg9 []byte, arg10 *uint64, arg11 *uint64) (_swig_ret error) {
+func Kvc_storage_page_properties(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, arg5 uint32, arg6 uint32, arg7 uint32, arg8 uint32, arg9 []byte, arg10 *uint64, arg11 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -1642,7 +1617,7 @@ func Kvc_storage_page_info(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, 
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
-	swig_r = (*byte)(C._wrap_kvc_storage_page_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_133)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
+	swig_r = (*byte)(C._wrap_kvc_storage_page_properties_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1668,7 +1643,7 @@ func Kvc_manager_position_digests(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_position_digests_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_137(_swig_i_1), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_140)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_position_digests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_133(_swig_i_1), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1689,7 +1664,7 @@ func Kvc_page_key(arg1 []byte, arg2 uint32, arg3 []byte, arg4 []byte) (_swig_ret
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_page_key_native_a3e7208897f328db(*(*C.swig_type_141)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_143)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_page_key_native_56acb7785cc187f2(*(*C.swig_type_137)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1711,7 +1686,7 @@ func Kvc_tier_create(arg1 string, arg2 []byte, arg3 uint64, arg4 uint64, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_tier_create_native_a3e7208897f328db(*(*C.swig_type_144)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_1)), C.swig_type_146(_swig_i_2), C.swig_type_147(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_tier_create_native_56acb7785cc187f2(*(*C.swig_type_140)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_1)), C.swig_type_142(_swig_i_2), C.swig_type_143(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1742,7 +1717,7 @@ func Kvc_verify_sampling(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 uint32,
 	_swig_i_14 := arg15
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
-	swig_r = (*byte)(C._wrap_kvc_verify_sampling_native_a3e7208897f328db(*(*C.swig_type_148)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_152)(unsafe.Pointer(&_swig_i_6)), C.swig_type_153(_swig_i_7), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_9)), C.swig_type_156(_swig_i_10), C.swig_type_157(_swig_i_11), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_16))))
+	swig_r = (*byte)(C._wrap_kvc_verify_sampling_native_56acb7785cc187f2(*(*C.swig_type_144)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_148)(unsafe.Pointer(&_swig_i_6)), C.swig_type_149(_swig_i_7), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_9)), C.swig_type_152(_swig_i_10), C.swig_type_153(_swig_i_11), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_16))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1800,7 +1775,7 @@ func Kvc_verify_typical(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 uint32, 
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_verify_typical_native_a3e7208897f328db(*(*C.swig_type_163)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_164)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_6)), C.swig_type_168(_swig_i_7), *(*C.swig_type_169)(unsafe.Pointer(&_swig_i_8)), C.double(_swig_i_9), C.double(_swig_i_10), *(*C.swig_type_170)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_13))))
+	swig_r = (*byte)(C._wrap_kvc_verify_typical_native_56acb7785cc187f2(*(*C.swig_type_159)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_6)), C.swig_type_164(_swig_i_7), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_8)), C.double(_swig_i_9), C.double(_swig_i_10), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_168)(unsafe.Pointer(&_swig_i_13))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1847,7 +1822,7 @@ func Kvc_verdict_moves(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32, 
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
 	_swig_i_11 := arg12
-	swig_r = (*byte)(C._wrap_kvc_verdict_moves_native_a3e7208897f328db(*(*C.swig_type_173)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_176)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), *(*C.swig_type_178)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_179)(unsafe.Pointer(&_swig_i_8)), C.swig_type_180(_swig_i_9), *(*C.swig_type_181)(unsafe.Pointer(&_swig_i_10)), C.swig_voidp(_swig_i_11)))
+	swig_r = (*byte)(C._wrap_kvc_verdict_moves_native_56acb7785cc187f2(*(*C.swig_type_169)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_170)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_8)), C.swig_type_176(_swig_i_9), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_10)), C.swig_voidp(_swig_i_11)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1890,7 +1865,7 @@ func Kvc_verdict_states(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32,
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
-	swig_r = (*byte)(C._wrap_kvc_verdict_states_native_a3e7208897f328db(*(*C.swig_type_182)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_184)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_185)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_186)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_188)(unsafe.Pointer(&_swig_i_7)), C.swig_type_189(_swig_i_8), *(*C.swig_type_190)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_191)(unsafe.Pointer(&_swig_i_10))))
+	swig_r = (*byte)(C._wrap_kvc_verdict_states_native_56acb7785cc187f2(*(*C.swig_type_178)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_179)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_180)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_181)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_182)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_184)(unsafe.Pointer(&_swig_i_7)), C.swig_type_185(_swig_i_8), *(*C.swig_type_186)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_10))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1929,7 +1904,7 @@ func Kvc_draft_append(arg1 uintptr, arg2 []int32, arg3 []uint64, arg4 []int32) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_draft_append_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_192)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_193)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_194)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_draft_append_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_188)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_189)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_190)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1952,7 +1927,7 @@ func Kvc_draft_propose(arg1 uintptr, arg2 []int32, arg3 []int32, arg4 []uint64, 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_draft_propose_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_195)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_196)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_198)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_draft_propose_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_191)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_192)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_193)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_194)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1978,7 +1953,7 @@ func Kvc_acceptance_add(arg1 []uint64, arg2 []uint64, arg3 []int32, arg4 []int32
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_acceptance_add_native_a3e7208897f328db(*(*C.swig_type_199)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_200)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_201)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_202)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_204)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_add_native_56acb7785cc187f2(*(*C.swig_type_195)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_196)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_198)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_199)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_200)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2005,7 +1980,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_acceptance_halve(arg1 []uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_acceptance_halve_native_a3e7208897f328db(*(*C.swig_type_205)(unsafe.Pointer(&_swig_i_0))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_halve_native_56acb7785cc187f2(*(*C.swig_type_201)(unsafe.Pointer(&_swig_i_0))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2020,7 +1995,7 @@ func Kvc_acceptance_length(arg1 []uint64, arg2 []byte, arg3 []int32, arg4 []byte
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_acceptance_length_native_a3e7208897f328db(*(*C.swig_type_206)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_207)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_208)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_209)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_length_native_56acb7785cc187f2(*(*C.swig_type_202)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_204)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_205)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2044,7 +2019,7 @@ func Kvc_scheduler_create(arg1 *byte, arg2 uintptr, arg3 uintptr, arg4 *uintptr)
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_scheduler_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_create_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.uintptr_t(_swig_i_1), C.uintptr_t(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2066,7 +2041,7 @@ func Kvc_scheduler_add(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_scheduler_add_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_210(_swig_i_1), *(*C.swig_type_211)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_212)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_type_213(_swig_i_5), C.swig_type_214(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.swig_type_215(_swig_i_9), *(*C.swig_type_216)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_type_217(_swig_i_12), C.swig_voidp(_swig_i_13)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_add_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_206(_swig_i_1), *(*C.swig_type_207)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_208)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_type_209(_swig_i_5), C.swig_type_210(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.swig_type_211(_swig_i_9), *(*C.swig_type_212)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_type_213(_swig_i_12), C.swig_voidp(_swig_i_13)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2086,7 +2061,7 @@ func Kvc_scheduler_set_drafts(arg1 uintptr, arg2 []uint64, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_214)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_215)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2109,7 +2084,7 @@ func Kvc_scheduler_finish(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 []uint64,
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_scheduler_finish_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_220(_swig_i_1), C.swig_type_221(_swig_i_2), *(*C.swig_type_222)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_5)), C.int(_swig_i_6), *(*C.swig_type_225)(unsafe.Pointer(&_swig_i_7)), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_finish_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_216(_swig_i_1), C.swig_type_217(_swig_i_2), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_220)(unsafe.Pointer(&_swig_i_5)), C.int(_swig_i_6), *(*C.swig_type_221)(unsafe.Pointer(&_swig_i_7)), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -2147,7 +2122,7 @@ func Kvc_checkpoint_save(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []byte,
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_227)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_228)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_229)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_230)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_231)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_type_232(_swig_i_14), C.swig_type_233(_swig_i_15), C.swig_type_234(_swig_i_16), C.swig_voidp(_swig_i_17)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_222)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_225)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_227)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_type_228(_swig_i_14), C.swig_type_229(_swig_i_15), C.swig_type_230(_swig_i_16), C.swig_voidp(_swig_i_17)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2188,7 +2163,7 @@ func Kvc_checkpoint_restore(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []by
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_235)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_236)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_239)(unsafe.Pointer(&_swig_i_9)), C.swig_type_240(_swig_i_10), C.int(_swig_i_11), *(*C.swig_type_241)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_242)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_231)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_232)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_233)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_234)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_235)(unsafe.Pointer(&_swig_i_9)), C.swig_type_236(_swig_i_10), C.int(_swig_i_11), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2230,7 +2205,7 @@ func Kvc_checkpoint_measure(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []by
 	_swig_i_10 := arg11
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_measure_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_243)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_244)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_245)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_246)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_247)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_248)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_voidp(_swig_i_12)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_239)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_240)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_241)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_242)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_243)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_244)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_voidp(_swig_i_12)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2270,7 +2245,7 @@ func Kvc_checkpoint_save_stream(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_249)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_250)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_251)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_252)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_253)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.swig_voidp(_swig_i_13)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_245)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_246)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_247)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_248)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_249)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.swig_voidp(_swig_i_13)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2308,7 +2283,7 @@ func Kvc_checkpoint_restore_stream(arg1 uintptr, arg2 []uintptr, arg3 []byte, ar
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_254)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_255)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_256)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_257)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_258)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), *(*C.swig_type_259)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_260)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_250)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_251)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_252)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_253)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_254)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), *(*C.swig_type_255)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_256)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2344,7 +2319,7 @@ func Kvc_checkpoint_compact(arg1 string, arg2 uint64, arg3 string, arg4 int32, a
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_compact_native_a3e7208897f328db(*(*C.swig_type_261)(unsafe.Pointer(&_swig_i_0)), C.swig_type_262(_swig_i_1), *(*C.swig_type_263)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(*(*C.swig_type_257)(unsafe.Pointer(&_swig_i_0)), C.swig_type_258(_swig_i_1), *(*C.swig_type_259)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2360,7 +2335,7 @@ func Kvc_manager_content_digest(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_content_digest_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_264)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_content_digest_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_260)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2394,7 +2369,7 @@ func Kvc_offload_create(arg1 uintptr, arg2 []uintptr, arg3 []uint64, arg4 []uint
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
 	_swig_i_22 := arg23
-	swig_r = (*byte)(C._wrap_kvc_offload_create_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_265)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_266)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_267)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_268)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_269)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_270)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.int(_swig_i_14), C.int(_swig_i_15), C.int(_swig_i_16), C.swig_type_271(_swig_i_17), C.swig_type_272(_swig_i_18), C.double(_swig_i_19), C.swig_type_273(_swig_i_20), C.swig_type_274(_swig_i_21), C.swig_voidp(_swig_i_22)))
+	swig_r = (*byte)(C._wrap_kvc_offload_create_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_261)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_262)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_263)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_264)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_265)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_266)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.int(_swig_i_14), C.int(_swig_i_15), C.int(_swig_i_16), C.swig_type_267(_swig_i_17), C.swig_type_268(_swig_i_18), C.double(_swig_i_19), C.swig_type_269(_swig_i_20), C.swig_type_270(_swig_i_21), C.swig_voidp(_swig_i_22)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2423,7 +2398,7 @@ func Kvc_offload_store_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_store_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_275(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_store_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_271(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2446,7 +2421,7 @@ func Kvc_publisher_create(arg1 uintptr, arg2 string, arg3 string, arg4 string, a
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_publisher_create_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_276)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_277)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_278)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_279)(unsafe.Pointer(&_swig_i_4)), C.swig_type_280(_swig_i_5), C.swig_type_281(_swig_i_6), C.swig_type_282(_swig_i_7), C.swig_type_283(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_create_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_272)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_273)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_274)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_275)(unsafe.Pointer(&_swig_i_4)), C.swig_type_276(_swig_i_5), C.swig_type_277(_swig_i_6), C.swig_type_278(_swig_i_7), C.swig_type_279(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2471,7 +2446,7 @@ func Kvc_publisher_read(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 *uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_publisher_read_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_284(_swig_i_1), *(*C.swig_type_285)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_read_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_280(_swig_i_1), *(*C.swig_type_281)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2487,7 +2462,7 @@ func Kvc_publisher_name_namespace(arg1 uintptr, arg2 uint64, arg3 string, arg4 s
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_286(_swig_i_1), *(*C.swig_type_287)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_288)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_289)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_282(_swig_i_1), *(*C.swig_type_283)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_284)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_285)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2514,7 +2489,7 @@ func Kvc_metrics_render(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, arg4 []u
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_metrics_render_native_a3e7208897f328db(*(*C.swig_type_290)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_291)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_292)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_293)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_294)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_295)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_296)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), *(*C.swig_type_297)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_render_native_56acb7785cc187f2(*(*C.swig_type_286)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_287)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_288)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_289)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_290)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_291)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_292)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), *(*C.swig_type_293)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2551,7 +2526,7 @@ func Kvc_metrics_enable_latencies(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(*(*C.swig_type_298)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_299)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_300)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_301)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_302)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(*(*C.swig_type_294)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_295)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_296)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_297)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_298)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2581,7 +2556,7 @@ func Kvc_metrics_read_latency(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, ar
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_metrics_read_latency_native_a3e7208897f328db(*(*C.swig_type_303)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_304)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_305)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_306)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_307)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(*(*C.swig_type_299)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_300)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_301)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_302)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_303)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2610,7 +2585,7 @@ func Kvc_metrics_read_memory(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_metrics_read_memory_native_a3e7208897f328db(*(*C.swig_type_308)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_309)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_310)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_311)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_312)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(*(*C.swig_type_304)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_305)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_306)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_307)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_308)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2640,7 +2615,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_313(_swig_i_1), *(*C.swig_type_314)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_315)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_316)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_309(_swig_i_1), *(*C.swig_type_310)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_311)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_312)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2663,7 +2638,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_317(_swig_i_1), *(*C.swig_type_318)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_319)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_320)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_313(_swig_i_1), *(*C.swig_type_314)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_315)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_316)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2684,7 +2659,7 @@ func Kvc_index_root(arg1 []byte, arg2 []byte, arg3 []byte, arg4 []byte) (_swig_r
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_root_native_a3e7208897f328db(*(*C.swig_type_321)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_322)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_323)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_324)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_index_root_native_56acb7785cc187f2(*(*C.swig_type_317)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_318)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_319)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_320)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2709,7 +2684,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_325)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_326)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_327)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_321)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_322)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_323)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2736,7 +2711,7 @@ func Kvc_storage_page_runs(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_page_runs_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_328)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_329)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_330)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_331)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_page_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_324)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_325)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_326)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_327)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2761,7 +2736,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_332(_swig_i_1), *(*C.swig_type_333)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_334)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_328(_swig_i_1), *(*C.swig_type_329)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_330)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2781,7 +2756,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_335(_swig_i_1), *(*C.swig_type_336)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_337)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_331(_swig_i_1), *(*C.swig_type_332)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_333)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2800,7 +2775,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_338(_swig_i_1), *(*C.swig_type_339)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_340)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_334(_swig_i_1), *(*C.swig_type_335)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_336)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2820,7 +2795,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_341(_swig_i_1), *(*C.swig_type_342)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_343)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_337(_swig_i_1), *(*C.swig_type_338)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_339)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2841,7 +2816,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_344(_swig_i_1), *(*C.swig_type_345)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_346)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_340(_swig_i_1), *(*C.swig_type_341)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_342)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2861,7 +2836,7 @@ func Kvc_manager_register_prompt(arg1 uintptr, arg2 string, arg3 uint64, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_347)(unsafe.Pointer(&_swig_i_1)), C.swig_type_348(_swig_i_2), *(*C.swig_type_349)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_350)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_343)(unsafe.Pointer(&_swig_i_1)), C.swig_type_344(_swig_i_2), *(*C.swig_type_345)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_346)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2881,7 +2856,7 @@ func Kvc_drafts_check(arg1 []uint64, arg2 []int32, arg3 []int32) (_swig_ret erro
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_drafts_check_native_a3e7208897f328db(*(*C.swig_type_351)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_352)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_353)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_drafts_check_native_56acb7785cc187f2(*(*C.swig_type_347)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_348)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_349)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2905,7 +2880,7 @@ func Kvc_verify_greedy(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32, 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_verify_greedy_native_a3e7208897f328db(*(*C.swig_type_354)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_355)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_356)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_357)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_358)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_359)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_360)(unsafe.Pointer(&_swig_i_6))))
+	swig_r = (*byte)(C._wrap_kvc_verify_greedy_native_56acb7785cc187f2(*(*C.swig_type_350)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_351)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_352)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_353)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_354)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_355)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_356)(unsafe.Pointer(&_swig_i_6))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2934,7 +2909,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_last_error() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_last_error_native_a3e7208897f328db()
+	swig_r_p := C._wrap_kvc_last_error_native_56acb7785cc187f2()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
@@ -2945,7 +2920,7 @@ func Kvc_dtype_bits(arg1 int32, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_a3e7208897f328db(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_dtype_bits_native_56acb7785cc187f2(C.int(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2958,7 +2933,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_362)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_363)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_358)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_359)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2976,7 +2951,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_a3e7208897f328db(*(*C.swig_type_364)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_365)(unsafe.Pointer(&_swig_i_1)), C.swig_type_366(_swig_i_2), *(*C.swig_type_367)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_56acb7785cc187f2(*(*C.swig_type_360)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_361)(unsafe.Pointer(&_swig_i_1)), C.swig_type_362(_swig_i_2), *(*C.swig_type_363)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2996,7 +2971,7 @@ func Kvc_checkpoint_list(arg1 string, arg2 []uint64, arg3 *uint64) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_list_native_a3e7208897f328db(*(*C.swig_type_368)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_369)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_list_native_56acb7785cc187f2(*(*C.swig_type_364)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_365)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3013,7 +2988,7 @@ func Kvc_checkpoint_read_info(arg1 string, arg2 uint64, arg3 *byte) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(*(*C.swig_type_370)(unsafe.Pointer(&_swig_i_0)), C.swig_type_371(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(*(*C.swig_type_366)(unsafe.Pointer(&_swig_i_0)), C.swig_type_367(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3027,7 +3002,7 @@ func Kvc_checkpoint_validate(arg1 string, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_validate_native_a3e7208897f328db(*(*C.swig_type_372)(unsafe.Pointer(&_swig_i_0)), C.swig_type_373(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(*(*C.swig_type_368)(unsafe.Pointer(&_swig_i_0)), C.swig_type_369(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3040,7 +3015,7 @@ func Kvc_checkpoint_remove(arg1 string, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_remove_native_a3e7208897f328db(*(*C.swig_type_374)(unsafe.Pointer(&_swig_i_0)), C.swig_type_375(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(*(*C.swig_type_370)(unsafe.Pointer(&_swig_i_0)), C.swig_type_371(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3054,7 +3029,7 @@ func Kvc_checkpoint_collect(arg1 string, arg2 uint32, arg3 *uint64) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_collect_native_a3e7208897f328db(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(*(*C.swig_type_372)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3067,7 +3042,7 @@ func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_a3e7208897f328db(*(*C.swig_type_377)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_378)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_56acb7785cc187f2(*(*C.swig_type_373)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_374)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3083,7 +3058,7 @@ func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_a3e7208897f328db(*(*C.swig_type_379)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_56acb7785cc187f2(*(*C.swig_type_375)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3092,11 +3067,11 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_device_properties(arg1 string, arg2 *byte) (_swig_ret error) {
+func Kvc_device_read_info(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_properties_native_a3e7208897f328db(*(*C.swig_type_380)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_read_info_native_56acb7785cc187f2(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3110,7 +3085,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_381)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_377)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3123,7 +3098,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_382)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_378)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3137,7 +3112,7 @@ func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_383)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_379)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3152,7 +3127,7 @@ func Kvc_manager_fail_step(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_384(_swig_i_1), *(*C.swig_type_385)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_380(_swig_i_1), *(*C.swig_type_381)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3165,7 +3140,7 @@ func Kvc_index_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_index_create_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3177,7 +3152,7 @@ func Kvc_index_add_worker(arg1 uintptr, arg2 uint64, arg3 string, arg4 uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_add_worker_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_386(_swig_i_1), *(*C.swig_type_387)(unsafe.Pointer(&_swig_i_2)), C.swig_type_388(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_index_add_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_382(_swig_i_1), *(*C.swig_type_383)(unsafe.Pointer(&_swig_i_2)), C.swig_type_384(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3190,7 +3165,7 @@ func Kvc_index_remove_worker(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_remove_worker_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_389(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_index_remove_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_385(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3201,7 +3176,7 @@ func Kvc_index_touch_worker(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_touch_worker_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_390(_swig_i_1), C.swig_type_391(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_touch_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_386(_swig_i_1), C.swig_type_387(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3212,7 +3187,7 @@ func Kvc_index_expire(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_expire_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_392(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_expire_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_388(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3223,7 +3198,7 @@ func Kvc_index_begin_resync(arg1 uintptr, arg2 uint64, arg3 uint32) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_begin_resync_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_393(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_begin_resync_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_389(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3235,7 +3210,7 @@ func Kvc_index_end_resync(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_end_resync_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_394(_swig_i_1), C.int(_swig_i_2), C.swig_type_395(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_index_end_resync_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_390(_swig_i_1), C.int(_swig_i_2), C.swig_type_391(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3246,7 +3221,7 @@ func Kvc_index_list_workers(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_list_workers_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_396)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_list_workers_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_392)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3259,7 +3234,7 @@ func Kvc_index_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_index_read_stats_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3270,7 +3245,7 @@ func Kvc_index_dump(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_dump_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_397)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_dump_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_393)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3283,7 +3258,7 @@ func Kvc_index_load(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_load_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_398)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_index_load_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_394)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3297,7 +3272,7 @@ func Kvc_page_file_read_info(arg1 string, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_page_file_read_info_native_a3e7208897f328db(*(*C.swig_type_399)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_read_info_native_56acb7785cc187f2(*(*C.swig_type_395)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3312,7 +3287,7 @@ func Kvc_page_file_read_part(arg1 string, arg2 uint32, arg3 int32, arg4 *byte) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_page_file_read_part_native_a3e7208897f328db(*(*C.swig_type_400)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_read_part_native_56acb7785cc187f2(*(*C.swig_type_396)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3326,7 +3301,7 @@ func Kvc_page_file_purge(arg1 string, arg2 []byte, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_page_file_purge_native_a3e7208897f328db(*(*C.swig_type_401)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_402)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_purge_native_56acb7785cc187f2(*(*C.swig_type_397)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_398)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3342,7 +3317,7 @@ func Kvc_manager_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3352,7 +3327,7 @@ func Kvc_manager_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_properties_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3362,7 +3337,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_403(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_399(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3373,7 +3348,7 @@ func Kvc_manager_list_namespaces(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_404)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_400)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3382,21 +3357,30 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_manager_reset(arg1 uintptr, arg2 uint64) (_swig_ret error) {
+func Kvc_manager_reset_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_405(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_401(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_manager_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
+func Kvc_manager_reset_all(arg1 uintptr) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_all_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_stats_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3407,7 +3391,7 @@ func Kvc_manager_pool_info(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pool_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3418,7 +3402,7 @@ func Kvc_manager_block_info(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_block_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3427,7 +3411,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_manager_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_manager_check_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_manager_check_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3437,7 +3421,7 @@ func Kvc_manager_digest(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_digest_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3445,7 +3429,7 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_model_count() (_swig_ret uint64) {
 	var swig_r uint64
-	swig_r = (uint64)(C._wrap_kvc_model_count_native_a3e7208897f328db())
+	swig_r = (uint64)(C._wrap_kvc_model_count_native_56acb7785cc187f2())
 	return swig_r
 }
 
@@ -3453,7 +3437,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_a3e7208897f328db(C.swig_type_407(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_56acb7785cc187f2(C.swig_type_403(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3463,7 +3447,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_a3e7208897f328db(*(*C.swig_type_408)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_56acb7785cc187f2(*(*C.swig_type_404)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3475,7 +3459,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_model_register(arg1 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_model_register_native_a3e7208897f328db(C.swig_voidp(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_model_register_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3485,7 +3469,23 @@ func Kvc_model_from_config(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_a3e7208897f328db(*(*C.swig_type_409)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_56acb7785cc187f2(*(*C.swig_type_405)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg1
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 *byte, arg4 *byte, arg5 *uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	_swig_i_4 := arg5
+	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(*(*C.swig_type_406)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3502,7 +3502,7 @@ func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []by
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_410(_swig_i_2), *(*C.swig_type_411)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_412)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_413)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_407(_swig_i_2), *(*C.swig_type_408)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_409)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_410)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -3523,7 +3523,7 @@ func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_a3e7208897f328db(*(*C.swig_type_414)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_415)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_416)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_56acb7785cc187f2(*(*C.swig_type_411)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_412)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_413)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3543,7 +3543,7 @@ func Kvc_offload_poll(arg1 uintptr, arg2 uint64, arg3 uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_417(_swig_i_1), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_414(_swig_i_1), C.uintptr_t(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3556,7 +3556,7 @@ func Kvc_offload_flush(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uintptr, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_offload_flush_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_418(_swig_i_1), C.swig_type_419(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_offload_flush_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_415(_swig_i_1), C.swig_type_416(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3567,7 +3567,7 @@ func Kvc_offload_lookup(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_420(_swig_i_1), C.swig_type_421(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_417(_swig_i_1), C.swig_type_418(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3579,7 +3579,7 @@ func Kvc_offload_load(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint64) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_offload_load_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_422(_swig_i_1), C.swig_type_423(_swig_i_2), C.swig_type_424(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_offload_load_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_419(_swig_i_1), C.swig_type_420(_swig_i_2), C.swig_type_421(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3590,7 +3590,7 @@ func Kvc_offload_query(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_query_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_425(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_query_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_422(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3600,7 +3600,7 @@ func Kvc_offload_cancel(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_426(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_423(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3610,7 +3610,7 @@ func Kvc_offload_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_read_stats_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3621,7 +3621,7 @@ func Kvc_offload_read_tier_stats(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_read_tier_stats_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3633,7 +3633,7 @@ func Kvc_storage_pack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_427)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_428)(unsafe.Pointer(&_swig_i_2)), C.swig_type_429(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_424)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_425)(unsafe.Pointer(&_swig_i_2)), C.swig_type_426(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3651,7 +3651,7 @@ func Kvc_storage_unpack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_430)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_431)(unsafe.Pointer(&_swig_i_2)), C.swig_type_432(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_427)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_428)(unsafe.Pointer(&_swig_i_2)), C.swig_type_429(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3668,7 +3668,7 @@ func Kvc_manager_probe_request(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_433(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_430(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3679,7 +3679,7 @@ func Kvc_manager_lost_reuse(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_lost_reuse_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3689,7 +3689,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_434(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_431(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3700,7 +3700,7 @@ func Kvc_manager_list_pins(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_435)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_432)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3715,7 +3715,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 int32, arg3 uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_436(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_433(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3725,7 +3725,7 @@ func Kvc_publisher_poll(arg1 uintptr, arg2 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_publisher_poll_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_poll_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3734,7 +3734,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_publisher_resync(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_publisher_resync_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_resync_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3744,7 +3744,7 @@ func Kvc_publisher_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_publisher_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_read_stats_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3757,7 +3757,7 @@ func Kvc_manager_set_quota(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_437(_swig_i_1), C.int(_swig_i_2), C.swig_type_438(_swig_i_3), C.swig_type_439(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_434(_swig_i_1), C.int(_swig_i_2), C.swig_type_435(_swig_i_3), C.swig_type_436(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3769,7 +3769,7 @@ func Kvc_manager_quota_info(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 *byte) 
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_440(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_437(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3780,7 +3780,7 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_441)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_438)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3794,7 +3794,7 @@ func Kvc_manager_take_log(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_442)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_439)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3807,7 +3807,7 @@ func Kvc_manager_log_info(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_log_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_log_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3817,7 +3817,7 @@ func Kvc_log_replay(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_log_replay_native_a3e7208897f328db(*(*C.swig_type_443)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_log_replay_native_56acb7785cc187f2(*(*C.swig_type_440)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3831,7 +3831,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_444(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_441(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3842,7 +3842,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_445(_swig_i_1), C.swig_type_446(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_442(_swig_i_1), C.swig_type_443(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3853,7 +3853,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_447(_swig_i_1), *(*C.swig_type_448)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_444(_swig_i_1), *(*C.swig_type_445)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3867,7 +3867,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_449(_swig_i_1), C.swig_type_450(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_446(_swig_i_1), C.swig_type_447(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3878,7 +3878,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_451(_swig_i_1), C.swig_type_452(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_448(_swig_i_1), C.swig_type_449(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3889,7 +3889,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_450(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3899,7 +3899,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_454(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_451(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3909,7 +3909,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_455(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_452(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3920,7 +3920,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3931,7 +3931,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_457)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_454)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3946,7 +3946,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_458)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_455)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3962,7 +3962,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_459(_swig_i_2), *(*C.swig_type_460)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_456(_swig_i_2), *(*C.swig_type_457)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -3977,7 +3977,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_461(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_458(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3989,7 +3989,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_462(_swig_i_1), C.swig_type_463(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_459(_swig_i_1), C.swig_type_460(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3999,7 +3999,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_464(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_461(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4013,7 +4013,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_465(_swig_i_1), C.swig_type_466(_swig_i_2), C.swig_type_467(_swig_i_3), C.int(_swig_i_4), C.swig_type_468(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_462(_swig_i_1), C.swig_type_463(_swig_i_2), C.swig_type_464(_swig_i_3), C.int(_swig_i_4), C.swig_type_465(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4024,13 +4024,13 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_469(_swig_i_1), C.swig_type_470(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_466(_swig_i_1), C.swig_type_467(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *byte, arg5 *uint64, arg6 *uint64) (_swig_ret error) {
+func Kvc_manager_allocate_from_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *byte, arg5 *uint64, arg6 *uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
@@ -4038,7 +4038,7 @@ func Kvc_manager_acquire_prompt(arg1 uintptr, arg2 string, arg3 []int32, arg4 *b
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_471)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_472)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_468)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_469)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4054,7 +4054,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_473)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_470)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4068,7 +4068,7 @@ func Kvc_manager_list_prompts(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_471)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4081,7 +4081,7 @@ func Kvc_scheduler_abort(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_475(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_472(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4091,7 +4091,7 @@ func Kvc_scheduler_set_ready(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_476(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_473(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4102,7 +4102,7 @@ func Kvc_scheduler_set_priority(arg1 uintptr, arg2 uint64, arg3 int32) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_477(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_474(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4113,7 +4113,7 @@ func Kvc_scheduler_set_weight(arg1 uintptr, arg2 uint32, arg3 float64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_weight_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4124,7 +4124,7 @@ func Kvc_scheduler_plan(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_475(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4135,7 +4135,7 @@ func Kvc_scheduler_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_479(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_476(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4145,7 +4145,7 @@ func Kvc_scheduler_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_read_stats_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4154,23 +4154,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_scheduler_check(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_scheduler_check_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
-	return swig_r_1
-}
-
-func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 *byte, arg4 *byte, arg5 *uint64) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	_swig_i_1 := arg2
-	_swig_i_2 := arg3
-	_swig_i_3 := arg4
-	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_a3e7208897f328db(*(*C.swig_type_480)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
-	if Swig_escape_always_false {
-		Swig_escape_val = arg1
-	}
+	swig_r = (*byte)(C._wrap_kvc_scheduler_check_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4181,7 +4165,7 @@ func Kvc_manager_open_curve(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_477(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4191,7 +4175,7 @@ func Kvc_manager_close_curve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4203,7 +4187,7 @@ func Kvc_manager_read_curve(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 []byt
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), *(*C.swig_type_484)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_485)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_479(_swig_i_1), *(*C.swig_type_480)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_481)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4220,7 +4204,7 @@ func Kvc_manager_curve_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4230,7 +4214,7 @@ func Kvc_workload_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_create_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4241,17 +4225,17 @@ func Kvc_workload_record(arg1 uintptr, arg2 uint64, arg3 float64) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_record_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_workload_record_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
-func Kvc_workload_read(arg1 uintptr, arg2 *byte) (_swig_ret error) {
+func Kvc_workload_read_info(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_workload_read_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_workload_read_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4262,7 +4246,7 @@ func Kvc_workload_predict(arg1 uintptr, arg2 uint64, arg3 []byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1), *(*C.swig_type_489)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_484(_swig_i_1), *(*C.swig_type_485)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4275,7 +4259,7 @@ func Kvc_sizer_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_create_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4287,7 +4271,7 @@ func Kvc_sizer_decide(arg1 uintptr, arg2 uint64, arg3 float64, arg4 *byte) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4298,7 +4282,7 @@ func Kvc_sizer_read_log(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_491(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4308,7 +4292,7 @@ func Kvc_storage_move_tokens(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_492)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_488)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4324,7 +4308,7 @@ func Kvc_draft_lookup(arg1 []int32, arg2 uint32, arg3 uint32, arg4 []int32, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_a3e7208897f328db(*(*C.swig_type_493)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_56acb7785cc187f2(*(*C.swig_type_489)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_490)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4340,7 +4324,7 @@ func Kvc_draft_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_draft_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_draft_create_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4351,7 +4335,7 @@ func Kvc_draft_truncate(arg1 uintptr, arg2 int32, arg3 uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_495(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_491(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4362,7 +4346,7 @@ func Kvc_step_create(arg1 uintptr, arg2 *byte, arg3 *uintptr) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_create_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_create_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4373,7 +4357,7 @@ func Kvc_step_view(arg1 uintptr, arg2 int32, arg3 *byte) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_step_view_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_step_view_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4383,7 +4367,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_type_496(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_492(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4393,7 +4377,7 @@ func Kvc_storage_create(arg1 *byte, arg2 *uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_create_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_create_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4403,7 +4387,7 @@ func Kvc_storage_properties(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_storage_properties_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4414,7 +4398,7 @@ func Kvc_storage_size(arg1 *byte, arg2 *uint64, arg3 *uint64) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_size_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_size_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4425,7 +4409,7 @@ func Kvc_storage_trim(arg1 uintptr, arg2 *uint64, arg3 *uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_trim_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4437,7 +4421,7 @@ func Kvc_storage_view(arg1 uintptr, arg2 int32, arg3 uint32, arg4 *byte) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_view_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_view_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4450,7 +4434,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_493)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4464,7 +4448,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_498)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4478,7 +4462,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_495)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4494,7 +4478,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_500)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_501)(unsafe.Pointer(&_swig_i_2)), C.swig_type_502(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_496)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_2)), C.swig_type_498(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4513,7 +4497,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_504)(unsafe.Pointer(&_swig_i_2)), C.swig_type_505(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_500)(unsafe.Pointer(&_swig_i_2)), C.swig_type_501(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4530,7 +4514,7 @@ func Kvc_storage_quantize_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_502)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4547,7 +4531,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_507)(unsafe.Pointer(&_swig_i_1)), C.swig_type_508(_swig_i_2), C.swig_type_509(_swig_i_3), *(*C.swig_type_510)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_511)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_1)), C.swig_type_504(_swig_i_2), C.swig_type_505(_swig_i_3), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_507)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4570,7 +4554,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_a3e7208897f328db(C.swig_voidp(_swig_i_0), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_513)(unsafe.Pointer(&_swig_i_2)), C.swig_type_514(_swig_i_3), C.swig_type_515(_swig_i_4), *(*C.swig_type_516)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_508)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_509)(unsafe.Pointer(&_swig_i_2)), C.swig_type_510(_swig_i_3), C.swig_type_511(_swig_i_4), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4588,7 +4572,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_tier_drain(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_tier_drain_native_a3e7208897f328db(C.uintptr_t(_swig_i_0)))
+	swig_r = (*byte)(C._wrap_kvc_tier_drain_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4598,7 +4582,7 @@ func Kvc_tier_read_stats(arg1 uintptr, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_tier_read_stats_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_tier_read_stats_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4609,7 +4593,7 @@ func Kvc_tier_read_counts(arg1 uintptr, arg2 uint32, arg3 *byte) (_swig_ret erro
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_tier_read_counts_native_a3e7208897f328db(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_tier_read_counts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4617,25 +4601,16 @@ swig_r_1 = takeError(swig_r)
 
 func Kvc_version() (_swig_ret uint32) {
 	var swig_r uint32
-	swig_r = (uint32)(C._wrap_kvc_version_native_a3e7208897f328db())
+	swig_r = (uint32)(C._wrap_kvc_version_native_56acb7785cc187f2())
 	return swig_r
 }
 
 func Kvc_build_info() (_swig_ret string) {
 	var swig_r string
-	swig_r_p := C._wrap_kvc_build_info_native_a3e7208897f328db()
+	swig_r_p := C._wrap_kvc_build_info_native_56acb7785cc187f2()
 	swig_r = *(*string)(unsafe.Pointer(&swig_r_p))
 	var swig_r_1 string
  swig_r_1 = swigCopyString(swig_r) 
-	return swig_r_1
-}
-
-func Kvc_supports(arg1 uint32) (_swig_ret error) {
-	var swig_r *byte
-	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_supports_native_a3e7208897f328db(C.int(_swig_i_0)))
-	var swig_r_1 error
-swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 

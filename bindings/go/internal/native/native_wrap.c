@@ -365,12 +365,9 @@ static void kvc_offload_wait(kvc_offload *o, int32_t milliseconds) {
 #define KVC_PROMPT uint64_t namespace_id, const int32_t *tokens, size_t num_tokens, const kvc_extra_key *keys, size_t num_keys
 #define KVC_THE_PROMPT &(kvc_prompt){sizeof(kvc_prompt), namespace_id, tokens, num_tokens, keys, num_keys}
 
-static kvc_status set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
-                                      uint64_t *num_hinted) {
+static kvc_status manager_set_prefix_priority(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint32_t priority, uint64_t until_ns,
+                                              uint64_t *num_hinted) {
   return kvc_manager_set_prefix_priority(m, KVC_THE_PROMPT, first_token, priority, until_ns, num_hinted);
-}
-static kvc_status demote_prefix(kvc_manager *m, KVC_PROMPT, uint64_t first_token, uint64_t *num_demoted) {
-  return kvc_manager_demote_prefix(m, KVC_THE_PROMPT, first_token, num_demoted);
 }
 
 static kvc_status index_apply(kvc_index *index, uint64_t worker, uint32_t medium, const kvc_event *events, size_t num_events, uint64_t now_ns,
@@ -404,25 +401,25 @@ static kvc_status index_worker_info(kvc_index *index, uint64_t worker, char *nam
 }
 
 /* num_entries is num_requests * row_stride. */
-static kvc_status export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
-                                int32_t *tables, size_t num_entries) {
+static kvc_status manager_export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
+                                        int32_t *tables, size_t num_entries) {
   return kvc_manager_export_tables(m, requests, num_requests, group, fill_id, tables, num_requests ? num_entries / num_requests : 0);
 }
 
-static kvc_status export_slots(kvc_manager *m, uint64_t request, uint32_t group, uint64_t first_token, int64_t *slots, size_t num_slots) {
+static kvc_status manager_export_slots(kvc_manager *m, uint64_t request, uint32_t group, uint64_t first_token, int64_t *slots, size_t num_slots) {
   return kvc_manager_export_slots(m, request, group, first_token, num_slots, slots, sizeof *slots);
 }
 
-static kvc_status take_pending(kvc_manager *m, kvc_block_copy *copies, size_t capacity, int32_t *zero_blocks, size_t zero_capacity,
-                               size_t *num_copies, size_t *num_zero_blocks) {
+static kvc_status manager_take_pending(kvc_manager *m, kvc_block_copy *copies, size_t capacity, int32_t *zero_blocks, size_t zero_capacity,
+                                       size_t *num_copies, size_t *num_zero_blocks) {
   kvc_pending_work work = {sizeof work, copies, capacity, 0, zero_blocks, zero_capacity, 0};
   const kvc_status status = kvc_manager_take_pending(m, &work);
   *num_copies = work.num_copies, *num_zero_blocks = work.num_zero_blocks;
   return status;
 }
 
-static kvc_status rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_token_copy *copies, size_t capacity, kvc_namespace_pair *pairs,
-                          size_t pair_capacity, kvc_manager **manager, size_t *num_copies, size_t *num_pairs) {
+static kvc_status manager_rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_token_copy *copies, size_t capacity,
+                                  kvc_namespace_pair *pairs, size_t pair_capacity, kvc_manager **manager, size_t *num_copies, size_t *num_pairs) {
   kvc_rebuild work = {sizeof work, copies, capacity, 0, pairs, pair_capacity, 0, 0};
   const kvc_status status = kvc_manager_rebuild(m, config, &work, manager);
   *num_copies = work.num_copies, *num_pairs = work.num_namespaces;
@@ -430,8 +427,8 @@ static kvc_status rebuild(kvc_manager *m, const kvc_manager_config *config, kvc_
 }
 
 /* `next` is the cursor to read from next. Without room for tokens, no tokens are wanted. */
-static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
-                              uint64_t *next, size_t *count) {
+static kvc_status manager_poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
+                                      uint64_t *next, size_t *count) {
   kvc_event_batch batch = {sizeof batch, events, sizeof *events, capacity, 0, token_capacity ? tokens : NULL, token_capacity};
   *next = cursor;
   const kvc_status status = kvc_manager_poll_events(m, next, &batch);
@@ -440,8 +437,8 @@ static kvc_status poll_events(kvc_manager *m, uint64_t cursor, kvc_event *events
 }
 
 /* `next` is the cursor to go on from, 0 at the end. `event_cursor` is 0 unless `cursor` is. */
-static kvc_status list_prefixes(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
-                                uint64_t *next, uint64_t *event_cursor, size_t *count) {
+static kvc_status manager_list_prefixes(kvc_manager *m, uint64_t cursor, kvc_event *events, size_t capacity, int32_t *tokens, size_t token_capacity,
+                                        uint64_t *next, uint64_t *event_cursor, size_t *count) {
   kvc_event_batch batch = {sizeof batch, events, sizeof *events, capacity, 0, token_capacity ? tokens : NULL, token_capacity};
   *next = cursor, *event_cursor = 0;
   const kvc_status status = kvc_manager_list_prefixes(m, next, event_cursor, &batch);
@@ -451,8 +448,8 @@ static kvc_status list_prefixes(kvc_manager *m, uint64_t cursor, kvc_event *even
 
 /* Runs a step with the options of its new requests: a namespace, a config and an offset into the keys for each admission. Where an array is
    NULL, the step keeps its own. Afterwards the step is as before. */
-static kvc_status run_step(kvc_manager *m, kvc_step *step, const uint64_t *namespaces, size_t num_namespaces, const kvc_request_config *configs,
-                           const kvc_extra_key *keys, size_t num_keys, const uint64_t *key_offsets, size_t num_key_offsets) {
+static kvc_status manager_step(kvc_manager *m, kvc_step *step, const uint64_t *namespaces, size_t num_namespaces, const kvc_request_config *configs,
+                               const kvc_extra_key *keys, size_t num_keys, const uint64_t *key_offsets, size_t num_key_offsets) {
   const uint64_t *const own = step->admit_namespaces;
   if (namespaces) step->admit_namespaces = namespaces;
   step->admit_configs = configs, step->admit_keys = keys, step->admit_key_offsets = key_offsets;
@@ -503,18 +500,18 @@ static size_t step_num_failed(const kvc_step *step) {
   full.slots = slots, full.block_table = block_table, full.block_table_size = block_table_size
 
 /* With rope_table, keys are rotated: then rows->rope_dim is not 0. */
-static kvc_status store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *rope_table, size_t rope_table_bytes,
-                        const int64_t *rope_rows, kvc_stream *stream) {
+static kvc_status storage_store(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), const char *rope_table, size_t rope_table_bytes,
+                                const int64_t *rope_rows, kvc_stream *stream) {
   KVC_WITH_ROWS(rows);
   full.rope_table = (const float *)rope_table, full.rope_rows = rope_rows;
   full.rope_table_rows = rows->rope_dim ? rope_table_bytes / (sizeof(float) * rows->rope_dim) : 0;
   return kvc_storage_store(s, &full, stream);
 }
-static kvc_status gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
+static kvc_status storage_gather(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(), kvc_stream *stream) {
   KVC_WITH_ROWS(rows);
   return kvc_storage_gather(s, &full, stream);
 }
-static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_quant_metrics *keys, kvc_quant_metrics *values) {
+static kvc_status storage_measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const), kvc_quant_metrics *keys, kvc_quant_metrics *values) {
   KVC_WITH_ROWS(rows);
   return kvc_storage_measure(s, &full, keys, values);
 }
@@ -534,16 +531,16 @@ static kvc_status measure(kvc_storage *s, const kvc_rows *rows, KVC_ROWS(const),
   if (launch) how = *launch, full.launch = &how;                                                                                       \
   how.plan = plan, how.plan_bytes = plan_bytes, how.workspace = workspace, how.workspace_bytes = workspace_bytes
 
-static kvc_status attend(kvc_storage *s, KVC_ATTENTION, kvc_stream *stream) {
+static kvc_status storage_attend(kvc_storage *s, KVC_ATTENTION, kvc_stream *stream) {
   KVC_WITH_ATTENTION;
   return kvc_storage_attend(s, &full, stream);
 }
-static kvc_status explain(kvc_storage *s, KVC_ATTENTION, kvc_attention_info *info) {
+static kvc_status storage_explain(kvc_storage *s, KVC_ATTENTION, kvc_attention_info *info) {
   KVC_WITH_ATTENTION;
   return kvc_storage_explain(s, &full, info);
 }
-static kvc_status select_blocks(kvc_storage *s, KVC_ATTENTION, const kvc_block_choice *choice, const uint16_t *bounds, uint8_t *picked,
-                                kvc_stream *stream) {
+static kvc_status storage_select_blocks(kvc_storage *s, KVC_ATTENTION, const kvc_block_choice *choice, const uint16_t *bounds, uint8_t *picked,
+                                        kvc_stream *stream) {
   KVC_WITH_ATTENTION;
   kvc_block_choice own = *choice;
   own.bounds = bounds, own.block_mask = picked;
@@ -551,8 +548,8 @@ static kvc_status select_blocks(kvc_storage *s, KVC_ATTENTION, const kvc_block_c
 }
 
 /* outs: [num_partials][num_rows][v_dim]. */
-static kvc_status merge(const void *outs, const float *lses, size_t num_partials, size_t num_rows, uint32_t v_dim, int32_t dtype, void *out,
-                        float *lse) {
+static kvc_status attention_merge(const void *outs, const float *lses, size_t num_partials, size_t num_rows, uint32_t v_dim, int32_t dtype, void *out,
+                                  float *lse) {
   const kvc_attention_partials partials = {sizeof partials, outs, lses, num_partials, num_rows, v_dim, dtype};
   return kvc_attention_merge(&partials, out, lse);
 }
@@ -586,9 +583,9 @@ static kvc_status storage_adopt(const kvc_storage_config *config, char *memory, 
                                          num_layers, num_heads, first_layer, first_head}
 
 /* fingerprint: [32] */
-static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
+static kvc_status storage_page_properties(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uint64_t *page_bytes, uint64_t *part_bytes) {
   kvc_page_info info = {sizeof info};
-  const kvc_status status = kvc_storage_page_info(s, KVC_THE_PAGES, &info);
+  const kvc_status status = kvc_storage_page_properties(s, KVC_THE_PAGES, &info);
   if (status != KVC_OK) return status;
   memcpy(fingerprint, info.fingerprint, sizeof info.fingerprint);
   *page_bytes = info.page_bytes, *part_bytes = info.part_bytes;
@@ -596,12 +593,12 @@ static kvc_status page_info(kvc_storage *s, KVC_PAGES, uint8_t *fingerprint, uin
 }
 
 /* Digests and keys are of 32 bytes each, one behind the other. */
-static kvc_status position_digests(kvc_manager *m, KVC_PROMPT, char *digests, size_t digests_size, size_t *count) {
+static kvc_status manager_position_digests(kvc_manager *m, KVC_PROMPT, char *digests, size_t digests_size, size_t *count) {
   return kvc_manager_position_digests(m, KVC_THE_PROMPT, (uint8_t *)digests, digests_size / 32, count);
 }
 /* page_keys has room for as many keys as there are digests; fingerprint: [32]. */
-static kvc_status page_keys(const char *digests, size_t digests_size, uint32_t group, const uint8_t *fingerprint, char *page_keys,
-                            size_t page_keys_size) {
+static kvc_status page_key(const char *digests, size_t digests_size, uint32_t group, const uint8_t *fingerprint, char *page_keys,
+                           size_t page_keys_size) {
   kvc_status status = KVC_OK;
   for (size_t i = 0; i < digests_size / 32 && i < page_keys_size / 32 && status == KVC_OK; ++i)
     status = kvc_page_key((const uint8_t *)digests + 32 * i, group, fingerprint, (uint8_t *)page_keys + 32 * i);
@@ -677,15 +674,14 @@ static kvc_status acceptance_length(const uint64_t *acceptance, const double *co
 }
 
 
-static kvc_status scheduler_create(const kvc_scheduler_config *config, kvc_manager *m, kvc_offload *optional_offload,
-                                   kvc_scheduler **scheduler) {
+static kvc_status scheduler_create(const kvc_scheduler_config *config, kvc_manager *m, kvc_offload *optional_offload, kvc_scheduler **scheduler) {
   kvc_scheduler_config full = *config;
   full.manager = m, full.offload = optional_offload;
   return kvc_scheduler_create(&full, scheduler);
 }
-static kvc_status scheduler_add(kvc_scheduler *s, KVC_PROMPT, const kvc_request_config *config, uint64_t max_new_tokens,
-                                uint64_t expected_new_tokens, int32_t priority, uint32_t tenant, uint64_t adapter,
-                                const kvc_encoder_input *inputs, size_t num_inputs, uint32_t flags, uint64_t now_ns, uint64_t *request) {
+static kvc_status scheduler_add(kvc_scheduler *s, KVC_PROMPT, const kvc_request_config *config, uint64_t max_new_tokens, uint64_t expected_new_tokens,
+                                int32_t priority, uint32_t tenant, uint64_t adapter, const kvc_encoder_input *inputs, size_t num_inputs,
+                                uint32_t flags, uint64_t now_ns, uint64_t *request) {
   const kvc_schedule_job job = {sizeof job, KVC_THE_PROMPT, config, max_new_tokens, expected_new_tokens, priority, tenant,
                                 adapter, inputs, num_inputs, flags, 0, now_ns};
   return kvc_scheduler_add(s, &job, request);
@@ -732,8 +728,8 @@ static kvc_status checkpoint_save_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES
 }
 /* folder: "" = in memory */
 static kvc_status checkpoint_restore_stream(kvc_manager *m, KVC_STORAGES, KVC_PAGES, int32_t fd, const char *folder, uint32_t flags,
-                                            kvc_namespace_pair *pairs, size_t pair_capacity, kvc_request_pair *request_pairs,
-                                            size_t request_capacity, kvc_checkpoint_info *info) {
+                                            kvc_namespace_pair *pairs, size_t pair_capacity, kvc_request_pair *request_pairs, size_t request_capacity,
+                                            kvc_checkpoint_info *info) {
   const kvc_checkpoint_config config = {sizeof config, folder != NULL && *folder != 0 ? folder : NULL, KVC_THE_PAGES, NULL, 0, 0, flags, 0, 0, 0, 0, 0};
   return kvc_checkpoint_restore_stream(m, storages, num_storages, &config, fd, pairs, pair_capacity, request_pairs, request_capacity, info);
 }
@@ -743,7 +739,7 @@ static kvc_status checkpoint_compact(const char *folder, uint64_t id, const char
   return kvc_checkpoint_compact(&config, info);
 }
 /* fingerprint: [32] */
-static kvc_status content_digest(kvc_manager *m, uint8_t *fingerprint) { return kvc_manager_content_digest(m, fingerprint); }
+static kvc_status manager_content_digest(kvc_manager *m, uint8_t *fingerprint) { return kvc_manager_content_digest(m, fingerprint); }
 
 /* Without storages, page_sizes has the bytes of a page of each group. */
 static kvc_status offload_create(kvc_manager *m, KVC_STORAGES, const uint64_t *page_sizes, size_t num_page_sizes, kvc_tier *const *tiers,
@@ -907,7 +903,7 @@ static kvc_status verify_greedy(KVC_DRAFTS, const int32_t *target_tokens, KVC_VE
 extern "C" {
 #endif
 
-void _wrap_Swig_free_native_a3e7208897f328db(void *_swig_go_0) {
+void _wrap_Swig_free_native_56acb7785cc187f2(void *_swig_go_0) {
   void *arg1 = (void *) 0 ;
   
   arg1 = *(void **)&_swig_go_0; 
@@ -917,7 +913,7 @@ void _wrap_Swig_free_native_a3e7208897f328db(void *_swig_go_0) {
 }
 
 
-void *_wrap_Swig_malloc_native_a3e7208897f328db(intgo _swig_go_0) {
+void *_wrap_Swig_malloc_native_56acb7785cc187f2(intgo _swig_go_0) {
   int arg1 ;
   void *result = 0 ;
   void *_swig_go_result;
@@ -930,7 +926,7 @@ void *_wrap_Swig_malloc_native_a3e7208897f328db(intgo _swig_go_0) {
 }
 
 
-long long _wrap_kvc_clock_native_a3e7208897f328db() {
+long long _wrap_kvc_clock_native_56acb7785cc187f2() {
   uint64_t result;
   long long _swig_go_result;
   
@@ -941,7 +937,7 @@ long long _wrap_kvc_clock_native_a3e7208897f328db() {
 }
 
 
-char *_wrap_kvc_waits_make_native_a3e7208897f328db(kvc_waits **_swig_go_0) {
+char *_wrap_kvc_waits_make_native_56acb7785cc187f2(kvc_waits **_swig_go_0) {
   kvc_waits **arg1 = (kvc_waits **) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -954,7 +950,7 @@ char *_wrap_kvc_waits_make_native_a3e7208897f328db(kvc_waits **_swig_go_0) {
 }
 
 
-void _wrap_kvc_waits_free_native_a3e7208897f328db(kvc_waits *_swig_go_0) {
+void _wrap_kvc_waits_free_native_56acb7785cc187f2(kvc_waits *_swig_go_0) {
   kvc_waits *arg1 = (kvc_waits *) 0 ;
   
   arg1 = (kvc_waits *)_swig_go_0;
@@ -964,7 +960,7 @@ void _wrap_kvc_waits_free_native_a3e7208897f328db(kvc_waits *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_do_native_a3e7208897f328db(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
+char *_wrap_kvc_tier_do_native_56acb7785cc187f2(kvc_tier *_swig_go_0, kvc_waits *_swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, long long _swig_go_8, long long _swig_go_9, long long _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, long long *_swig_go_14) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_waits *arg2 = (kvc_waits *) 0 ;
   uint32_t arg3 ;
@@ -1029,7 +1025,7 @@ char *_wrap_kvc_tier_do_native_a3e7208897f328db(kvc_tier *_swig_go_0, kvc_waits 
 }
 
 
-char *_wrap_kvc_plugin_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_plugin_open_native_56acb7785cc187f2(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -1054,7 +1050,7 @@ char *_wrap_kvc_plugin_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gost
 }
 
 
-void _wrap_kvc_offload_wait_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1) {
+void _wrap_kvc_offload_wait_native_56acb7785cc187f2(kvc_offload *_swig_go_0, int _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   int32_t arg2 ;
   
@@ -1066,7 +1062,7 @@ void _wrap_kvc_offload_wait_native_a3e7208897f328db(kvc_offload *_swig_go_0, int
 }
 
 
-char *_wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
+char *_wrap_kvc_manager_set_prefix_priority_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, int _swig_go_5, long long _swig_go_6, long long *_swig_go_7) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1095,44 +1091,13 @@ char *_wrap_kvc_manager_set_prefix_priority_native_a3e7208897f328db(kvc_manager 
   arg9 = (uint64_t)_swig_go_6;
   arg10 = (uint64_t *)_swig_go_7;
   
-  result = (kvc_status)set_prefix_priority(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9,arg10);
+  result = (kvc_status)manager_set_prefix_priority(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9,arg10);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_demote_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, long long *_swig_go_5) {
-  kvc_manager *arg1 = (kvc_manager *) 0 ;
-  uint64_t arg2 ;
-  int32_t *arg3 = (int32_t *) 0 ;
-  size_t arg4 ;
-  kvc_extra_key *arg5 = (kvc_extra_key *) 0 ;
-  size_t arg6 ;
-  uint64_t arg7 ;
-  uint64_t *arg8 = (uint64_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (kvc_manager *)_swig_go_0;
-  arg2 = (uint64_t)_swig_go_1;
-  
-  arg3 = (int32_t *)_swig_go_2.array;
-  arg4 = (size_t)_swig_go_2.len / 1;
-  
-  
-  arg5 = (kvc_extra_key *)_swig_go_3.array;
-  arg6 = (size_t)_swig_go_3.len / sizeof(kvc_extra_key);
-  
-  arg7 = (uint64_t)_swig_go_4;
-  arg8 = (uint64_t *)_swig_go_5;
-  
-  result = (kvc_status)demote_prefix(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_index_apply_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_index_apply_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long _swig_go_4, char *_swig_go_5) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1159,7 +1124,7 @@ char *_wrap_kvc_index_apply_native_a3e7208897f328db(kvc_index *_swig_go_0, long 
 }
 
 
-char *_wrap_kvc_index_match_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_match_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1188,7 +1153,7 @@ char *_wrap_kvc_index_match_native_a3e7208897f328db(kvc_index *_swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_index_match_tokens_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_index_match_tokens_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1221,7 +1186,7 @@ char *_wrap_kvc_index_match_tokens_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_digests_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_index_digests_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   uint8_t *arg1 = (uint8_t *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -1250,7 +1215,7 @@ char *_wrap_kvc_index_digests_native_a3e7208897f328db(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_index_worker_info_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_worker_info_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -1273,7 +1238,7 @@ char *_wrap_kvc_index_worker_info_native_a3e7208897f328db(kvc_index *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_export_tables_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_tables_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, int _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -1296,13 +1261,13 @@ char *_wrap_kvc_manager_export_tables_native_a3e7208897f328db(kvc_manager *_swig
   arg7 = (size_t)_swig_go_4.len / 1;
   
   
-  result = (kvc_status)export_tables(arg1,(unsigned long const *)arg2,arg3,arg4,arg5,arg6,arg7);
+  result = (kvc_status)manager_export_tables(arg1,(unsigned long const *)arg2,arg3,arg4,arg5,arg6,arg7);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_export_slots_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_manager_export_slots_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -1321,13 +1286,13 @@ char *_wrap_kvc_manager_export_slots_native_a3e7208897f328db(kvc_manager *_swig_
   arg6 = (size_t)_swig_go_4.len / 1;
   
   
-  result = (kvc_status)export_slots(arg1,arg2,arg3,arg4,arg5,arg6);
+  result = (kvc_status)manager_export_slots(arg1,arg2,arg3,arg4,arg5,arg6);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_take_pending_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_take_pending_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -1350,13 +1315,13 @@ char *_wrap_kvc_manager_take_pending_native_a3e7208897f328db(kvc_manager *_swig_
   arg6 = (size_t *)_swig_go_3;
   arg7 = (size_t *)_swig_go_4;
   
-  result = (kvc_status)take_pending(arg1,arg2,arg3,arg4,arg5,arg6,arg7);
+  result = (kvc_status)manager_take_pending(arg1,arg2,arg3,arg4,arg5,arg6,arg7);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_rebuild_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_rebuild_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_manager **_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_manager_config *arg2 = (kvc_manager_config *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -1383,13 +1348,13 @@ char *_wrap_kvc_manager_rebuild_native_a3e7208897f328db(kvc_manager *_swig_go_0,
   arg8 = (size_t *)_swig_go_5;
   arg9 = (size_t *)_swig_go_6;
   
-  result = (kvc_status)rebuild(arg1,(struct kvc_manager_config const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
+  result = (kvc_status)manager_rebuild(arg1,(struct kvc_manager_config const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_poll_events_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_poll_events_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1414,13 +1379,13 @@ char *_wrap_kvc_manager_poll_events_native_a3e7208897f328db(kvc_manager *_swig_g
   arg7 = (uint64_t *)_swig_go_4;
   arg8 = (size_t *)_swig_go_5;
   
-  result = (kvc_status)poll_events(arg1,arg2,arg3,arg4,arg5,arg6,arg7,arg8);
+  result = (kvc_status)manager_poll_events(arg1,arg2,arg3,arg4,arg5,arg6,arg7,arg8);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_event *arg3 = (kvc_event *) 0 ;
@@ -1447,13 +1412,13 @@ char *_wrap_kvc_manager_list_prefixes_native_a3e7208897f328db(kvc_manager *_swig
   arg8 = (uint64_t *)_swig_go_5;
   arg9 = (size_t *)_swig_go_6;
   
-  result = (kvc_status)list_prefixes(arg1,arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
+  result = (kvc_status)manager_list_prefixes(arg1,arg2,arg3,arg4,arg5,arg6,arg7,arg8,arg9);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_step_native_56acb7785cc187f2(kvc_manager *_swig_go_0, kvc_step *_swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step *arg2 = (kvc_step *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -1482,13 +1447,13 @@ char *_wrap_kvc_manager_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, kv
   arg9 = (size_t)_swig_go_5.len / 1;
   
   
-  result = (kvc_status)run_step(arg1,arg2,(unsigned long const *)arg3,arg4,(struct kvc_request_config const *)arg5,(struct kvc_extra_key const *)arg6,arg7,(unsigned long const *)arg8,arg9);
+  result = (kvc_status)manager_step(arg1,arg2,(unsigned long const *)arg3,arg4,(struct kvc_request_config const *)arg5,(struct kvc_extra_key const *)arg6,arg7,(unsigned long const *)arg8,arg9);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_step_use_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_step_use_native_56acb7785cc187f2(kvc_step *_swig_go_0, int _swig_go_1, int _swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   int32_t arg3 ;
@@ -1505,7 +1470,7 @@ char *_wrap_kvc_step_use_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig
 }
 
 
-long long _wrap_kvc_step_num_failed_native_a3e7208897f328db(kvc_step *_swig_go_0) {
+long long _wrap_kvc_step_num_failed_native_56acb7785cc187f2(kvc_step *_swig_go_0) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   size_t result;
   long long _swig_go_result;
@@ -1518,7 +1483,7 @@ long long _wrap_kvc_step_num_failed_native_a3e7208897f328db(kvc_step *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_store_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
+char *_wrap_kvc_storage_store_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, kvc_stream *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1551,13 +1516,13 @@ char *_wrap_kvc_storage_store_native_a3e7208897f328db(kvc_storage *_swig_go_0, c
   arg11 = (int64_t *)_swig_go_8.array;
   arg12 = (kvc_stream *)_swig_go_9;
   
-  result = (kvc_status)store(arg1,(struct kvc_rows const *)arg2,arg3,(void const *)arg4,(void const *)arg5,(long const *)arg6,(int const *)arg7,arg8,(char const *)arg9,arg10,(long const *)arg11,arg12);
+  result = (kvc_status)storage_store(arg1,(struct kvc_rows const *)arg2,arg3,(void const *)arg4,(void const *)arg5,(long const *)arg6,(int const *)arg7,arg8,(char const *)arg9,arg10,(long const *)arg11,arg12);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_gather_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
+char *_wrap_kvc_storage_gather_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, kvc_stream *_swig_go_7) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1582,13 +1547,13 @@ char *_wrap_kvc_storage_gather_native_a3e7208897f328db(kvc_storage *_swig_go_0, 
   
   arg9 = (kvc_stream *)_swig_go_7;
   
-  result = (kvc_status)gather(arg1,(struct kvc_rows const *)arg2,arg3,arg4,arg5,(long const *)arg6,(int const *)arg7,arg8,arg9);
+  result = (kvc_status)storage_gather(arg1,(struct kvc_rows const *)arg2,arg3,arg4,arg5,(long const *)arg6,(int const *)arg7,arg8,arg9);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_measure_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
+char *_wrap_kvc_storage_measure_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, char *_swig_go_7, char *_swig_go_8) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_rows *arg2 = (kvc_rows *) 0 ;
   size_t arg3 ;
@@ -1615,13 +1580,13 @@ char *_wrap_kvc_storage_measure_native_a3e7208897f328db(kvc_storage *_swig_go_0,
   arg9 = (kvc_quant_metrics *)_swig_go_7;
   arg10 = (kvc_quant_metrics *)_swig_go_8;
   
-  result = (kvc_status)measure(arg1,(struct kvc_rows const *)arg2,arg3,(void const *)arg4,(void const *)arg5,(long const *)arg6,(int const *)arg7,arg8,arg9,arg10);
+  result = (kvc_status)storage_measure(arg1,(struct kvc_rows const *)arg2,arg3,(void const *)arg4,(void const *)arg5,(long const *)arg6,(int const *)arg7,arg8,arg9,arg10);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_attend_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
+char *_wrap_kvc_storage_attend_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, kvc_stream *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1672,13 +1637,13 @@ char *_wrap_kvc_storage_attend_native_a3e7208897f328db(kvc_storage *_swig_go_0, 
   
   arg21 = (kvc_stream *)_swig_go_18;
   
-  result = (kvc_status)attend(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,arg21);
+  result = (kvc_status)storage_attend(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,arg21);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_explain_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
+char *_wrap_kvc_storage_explain_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1729,13 +1694,13 @@ char *_wrap_kvc_storage_explain_native_a3e7208897f328db(kvc_storage *_swig_go_0,
   
   arg21 = (kvc_attention_info *)_swig_go_18;
   
-  result = (kvc_status)explain(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,arg21);
+  result = (kvc_status)storage_explain(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,arg21);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_storage_select_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
+char *_wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, char *_swig_go_15, _goslice_ _swig_go_16, _goslice_ _swig_go_17, char *_swig_go_18, _goslice_ _swig_go_19, _goslice_ _swig_go_20, kvc_stream *_swig_go_21) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_attention *arg2 = (kvc_attention *) 0 ;
   void *arg3 = (void *) 0 ;
@@ -1792,13 +1757,13 @@ char *_wrap_kvc_storage_select_blocks_native_a3e7208897f328db(kvc_storage *_swig
   arg23 = (uint8_t *)_swig_go_20.array;
   arg24 = (kvc_stream *)_swig_go_21;
   
-  result = (kvc_status)select_blocks(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,(struct kvc_block_choice const *)arg21,(unsigned short const *)arg22,arg23,arg24);
+  result = (kvc_status)storage_select_blocks(arg1,(struct kvc_attention const *)arg2,(void const *)arg3,arg4,arg5,(unsigned long const *)arg6,(unsigned long const *)arg7,(unsigned long const *)arg8,(int const *)arg9,(float const *)arg10,(float const *)arg11,(unsigned char const *)arg12,(unsigned long const *)arg13,(unsigned long const *)arg14,(unsigned char const *)arg15,(struct kvc_attention_launch const *)arg16,arg17,arg18,arg19,arg20,(struct kvc_block_choice const *)arg21,(unsigned short const *)arg22,arg23,arg24);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_attention_merge_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
+char *_wrap_kvc_attention_merge_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7) {
   void *arg1 = (void *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -1819,13 +1784,13 @@ char *_wrap_kvc_attention_merge_native_a3e7208897f328db(_goslice_ _swig_go_0, _g
   arg7 = (void *)_swig_go_6.array;
   arg8 = (float *)_swig_go_7.array;
   
-  result = (kvc_status)merge((void const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8);
+  result = (kvc_status)attention_merge((void const *)arg1,(float const *)arg2,arg3,arg4,arg5,arg6,arg7,arg8);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_estimate_memory_native_a3e7208897f328db(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_estimate_memory_native_56acb7785cc187f2(char *_swig_go_0, char *_swig_go_1, char *_swig_go_2) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_memory_query *arg2 = (kvc_memory_query *) 0 ;
   kvc_memory_estimate *arg3 = (kvc_memory_estimate *) 0 ;
@@ -1842,7 +1807,7 @@ char *_wrap_kvc_estimate_memory_native_a3e7208897f328db(char *_swig_go_0, char *
 }
 
 
-char *_wrap_kvc_rope_apply_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_rope_apply_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_rope_rows *arg1 = (kvc_rope_rows *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -1867,7 +1832,7 @@ char *_wrap_kvc_rope_apply_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_storage_adopt_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
+char *_wrap_kvc_storage_adopt_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, kvc_storage **_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1888,7 +1853,7 @@ char *_wrap_kvc_storage_adopt_native_a3e7208897f328db(char *_swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_storage_page_info_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
+char *_wrap_kvc_storage_page_properties_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9, long long *_swig_go_10) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -1927,13 +1892,13 @@ char *_wrap_kvc_storage_page_info_native_a3e7208897f328db(kvc_storage *_swig_go_
   arg13 = (uint64_t *)_swig_go_9;
   arg14 = (uint64_t *)_swig_go_10;
   
-  result = (kvc_status)page_info(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
+  result = (kvc_status)storage_page_properties(arg1,(char const *)arg2,arg3,(char const *)arg4,arg5,(char const *)arg6,arg7,arg8,arg9,arg10,arg11,arg12,arg13,arg14);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_position_digests_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_position_digests_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -1962,13 +1927,13 @@ char *_wrap_kvc_manager_position_digests_native_a3e7208897f328db(kvc_manager *_s
   
   arg9 = (size_t *)_swig_go_5;
   
-  result = (kvc_status)position_digests(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9);
+  result = (kvc_status)manager_position_digests(arg1,arg2,(int const *)arg3,arg4,(struct kvc_extra_key const *)arg5,arg6,arg7,arg8,arg9);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_page_key_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_page_key_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -1989,13 +1954,13 @@ char *_wrap_kvc_page_key_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig
   arg6 = (size_t)_swig_go_3.len / sizeof(char);
   
   
-  result = (kvc_status)page_keys((char const *)arg1,arg2,arg3,(unsigned char const *)arg4,arg5,arg6);
+  result = (kvc_status)page_key((char const *)arg1,arg2,arg3,(unsigned char const *)arg4,arg5,arg6);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_tier_create_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
+char *_wrap_kvc_tier_create_native_56acb7785cc187f2(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, kvc_tier **_swig_go_4) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   uint64_t arg3 ;
@@ -2021,7 +1986,7 @@ char *_wrap_kvc_tier_create_native_a3e7208897f328db(_gostring_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_sampling_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
+char *_wrap_kvc_verify_sampling_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, _goslice_ _swig_go_9, long long _swig_go_10, long long _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, _goslice_ _swig_go_14, _goslice_ _swig_go_15, _goslice_ _swig_go_16) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2070,7 +2035,7 @@ char *_wrap_kvc_verify_sampling_native_a3e7208897f328db(_goslice_ _swig_go_0, _g
 }
 
 
-char *_wrap_kvc_verify_typical_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
+char *_wrap_kvc_verify_typical_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, int _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, long long _swig_go_7, _goslice_ _swig_go_8, double _swig_go_9, double _swig_go_10, _goslice_ _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2113,7 +2078,7 @@ char *_wrap_kvc_verify_typical_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_verdict_moves_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
+char *_wrap_kvc_verdict_moves_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, _goslice_ _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, long long *_swig_go_11) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2156,7 +2121,7 @@ char *_wrap_kvc_verdict_moves_native_a3e7208897f328db(_goslice_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_verdict_states_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
+char *_wrap_kvc_verdict_states_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, _goslice_ _swig_go_6, _goslice_ _swig_go_7, long long _swig_go_8, _goslice_ _swig_go_9, _goslice_ _swig_go_10) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2197,7 +2162,7 @@ char *_wrap_kvc_verdict_states_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_draft_append_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_draft_append_native_56acb7785cc187f2(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2220,7 +2185,7 @@ char *_wrap_kvc_draft_append_native_a3e7208897f328db(kvc_draft *_swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_draft_propose_native_a3e7208897f328db(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_draft_propose_native_56acb7785cc187f2(kvc_draft *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -2251,7 +2216,7 @@ char *_wrap_kvc_draft_propose_native_a3e7208897f328db(kvc_draft *_swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_add_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_acceptance_add_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2278,7 +2243,7 @@ char *_wrap_kvc_acceptance_add_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_acceptance_halve_native_a3e7208897f328db(_goslice_ _swig_go_0) {
+char *_wrap_kvc_acceptance_halve_native_56acb7785cc187f2(_goslice_ _swig_go_0) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -2291,7 +2256,7 @@ char *_wrap_kvc_acceptance_halve_native_a3e7208897f328db(_goslice_ _swig_go_0) {
 }
 
 
-char *_wrap_kvc_acceptance_length_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_acceptance_length_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   double *arg2 = (double *) 0 ;
   size_t arg3 ;
@@ -2314,7 +2279,7 @@ char *_wrap_kvc_acceptance_length_native_a3e7208897f328db(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_scheduler_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
+char *_wrap_kvc_scheduler_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_manager *_swig_go_1, kvc_offload *_swig_go_2, kvc_scheduler **_swig_go_3) {
   kvc_scheduler_config *arg1 = (kvc_scheduler_config *) 0 ;
   kvc_manager *arg2 = (kvc_manager *) 0 ;
   kvc_offload *arg3 = (kvc_offload *) 0 ;
@@ -2333,7 +2298,7 @@ char *_wrap_kvc_scheduler_create_native_a3e7208897f328db(char *_swig_go_0, kvc_m
 }
 
 
-char *_wrap_kvc_scheduler_add_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
+char *_wrap_kvc_scheduler_add_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long _swig_go_5, long long _swig_go_6, int _swig_go_7, int _swig_go_8, long long _swig_go_9, _goslice_ _swig_go_10, int _swig_go_11, long long _swig_go_12, long long *_swig_go_13) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -2384,7 +2349,7 @@ char *_wrap_kvc_scheduler_add_native_a3e7208897f328db(kvc_scheduler *_swig_go_0,
 }
 
 
-char *_wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -2405,7 +2370,7 @@ char *_wrap_kvc_scheduler_set_drafts_native_a3e7208897f328db(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_finish_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
+char *_wrap_kvc_scheduler_finish_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, int _swig_go_6, _goslice_ _swig_go_7, long long *_swig_go_8) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -2438,7 +2403,7 @@ char *_wrap_kvc_scheduler_finish_native_a3e7208897f328db(kvc_scheduler *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
+char *_wrap_kvc_checkpoint_save_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, long long _swig_go_14, long long _swig_go_15, long long _swig_go_16, char *_swig_go_17) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2511,7 +2476,7 @@ char *_wrap_kvc_checkpoint_save_native_a3e7208897f328db(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_restore_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, long long _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2581,7 +2546,7 @@ char *_wrap_kvc_checkpoint_restore_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_measure_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
+char *_wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, _gostring_ _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, char *_swig_go_12) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2644,7 +2609,7 @@ char *_wrap_kvc_checkpoint_measure_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
+char *_wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, int _swig_go_12, char *_swig_go_13) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2704,7 +2669,7 @@ char *_wrap_kvc_checkpoint_save_stream_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
+char *_wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, _gostring_ _swig_go_10, int _swig_go_11, _goslice_ _swig_go_12, _goslice_ _swig_go_13, char *_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2774,7 +2739,7 @@ char *_wrap_kvc_checkpoint_restore_stream_native_a3e7208897f328db(kvc_manager *_
 }
 
 
-char *_wrap_kvc_checkpoint_compact_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, int _swig_go_3, int _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -2809,7 +2774,7 @@ char *_wrap_kvc_checkpoint_compact_native_a3e7208897f328db(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_content_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_content_digest_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_status result;
@@ -2818,13 +2783,13 @@ char *_wrap_kvc_manager_content_digest_native_a3e7208897f328db(kvc_manager *_swi
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint8_t *)_swig_go_1.array;
   
-  result = (kvc_status)content_digest(arg1,arg2);
+  result = (kvc_status)manager_content_digest(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_offload_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
+char *_wrap_kvc_offload_create_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, int _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, int _swig_go_14, int _swig_go_15, int _swig_go_16, long long _swig_go_17, long long _swig_go_18, double _swig_go_19, long long _swig_go_20, long long _swig_go_21, kvc_offload **_swig_go_22) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   size_t arg3 ;
@@ -2905,7 +2870,7 @@ char *_wrap_kvc_offload_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_store_request_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_offload_store_request_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -2922,7 +2887,7 @@ char *_wrap_kvc_offload_store_request_native_a3e7208897f328db(kvc_offload *_swig
 }
 
 
-char *_wrap_kvc_publisher_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
+char *_wrap_kvc_publisher_create_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4, long long _swig_go_5, long long _swig_go_6, long long _swig_go_7, long long _swig_go_8, int _swig_go_9, int _swig_go_10, int _swig_go_11, int _swig_go_12, int _swig_go_13, kvc_publisher **_swig_go_14) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   char *arg3 = (char *) 0 ;
@@ -2983,7 +2948,7 @@ char *_wrap_kvc_publisher_create_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_read_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_publisher_read_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3, long long *_swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3008,7 +2973,7 @@ char *_wrap_kvc_publisher_read_native_a3e7208897f328db(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
+char *_wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, _gostring_ _swig_go_3, _gostring_ _swig_go_4) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3044,7 +3009,7 @@ char *_wrap_kvc_publisher_name_namespace_native_a3e7208897f328db(kvc_publisher *
 }
 
 
-char *_wrap_kvc_metrics_render_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_metrics_render_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3107,7 +3072,7 @@ char *_wrap_kvc_metrics_render_native_a3e7208897f328db(_goslice_ _swig_go_0, _go
 }
 
 
-char *_wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
+char *_wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3148,7 +3113,7 @@ char *_wrap_kvc_metrics_enable_latencies_native_a3e7208897f328db(_goslice_ _swig
 }
 
 
-char *_wrap_kvc_metrics_read_latency_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
+char *_wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, int _swig_go_5, char *_swig_go_6) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3193,7 +3158,7 @@ char *_wrap_kvc_metrics_read_latency_native_a3e7208897f328db(_goslice_ _swig_go_
 }
 
 
-char *_wrap_kvc_metrics_read_memory_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
+char *_wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, char *_swig_go_5) {
   kvc_manager **arg1 = (kvc_manager **) 0 ;
   size_t arg2 ;
   kvc_storage **arg3 = (kvc_storage **) 0 ;
@@ -3236,7 +3201,7 @@ char *_wrap_kvc_metrics_read_memory_native_a3e7208897f328db(_goslice_ _swig_go_0
 }
 
 
-char *_wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3273,7 +3238,7 @@ char *_wrap_kvc_manager_acquire_prefix_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, _goslice_ _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3308,7 +3273,7 @@ char *_wrap_kvc_manager_publish_blocks_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_index_root_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_index_root_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -3339,7 +3304,7 @@ char *_wrap_kvc_index_root_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslic
 }
 
 
-char *_wrap_kvc_manager_open_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3372,7 +3337,7 @@ char *_wrap_kvc_manager_open_namespace_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_storage_page_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
+char *_wrap_kvc_storage_page_runs_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, int _swig_go_4, int _swig_go_5, int _swig_go_6, int _swig_go_7, _goslice_ _swig_go_8, long long *_swig_go_9) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -3419,7 +3384,7 @@ char *_wrap_kvc_storage_page_runs_native_a3e7208897f328db(kvc_storage *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_probe_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
+char *_wrap_kvc_manager_probe_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3448,7 +3413,7 @@ char *_wrap_kvc_manager_probe_native_a3e7208897f328db(kvc_manager *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3479,7 +3444,7 @@ char *_wrap_kvc_manager_pin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3508,7 +3473,7 @@ char *_wrap_kvc_manager_drop_prefix_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_create_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_create_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3539,7 +3504,7 @@ char *_wrap_kvc_manager_create_request_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_allocate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
+char *_wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, char *_swig_go_4, long long *_swig_go_5, long long *_swig_go_6) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3572,7 +3537,7 @@ char *_wrap_kvc_manager_allocate_request_native_a3e7208897f328db(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_register_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   uint64_t arg3 ;
@@ -3608,7 +3573,7 @@ char *_wrap_kvc_manager_register_prompt_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_drafts_check_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_drafts_check_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3629,7 +3594,7 @@ char *_wrap_kvc_drafts_check_native_a3e7208897f328db(_goslice_ _swig_go_0, _gosl
 }
 
 
-char *_wrap_kvc_verify_greedy_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
+char *_wrap_kvc_verify_greedy_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5, _goslice_ _swig_go_6) {
   uint64_t *arg1 = (uint64_t *) 0 ;
   size_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3658,7 +3623,7 @@ char *_wrap_kvc_verify_greedy_native_a3e7208897f328db(_goslice_ _swig_go_0, _gos
 }
 
 
-_gostring_ _wrap_kvc_last_error_native_a3e7208897f328db() {
+_gostring_ _wrap_kvc_last_error_native_56acb7785cc187f2() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
@@ -3669,7 +3634,7 @@ _gostring_ _wrap_kvc_last_error_native_a3e7208897f328db() {
 }
 
 
-char *_wrap_kvc_dtype_bits_native_a3e7208897f328db(int _swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_dtype_bits_native_56acb7785cc187f2(int _swig_go_0, long long *_swig_go_1) {
   int32_t arg1 ;
   uint32_t *arg2 = (uint32_t *) 0 ;
   kvc_status result;
@@ -3684,7 +3649,7 @@ char *_wrap_kvc_dtype_bits_native_a3e7208897f328db(int _swig_go_0, long long *_s
 }
 
 
-char *_wrap_kvc_storage_key_bounds_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(kvc_storage *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3709,7 +3674,7 @@ char *_wrap_kvc_storage_key_bounds_native_a3e7208897f328db(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_tree_mask_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_tree_mask_native_56acb7785cc187f2(_goslice_ _swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint8_t *arg3 = (uint8_t *) 0 ;
@@ -3732,7 +3697,7 @@ char *_wrap_kvc_tree_mask_native_a3e7208897f328db(_goslice_ _swig_go_0, _goslice
 }
 
 
-char *_wrap_kvc_checkpoint_list_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_list_native_56acb7785cc187f2(_gostring_ _swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -3758,7 +3723,7 @@ char *_wrap_kvc_checkpoint_list_native_a3e7208897f328db(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3780,7 +3745,7 @@ char *_wrap_kvc_checkpoint_read_info_native_a3e7208897f328db(_gostring_ _swig_go
 }
 
 
-char *_wrap_kvc_checkpoint_validate_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_checkpoint_info *arg3 = (kvc_checkpoint_info *) 0 ;
@@ -3802,7 +3767,7 @@ char *_wrap_kvc_checkpoint_validate_native_a3e7208897f328db(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_checkpoint_remove_native_a3e7208897f328db(_gostring_ _swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(_gostring_ _swig_go_0, long long _swig_go_1) {
   char *arg1 = (char *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -3822,7 +3787,7 @@ char *_wrap_kvc_checkpoint_remove_native_a3e7208897f328db(_gostring_ _swig_go_0,
 }
 
 
-char *_wrap_kvc_checkpoint_collect_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(_gostring_ _swig_go_0, int _swig_go_1, long long *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3844,7 +3809,7 @@ char *_wrap_kvc_checkpoint_collect_native_a3e7208897f328db(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_backend_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_backend_open_native_56acb7785cc187f2(_gostring_ _swig_go_0, _gostring_ _swig_go_1) {
   char *arg1 = (char *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -3869,7 +3834,7 @@ char *_wrap_kvc_backend_open_native_a3e7208897f328db(_gostring_ _swig_go_0, _gos
 }
 
 
-char *_wrap_kvc_backend_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_backend_properties_native_56acb7785cc187f2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_backend_info *arg2 = (kvc_backend_info *) 0 ;
   kvc_status result;
@@ -3889,7 +3854,7 @@ char *_wrap_kvc_backend_properties_native_a3e7208897f328db(_gostring_ _swig_go_0
 }
 
 
-char *_wrap_kvc_device_properties_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_device_read_info_native_56acb7785cc187f2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_device_info *arg2 = (kvc_device_info *) 0 ;
   kvc_status result;
@@ -3902,14 +3867,14 @@ char *_wrap_kvc_device_properties_native_a3e7208897f328db(_gostring_ _swig_go_0,
   
   arg2 = (kvc_device_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_device_properties((char const *)arg1,arg2);
+  result = (kvc_status)kvc_device_read_info((char const *)arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg1); 
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -3930,7 +3895,7 @@ char *_wrap_kvc_manager_acquire_blocks_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_release_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3949,7 +3914,7 @@ char *_wrap_kvc_manager_release_blocks_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -3970,7 +3935,7 @@ char *_wrap_kvc_manager_unpublish_blocks_native_a3e7208897f328db(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fail_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_fail_step_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -3993,7 +3958,7 @@ char *_wrap_kvc_manager_fail_step_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_index_create_native_a3e7208897f328db(char *_swig_go_0, kvc_index **_swig_go_1) {
+char *_wrap_kvc_index_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_index **_swig_go_1) {
   kvc_index_config *arg1 = (kvc_index_config *) 0 ;
   kvc_index **arg2 = (kvc_index **) 0 ;
   kvc_status result;
@@ -4008,7 +3973,7 @@ char *_wrap_kvc_index_create_native_a3e7208897f328db(char *_swig_go_0, kvc_index
 }
 
 
-char *_wrap_kvc_index_add_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_add_worker_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, _gostring_ _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   char *arg3 = (char *) 0 ;
@@ -4032,7 +3997,7 @@ char *_wrap_kvc_index_add_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_remove_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_index_remove_worker_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4047,7 +4012,7 @@ char *_wrap_kvc_index_remove_worker_native_a3e7208897f328db(kvc_index *_swig_go_
 }
 
 
-char *_wrap_kvc_index_touch_worker_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_index_touch_worker_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4064,7 +4029,7 @@ char *_wrap_kvc_index_touch_worker_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_expire_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_expire_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -4081,7 +4046,7 @@ char *_wrap_kvc_index_expire_native_a3e7208897f328db(kvc_index *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_index_begin_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_index_begin_resync_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4098,7 +4063,7 @@ char *_wrap_kvc_index_begin_resync_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_end_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_index_end_resync_native_56acb7785cc187f2(kvc_index *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4117,7 +4082,7 @@ char *_wrap_kvc_index_end_resync_native_a3e7208897f328db(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_list_workers_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_list_workers_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4138,7 +4103,7 @@ char *_wrap_kvc_index_list_workers_native_a3e7208897f328db(kvc_index *_swig_go_0
 }
 
 
-char *_wrap_kvc_index_read_stats_native_a3e7208897f328db(kvc_index *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_index_read_stats_native_56acb7785cc187f2(kvc_index *_swig_go_0, char *_swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   kvc_index_stats *arg2 = (kvc_index_stats *) 0 ;
   kvc_status result;
@@ -4153,7 +4118,7 @@ char *_wrap_kvc_index_read_stats_native_a3e7208897f328db(kvc_index *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_index_dump_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_index_dump_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4174,7 +4139,7 @@ char *_wrap_kvc_index_dump_native_a3e7208897f328db(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_index_load_native_a3e7208897f328db(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_index_load_native_56acb7785cc187f2(kvc_index *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_index *arg1 = (kvc_index *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4193,7 +4158,7 @@ char *_wrap_kvc_index_load_native_a3e7208897f328db(kvc_index *_swig_go_0, _gosli
 }
 
 
-char *_wrap_kvc_page_file_read_info_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_read_info_native_56acb7785cc187f2(_gostring_ _swig_go_0, int _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   int32_t arg2 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4215,7 +4180,7 @@ char *_wrap_kvc_page_file_read_info_native_a3e7208897f328db(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_read_part_native_a3e7208897f328db(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_page_file_read_part_native_56acb7785cc187f2(_gostring_ _swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   char *arg1 = (char *) 0 ;
   uint32_t arg2 ;
   int32_t arg3 ;
@@ -4239,7 +4204,7 @@ char *_wrap_kvc_page_file_read_part_native_a3e7208897f328db(_gostring_ _swig_go_
 }
 
 
-char *_wrap_kvc_page_file_purge_native_a3e7208897f328db(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_page_file_purge_native_56acb7785cc187f2(_gostring_ _swig_go_0, _goslice_ _swig_go_1, char *_swig_go_2) {
   char *arg1 = (char *) 0 ;
   uint8_t *arg2 = (uint8_t *) 0 ;
   kvc_page_file_info *arg3 = (kvc_page_file_info *) 0 ;
@@ -4261,7 +4226,7 @@ char *_wrap_kvc_page_file_purge_native_a3e7208897f328db(_gostring_ _swig_go_0, _
 }
 
 
-char *_wrap_kvc_manager_create_native_a3e7208897f328db(char *_swig_go_0, kvc_manager **_swig_go_1) {
+char *_wrap_kvc_manager_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_manager **_swig_go_1) {
   kvc_manager_config *arg1 = (kvc_manager_config *) 0 ;
   kvc_manager **arg2 = (kvc_manager **) 0 ;
   kvc_status result;
@@ -4276,7 +4241,7 @@ char *_wrap_kvc_manager_create_native_a3e7208897f328db(char *_swig_go_0, kvc_man
 }
 
 
-char *_wrap_kvc_manager_properties_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_properties_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_properties *arg2 = (kvc_properties *) 0 ;
   kvc_status result;
@@ -4291,7 +4256,7 @@ char *_wrap_kvc_manager_properties_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_namespace_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4306,7 +4271,7 @@ char *_wrap_kvc_manager_close_namespace_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4327,7 +4292,7 @@ char *_wrap_kvc_manager_list_namespaces_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4336,13 +4301,26 @@ char *_wrap_kvc_manager_reset_native_a3e7208897f328db(kvc_manager *_swig_go_0, l
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (uint64_t)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_reset(arg1,arg2);
+  result = (kvc_status)kvc_manager_reset_namespace(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_stats_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_reset_all_native_56acb7785cc187f2(kvc_manager *_swig_go_0) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  result = (kvc_status)kvc_manager_reset_all(arg1);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_read_stats_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;
   kvc_status result;
@@ -4351,13 +4329,13 @@ char *_wrap_kvc_manager_stats_native_a3e7208897f328db(kvc_manager *_swig_go_0, c
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (kvc_stats *)_swig_go_1;
   
-  result = (kvc_status)kvc_manager_stats(arg1,arg2);
+  result = (kvc_status)kvc_manager_read_stats(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_pool_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_pool_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_pool_info *arg3 = (kvc_pool_info *) 0 ;
@@ -4374,7 +4352,7 @@ char *_wrap_kvc_manager_pool_info_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_block_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_block_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
   kvc_block_info *arg3 = (kvc_block_info *) 0 ;
@@ -4391,7 +4369,7 @@ char *_wrap_kvc_manager_block_info_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_check_native_a3e7208897f328db(kvc_manager *_swig_go_0) {
+char *_wrap_kvc_manager_check_native_56acb7785cc187f2(kvc_manager *_swig_go_0) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4404,7 +4382,7 @@ char *_wrap_kvc_manager_check_native_a3e7208897f328db(kvc_manager *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_manager_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_manager_digest_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4419,7 +4397,7 @@ char *_wrap_kvc_manager_digest_native_a3e7208897f328db(kvc_manager *_swig_go_0, 
 }
 
 
-long long _wrap_kvc_model_count_native_a3e7208897f328db() {
+long long _wrap_kvc_model_count_native_56acb7785cc187f2() {
   size_t result;
   long long _swig_go_result;
   
@@ -4430,7 +4408,7 @@ long long _wrap_kvc_model_count_native_a3e7208897f328db() {
 }
 
 
-char *_wrap_kvc_model_get_native_a3e7208897f328db(long long _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_get_native_56acb7785cc187f2(long long _swig_go_0, char *_swig_go_1) {
   size_t arg1 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4445,7 +4423,7 @@ char *_wrap_kvc_model_get_native_a3e7208897f328db(long long _swig_go_0, char *_s
 }
 
 
-char *_wrap_kvc_model_find_native_a3e7208897f328db(_gostring_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_find_native_56acb7785cc187f2(_gostring_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   kvc_model *arg2 = (kvc_model *) 0 ;
   kvc_status result;
@@ -4465,7 +4443,7 @@ char *_wrap_kvc_model_find_native_a3e7208897f328db(_gostring_ _swig_go_0, char *
 }
 
 
-char *_wrap_kvc_model_register_native_a3e7208897f328db(char *_swig_go_0) {
+char *_wrap_kvc_model_register_native_56acb7785cc187f2(char *_swig_go_0) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4478,7 +4456,7 @@ char *_wrap_kvc_model_register_native_a3e7208897f328db(char *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_model_from_config_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_model_from_config_native_56acb7785cc187f2(_goslice_ _swig_go_0, char *_swig_go_1) {
   char *arg1 = (char *) 0 ;
   size_t arg2 ;
   kvc_model *arg3 = (kvc_model *) 0 ;
@@ -4497,7 +4475,32 @@ char *_wrap_kvc_model_from_config_native_a3e7208897f328db(_goslice_ _swig_go_0, 
 }
 
 
-char *_wrap_kvc_model_rope_native_a3e7208897f328db(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
+  char *arg1 = (char *) 0 ;
+  size_t arg2 ;
+  uint32_t arg3 ;
+  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
+  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
+  uint32_t *arg6 = (uint32_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  
+  arg1 = (char *)_swig_go_0.array;
+  arg2 = (size_t)_swig_go_0.len / sizeof(char);
+  
+  arg3 = (uint32_t)_swig_go_1;
+  arg4 = (kvc_manager_config *)_swig_go_2;
+  arg5 = (kvc_storage_config *)_swig_go_3;
+  arg6 = (uint32_t *)_swig_go_4;
+  
+  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_model_rope_native_56acb7785cc187f2(char *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_model *arg1 = (kvc_model *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -4524,7 +4527,7 @@ char *_wrap_kvc_model_rope_native_a3e7208897f328db(char *_swig_go_0, int _swig_g
 }
 
 
-char *_wrap_kvc_rope_table_native_a3e7208897f328db(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_rope_table_native_56acb7785cc187f2(_goslice_ _swig_go_0, double _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   double *arg1 = (double *) 0 ;
   size_t arg2 ;
   double arg3 ;
@@ -4551,7 +4554,7 @@ char *_wrap_kvc_rope_table_native_a3e7208897f328db(_goslice_ _swig_go_0, double 
 }
 
 
-char *_wrap_kvc_offload_poll_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_offload_poll_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_stream *arg3 = (kvc_stream *) 0 ;
@@ -4568,7 +4571,7 @@ char *_wrap_kvc_offload_poll_native_a3e7208897f328db(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_flush_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_offload_flush_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, kvc_stream *_swig_go_3, long long *_swig_go_4) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4589,7 +4592,7 @@ char *_wrap_kvc_offload_flush_native_a3e7208897f328db(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_lookup_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_offload_lookup_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4606,7 +4609,7 @@ char *_wrap_kvc_offload_lookup_native_a3e7208897f328db(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_load_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_offload_load_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -4625,7 +4628,7 @@ char *_wrap_kvc_offload_load_native_a3e7208897f328db(kvc_offload *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_offload_query_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_query_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_offload_info *arg3 = (kvc_offload_info *) 0 ;
@@ -4642,7 +4645,7 @@ char *_wrap_kvc_offload_query_native_a3e7208897f328db(kvc_offload *_swig_go_0, l
 }
 
 
-char *_wrap_kvc_offload_cancel_native_a3e7208897f328db(kvc_offload *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_offload_cancel_native_56acb7785cc187f2(kvc_offload *_swig_go_0, long long _swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4657,7 +4660,7 @@ char *_wrap_kvc_offload_cancel_native_a3e7208897f328db(kvc_offload *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_offload_read_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_offload_read_stats_native_56acb7785cc187f2(kvc_offload *_swig_go_0, char *_swig_go_1) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   kvc_offload_stats *arg2 = (kvc_offload_stats *) 0 ;
   kvc_status result;
@@ -4672,7 +4675,7 @@ char *_wrap_kvc_offload_read_stats_native_a3e7208897f328db(kvc_offload *_swig_go
 }
 
 
-char *_wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_offload_read_tier_stats_native_56acb7785cc187f2(kvc_offload *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_offload *arg1 = (kvc_offload *) 0 ;
   uint32_t arg2 ;
   kvc_offload_tier_stats *arg3 = (kvc_offload_tier_stats *) 0 ;
@@ -4689,7 +4692,7 @@ char *_wrap_kvc_offload_read_tier_stats_native_a3e7208897f328db(kvc_offload *_sw
 }
 
 
-char *_wrap_kvc_storage_pack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4716,7 +4719,7 @@ char *_wrap_kvc_storage_pack_pages_native_a3e7208897f328db(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
+char *_wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -4743,7 +4746,7 @@ char *_wrap_kvc_storage_unpack_pages_native_a3e7208897f328db(kvc_storage *_swig_
 }
 
 
-char *_wrap_kvc_manager_probe_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_probe_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_probe_info *arg3 = (kvc_probe_info *) 0 ;
@@ -4760,7 +4763,7 @@ char *_wrap_kvc_manager_probe_request_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_lost_reuse_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_lost_reuse *arg3 = (kvc_lost_reuse *) 0 ;
@@ -4777,7 +4780,7 @@ char *_wrap_kvc_manager_lost_reuse_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -4792,7 +4795,7 @@ char *_wrap_kvc_manager_unpin_prefix_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_pins_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_pins_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -4813,18 +4816,18 @@ char *_wrap_kvc_manager_list_pins_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   int32_t arg2 ;
-  size_t arg3 ;
-  size_t *arg4 = (size_t *) 0 ;
+  uint64_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
   kvc_status result;
   char *_swig_go_result;
   
   arg1 = (kvc_manager *)_swig_go_0;
   arg2 = (int32_t)_swig_go_1;
-  arg3 = (size_t)_swig_go_2;
-  arg4 = (size_t *)_swig_go_3;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t *)_swig_go_3;
   
   result = (kvc_status)kvc_manager_evict_blocks(arg1,arg2,arg3,arg4);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
@@ -4832,7 +4835,7 @@ char *_wrap_kvc_manager_evict_blocks_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_publisher_poll_native_a3e7208897f328db(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
+char *_wrap_kvc_publisher_poll_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, long long *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   kvc_status result;
@@ -4847,7 +4850,7 @@ char *_wrap_kvc_publisher_poll_native_a3e7208897f328db(kvc_publisher *_swig_go_0
 }
 
 
-char *_wrap_kvc_publisher_resync_native_a3e7208897f328db(kvc_publisher *_swig_go_0) {
+char *_wrap_kvc_publisher_resync_native_56acb7785cc187f2(kvc_publisher *_swig_go_0) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -4860,7 +4863,7 @@ char *_wrap_kvc_publisher_resync_native_a3e7208897f328db(kvc_publisher *_swig_go
 }
 
 
-char *_wrap_kvc_publisher_read_stats_native_a3e7208897f328db(kvc_publisher *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_publisher_read_stats_native_56acb7785cc187f2(kvc_publisher *_swig_go_0, char *_swig_go_1) {
   kvc_publisher *arg1 = (kvc_publisher *) 0 ;
   kvc_publisher_stats *arg2 = (kvc_publisher_stats *) 0 ;
   kvc_status result;
@@ -4875,7 +4878,7 @@ char *_wrap_kvc_publisher_read_stats_native_a3e7208897f328db(kvc_publisher *_swi
 }
 
 
-char *_wrap_kvc_manager_set_quota_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
+char *_wrap_kvc_manager_set_quota_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, long long _swig_go_3, long long _swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4896,7 +4899,7 @@ char *_wrap_kvc_manager_set_quota_native_a3e7208897f328db(kvc_manager *_swig_go_
 }
 
 
-char *_wrap_kvc_manager_quota_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_manager_quota_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint32_t arg3 ;
@@ -4915,7 +4918,7 @@ char *_wrap_kvc_manager_quota_info_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(kvc_storage *_swig_go_0, kvc_storage *_swig_go_1, _goslice_ _swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage *arg2 = (kvc_storage *) 0 ;
   kvc_token_copy *arg3 = (kvc_token_copy *) 0 ;
@@ -4936,7 +4939,7 @@ char *_wrap_kvc_storage_copy_tokens_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_manager_take_log_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_take_log_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   void *arg2 = (void *) 0 ;
   size_t arg3 ;
@@ -4957,7 +4960,7 @@ char *_wrap_kvc_manager_take_log_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_log_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_manager_log_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_log_info *arg2 = (kvc_log_info *) 0 ;
   kvc_status result;
@@ -4972,7 +4975,7 @@ char *_wrap_kvc_manager_log_info_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_log_replay_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_log_replay_native_56acb7785cc187f2(_goslice_ _swig_go_0, char *_swig_go_1) {
   void *arg1 = (void *) 0 ;
   size_t arg2 ;
   kvc_replay_info *arg3 = (kvc_replay_info *) 0 ;
@@ -4991,7 +4994,7 @@ char *_wrap_kvc_log_replay_native_a3e7208897f328db(_goslice_ _swig_go_0, char *_
 }
 
 
-char *_wrap_kvc_manager_admit_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_admit_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5008,7 +5011,7 @@ char *_wrap_kvc_manager_admit_request_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5025,7 +5028,7 @@ char *_wrap_kvc_manager_reserve_tokens_native_a3e7208897f328db(kvc_manager *_swi
 }
 
 
-char *_wrap_kvc_manager_append_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5046,7 +5049,7 @@ char *_wrap_kvc_manager_append_tokens_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5063,7 +5066,7 @@ char *_wrap_kvc_manager_commit_tokens_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_truncate_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5080,7 +5083,7 @@ char *_wrap_kvc_manager_truncate_request_native_a3e7208897f328db(kvc_manager *_s
 }
 
 
-char *_wrap_kvc_manager_fork_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_fork_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5097,7 +5100,7 @@ char *_wrap_kvc_manager_fork_request_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_preempt_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5112,7 +5115,7 @@ char *_wrap_kvc_manager_preempt_request_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_manager_free_request_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_free_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5127,7 +5130,7 @@ char *_wrap_kvc_manager_free_request_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_request_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_request_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_request_info *arg3 = (kvc_request_info *) 0 ;
@@ -5144,7 +5147,7 @@ char *_wrap_kvc_manager_request_info_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_list_requests_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_requests_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   size_t arg3 ;
@@ -5165,7 +5168,7 @@ char *_wrap_kvc_manager_list_requests_native_a3e7208897f328db(kvc_manager *_swig
 }
 
 
-char *_wrap_kvc_manager_compact_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_compact_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   kvc_block_copy *arg3 = (kvc_block_copy *) 0 ;
@@ -5188,7 +5191,7 @@ char *_wrap_kvc_manager_compact_native_a3e7208897f328db(kvc_manager *_swig_go_0,
 }
 
 
-char *_wrap_kvc_manager_resize_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_manager_resize_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5213,7 +5216,7 @@ char *_wrap_kvc_manager_resize_native_a3e7208897f328db(kvc_manager *_swig_go_0, 
 }
 
 
-char *_wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;
   uint64_t arg3 ;
@@ -5232,7 +5235,7 @@ char *_wrap_kvc_manager_expected_tokens_native_a3e7208897f328db(kvc_manager *_sw
 }
 
 
-char *_wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
+char *_wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5251,7 +5254,7 @@ char *_wrap_kvc_storage_discard_blocks_native_a3e7208897f328db(kvc_storage *_swi
 }
 
 
-char *_wrap_kvc_manager_set_time_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_set_time_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5266,7 +5269,7 @@ char *_wrap_kvc_manager_set_time_native_a3e7208897f328db(kvc_manager *_swig_go_0
 }
 
 
-char *_wrap_kvc_manager_set_priority_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
+char *_wrap_kvc_manager_set_priority_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3, int _swig_go_4, long long _swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5289,7 +5292,7 @@ char *_wrap_kvc_manager_set_priority_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_manager_end_session_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_manager_end_session_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t arg3 ;
@@ -5306,7 +5309,7 @@ char *_wrap_kvc_manager_end_session_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
+char *_wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1, _goslice_ _swig_go_2, char *_swig_go_3, long long *_swig_go_4, long long *_swig_go_5) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   int32_t *arg3 = (int32_t *) 0 ;
@@ -5331,14 +5334,14 @@ char *_wrap_kvc_manager_acquire_prompt_native_a3e7208897f328db(kvc_manager *_swi
   arg6 = (uint64_t *)_swig_go_4;
   arg7 = (uint64_t *)_swig_go_5;
   
-  result = (kvc_status)kvc_manager_acquire_prompt(arg1,(char const *)arg2,(int const *)arg3,arg4,(struct kvc_request_config const *)arg5,arg6,arg7);
+  result = (kvc_status)kvc_manager_allocate_from_prompt(arg1,(char const *)arg2,(int const *)arg3,arg4,(struct kvc_request_config const *)arg5,arg6,arg7);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   free(arg2); 
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
+char *_wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _gostring_ _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   kvc_status result;
@@ -5358,7 +5361,7 @@ char *_wrap_kvc_manager_unregister_prompt_native_a3e7208897f328db(kvc_manager *_
 }
 
 
-char *_wrap_kvc_manager_list_prompts_native_a3e7208897f328db(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, long long *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   char *arg2 = (char *) 0 ;
   size_t arg3 ;
@@ -5379,7 +5382,7 @@ char *_wrap_kvc_manager_list_prompts_native_a3e7208897f328db(kvc_manager *_swig_
 }
 
 
-char *_wrap_kvc_scheduler_abort_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_abort_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5394,7 +5397,7 @@ char *_wrap_kvc_scheduler_abort_native_a3e7208897f328db(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5409,7 +5412,7 @@ char *_wrap_kvc_scheduler_set_ready_native_a3e7208897f328db(kvc_scheduler *_swig
 }
 
 
-char *_wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
+char *_wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, int _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   int32_t arg3 ;
@@ -5426,7 +5429,7 @@ char *_wrap_kvc_scheduler_set_priority_native_a3e7208897f328db(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_scheduler_set_weight_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, int _swig_go_1, double _swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint32_t arg2 ;
   double arg3 ;
@@ -5443,7 +5446,7 @@ char *_wrap_kvc_scheduler_set_weight_native_a3e7208897f328db(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_plan_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_plan_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_plan *arg3 = (kvc_plan *) 0 ;
@@ -5460,7 +5463,7 @@ char *_wrap_kvc_scheduler_plan_native_a3e7208897f328db(kvc_scheduler *_swig_go_0
 }
 
 
-char *_wrap_kvc_scheduler_request_info_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   uint64_t arg2 ;
   kvc_scheduled_info *arg3 = (kvc_scheduled_info *) 0 ;
@@ -5477,7 +5480,7 @@ char *_wrap_kvc_scheduler_request_info_native_a3e7208897f328db(kvc_scheduler *_s
 }
 
 
-char *_wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_scheduler_read_stats_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0, char *_swig_go_1) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_scheduler_stats *arg2 = (kvc_scheduler_stats *) 0 ;
   kvc_status result;
@@ -5492,7 +5495,7 @@ char *_wrap_kvc_scheduler_read_stats_native_a3e7208897f328db(kvc_scheduler *_swi
 }
 
 
-char *_wrap_kvc_scheduler_check_native_a3e7208897f328db(kvc_scheduler *_swig_go_0) {
+char *_wrap_kvc_scheduler_check_native_56acb7785cc187f2(kvc_scheduler *_swig_go_0) {
   kvc_scheduler *arg1 = (kvc_scheduler *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -5505,32 +5508,7 @@ char *_wrap_kvc_scheduler_check_native_a3e7208897f328db(kvc_scheduler *_swig_go_
 }
 
 
-char *_wrap_kvc_config_from_shortfin_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, char *_swig_go_2, char *_swig_go_3, long long *_swig_go_4) {
-  char *arg1 = (char *) 0 ;
-  size_t arg2 ;
-  uint32_t arg3 ;
-  kvc_manager_config *arg4 = (kvc_manager_config *) 0 ;
-  kvc_storage_config *arg5 = (kvc_storage_config *) 0 ;
-  uint32_t *arg6 = (uint32_t *) 0 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  
-  arg1 = (char *)_swig_go_0.array;
-  arg2 = (size_t)_swig_go_0.len / sizeof(char);
-  
-  arg3 = (uint32_t)_swig_go_1;
-  arg4 = (kvc_manager_config *)_swig_go_2;
-  arg5 = (kvc_storage_config *)_swig_go_3;
-  arg6 = (uint32_t *)_swig_go_4;
-  
-  result = (kvc_status)kvc_config_from_shortfin((char const *)arg1,arg2,arg3,arg4,arg5,arg6);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_manager_open_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_open_curve_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_config *arg3 = (kvc_curve_config *) 0 ;
@@ -5547,7 +5525,7 @@ char *_wrap_kvc_manager_open_curve_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_close_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_close_curve_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5562,7 +5540,7 @@ char *_wrap_kvc_manager_close_curve_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_manager_read_curve_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+char *_wrap_kvc_manager_read_curve_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5585,7 +5563,7 @@ char *_wrap_kvc_manager_read_curve_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_manager_curve_info_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_manager_curve_info_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_curve_info *arg3 = (kvc_curve_info *) 0 ;
@@ -5602,7 +5580,7 @@ char *_wrap_kvc_manager_curve_info_native_a3e7208897f328db(kvc_manager *_swig_go
 }
 
 
-char *_wrap_kvc_workload_create_native_a3e7208897f328db(char *_swig_go_0, kvc_workload **_swig_go_1) {
+char *_wrap_kvc_workload_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_workload **_swig_go_1) {
   kvc_workload_config *arg1 = (kvc_workload_config *) 0 ;
   kvc_workload **arg2 = (kvc_workload **) 0 ;
   kvc_status result;
@@ -5617,7 +5595,7 @@ char *_wrap_kvc_workload_create_native_a3e7208897f328db(char *_swig_go_0, kvc_wo
 }
 
 
-char *_wrap_kvc_workload_record_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
+char *_wrap_kvc_workload_record_native_56acb7785cc187f2(kvc_workload *_swig_go_0, long long _swig_go_1, double _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5634,7 +5612,7 @@ char *_wrap_kvc_workload_record_native_a3e7208897f328db(kvc_workload *_swig_go_0
 }
 
 
-char *_wrap_kvc_workload_read_native_a3e7208897f328db(kvc_workload *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_workload_read_info_native_56acb7785cc187f2(kvc_workload *_swig_go_0, char *_swig_go_1) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   kvc_workload_info *arg2 = (kvc_workload_info *) 0 ;
   kvc_status result;
@@ -5643,13 +5621,13 @@ char *_wrap_kvc_workload_read_native_a3e7208897f328db(kvc_workload *_swig_go_0, 
   arg1 = (kvc_workload *)_swig_go_0;
   arg2 = (kvc_workload_info *)_swig_go_1;
   
-  result = (kvc_status)kvc_workload_read(arg1,arg2);
+  result = (kvc_status)kvc_workload_read_info(arg1,arg2);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 
 
-char *_wrap_kvc_workload_predict_native_a3e7208897f328db(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+char *_wrap_kvc_workload_predict_native_56acb7785cc187f2(kvc_workload *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
   kvc_workload *arg1 = (kvc_workload *) 0 ;
   uint64_t arg2 ;
   double *arg3 = (double *) 0 ;
@@ -5666,7 +5644,7 @@ char *_wrap_kvc_workload_predict_native_a3e7208897f328db(kvc_workload *_swig_go_
 }
 
 
-char *_wrap_kvc_sizer_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sizer **_swig_go_1) {
+char *_wrap_kvc_sizer_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_sizer **_swig_go_1) {
   kvc_sizer_config *arg1 = (kvc_sizer_config *) 0 ;
   kvc_sizer **arg2 = (kvc_sizer **) 0 ;
   kvc_status result;
@@ -5681,7 +5659,7 @@ char *_wrap_kvc_sizer_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sizer
 }
 
 
-char *_wrap_kvc_sizer_decide_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_sizer_decide_native_56acb7785cc187f2(kvc_sizer *_swig_go_0, long long _swig_go_1, double _swig_go_2, char *_swig_go_3) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   double arg3 ;
@@ -5700,7 +5678,7 @@ char *_wrap_kvc_sizer_decide_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long
 }
 
 
-char *_wrap_kvc_sizer_read_log_native_a3e7208897f328db(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_sizer_read_log_native_56acb7785cc187f2(kvc_sizer *_swig_go_0, long long _swig_go_1, char *_swig_go_2) {
   kvc_sizer *arg1 = (kvc_sizer *) 0 ;
   uint64_t arg2 ;
   kvc_sizing_decision *arg3 = (kvc_sizing_decision *) 0 ;
@@ -5717,7 +5695,7 @@ char *_wrap_kvc_sizer_read_log_native_a3e7208897f328db(kvc_sizer *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_move_tokens_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
+char *_wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_token_copy *arg2 = (kvc_token_copy *) 0 ;
   size_t arg3 ;
@@ -5736,7 +5714,7 @@ char *_wrap_kvc_storage_move_tokens_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_draft_lookup_native_a3e7208897f328db(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_draft_lookup_native_56acb7785cc187f2(_goslice_ _swig_go_0, int _swig_go_1, int _swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   int32_t *arg1 = (int32_t *) 0 ;
   size_t arg2 ;
   uint32_t arg3 ;
@@ -5765,7 +5743,7 @@ char *_wrap_kvc_draft_lookup_native_a3e7208897f328db(_goslice_ _swig_go_0, int _
 }
 
 
-char *_wrap_kvc_draft_create_native_a3e7208897f328db(char *_swig_go_0, kvc_draft **_swig_go_1) {
+char *_wrap_kvc_draft_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_draft **_swig_go_1) {
   kvc_draft_config *arg1 = (kvc_draft_config *) 0 ;
   kvc_draft **arg2 = (kvc_draft **) 0 ;
   kvc_status result;
@@ -5780,7 +5758,7 @@ char *_wrap_kvc_draft_create_native_a3e7208897f328db(char *_swig_go_0, kvc_draft
 }
 
 
-char *_wrap_kvc_draft_truncate_native_a3e7208897f328db(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
+char *_wrap_kvc_draft_truncate_native_56acb7785cc187f2(kvc_draft *_swig_go_0, int _swig_go_1, long long _swig_go_2) {
   kvc_draft *arg1 = (kvc_draft *) 0 ;
   int32_t arg2 ;
   uint64_t arg3 ;
@@ -5797,7 +5775,7 @@ char *_wrap_kvc_draft_truncate_native_a3e7208897f328db(kvc_draft *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_step_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
+char *_wrap_kvc_step_create_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1, kvc_step **_swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_step_limits *arg2 = (kvc_step_limits *) 0 ;
   kvc_step **arg3 = (kvc_step **) 0 ;
@@ -5814,7 +5792,7 @@ char *_wrap_kvc_step_create_native_a3e7208897f328db(kvc_manager *_swig_go_0, cha
 }
 
 
-char *_wrap_kvc_step_view_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_step_view_native_56acb7785cc187f2(kvc_step *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_step *arg1 = (kvc_step *) 0 ;
   int32_t arg2 ;
   kvc_view *arg3 = (kvc_view *) 0 ;
@@ -5831,7 +5809,7 @@ char *_wrap_kvc_step_view_native_a3e7208897f328db(kvc_step *_swig_go_0, int _swi
 }
 
 
-char *_wrap_kvc_manager_retire_step_native_a3e7208897f328db(kvc_manager *_swig_go_0, long long _swig_go_1) {
+char *_wrap_kvc_manager_retire_step_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;
   kvc_status result;
@@ -5846,7 +5824,7 @@ char *_wrap_kvc_manager_retire_step_native_a3e7208897f328db(kvc_manager *_swig_g
 }
 
 
-char *_wrap_kvc_storage_create_native_a3e7208897f328db(char *_swig_go_0, kvc_storage **_swig_go_1) {
+char *_wrap_kvc_storage_create_native_56acb7785cc187f2(char *_swig_go_0, kvc_storage **_swig_go_1) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   kvc_storage **arg2 = (kvc_storage **) 0 ;
   kvc_status result;
@@ -5861,7 +5839,7 @@ char *_wrap_kvc_storage_create_native_a3e7208897f328db(char *_swig_go_0, kvc_sto
 }
 
 
-char *_wrap_kvc_storage_properties_native_a3e7208897f328db(kvc_storage *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_storage_properties_native_56acb7785cc187f2(kvc_storage *_swig_go_0, char *_swig_go_1) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_storage_info *arg2 = (kvc_storage_info *) 0 ;
   kvc_status result;
@@ -5876,7 +5854,7 @@ char *_wrap_kvc_storage_properties_native_a3e7208897f328db(kvc_storage *_swig_go
 }
 
 
-char *_wrap_kvc_storage_size_native_a3e7208897f328db(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_size_native_56acb7785cc187f2(char *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage_config *arg1 = (kvc_storage_config *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5893,7 +5871,7 @@ char *_wrap_kvc_storage_size_native_a3e7208897f328db(char *_swig_go_0, long long
 }
 
 
-char *_wrap_kvc_storage_trim_native_a3e7208897f328db(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
+char *_wrap_kvc_storage_trim_native_56acb7785cc187f2(kvc_storage *_swig_go_0, long long *_swig_go_1, long long *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   uint64_t *arg2 = (uint64_t *) 0 ;
   uint64_t *arg3 = (uint64_t *) 0 ;
@@ -5910,7 +5888,7 @@ char *_wrap_kvc_storage_trim_native_a3e7208897f328db(kvc_storage *_swig_go_0, lo
 }
 
 
-char *_wrap_kvc_storage_view_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
+char *_wrap_kvc_storage_view_native_56acb7785cc187f2(kvc_storage *_swig_go_0, int _swig_go_1, int _swig_go_2, char *_swig_go_3) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   uint32_t arg3 ;
@@ -5929,7 +5907,7 @@ char *_wrap_kvc_storage_view_native_a3e7208897f328db(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
+char *_wrap_kvc_storage_runs_native_56acb7785cc187f2(kvc_storage *_swig_go_0, int _swig_go_1, char *_swig_go_2, _goslice_ _swig_go_3, long long *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t arg2 ;
   kvc_selection *arg3 = (kvc_selection *) 0 ;
@@ -5954,7 +5932,7 @@ char *_wrap_kvc_storage_runs_native_a3e7208897f328db(kvc_storage *_swig_go_0, in
 }
 
 
-char *_wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -5975,7 +5953,7 @@ char *_wrap_kvc_storage_copy_blocks_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -5996,7 +5974,7 @@ char *_wrap_kvc_storage_zero_blocks_native_a3e7208897f328db(kvc_storage *_swig_g
 }
 
 
-char *_wrap_kvc_storage_swap_out_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_out_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6025,7 +6003,7 @@ char *_wrap_kvc_storage_swap_out_native_a3e7208897f328db(kvc_storage *_swig_go_0
 }
 
 
-char *_wrap_kvc_storage_swap_in_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
+char *_wrap_kvc_storage_swap_in_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, kvc_stream *_swig_go_4) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   kvc_block_copy *arg2 = (kvc_block_copy *) 0 ;
   size_t arg3 ;
@@ -6054,7 +6032,7 @@ char *_wrap_kvc_storage_swap_in_native_a3e7208897f328db(kvc_storage *_swig_go_0,
 }
 
 
-char *_wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
+char *_wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(kvc_storage *_swig_go_0, _goslice_ _swig_go_1, kvc_stream *_swig_go_2) {
   kvc_storage *arg1 = (kvc_storage *) 0 ;
   int32_t *arg2 = (int32_t *) 0 ;
   size_t arg3 ;
@@ -6075,7 +6053,7 @@ char *_wrap_kvc_storage_quantize_blocks_native_a3e7208897f328db(kvc_storage *_sw
 }
 
 
-char *_wrap_kvc_quantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_quantize_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, long long _swig_go_2, long long _swig_go_3, _goslice_ _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   float *arg2 = (float *) 0 ;
   size_t arg3 ;
@@ -6098,7 +6076,7 @@ char *_wrap_kvc_quantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _sw
 }
 
 
-char *_wrap_kvc_dequantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
+char *_wrap_kvc_dequantize_native_56acb7785cc187f2(char *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, long long _swig_go_3, long long _swig_go_4, _goslice_ _swig_go_5) {
   kvc_quant_format *arg1 = (kvc_quant_format *) 0 ;
   void *arg2 = (void *) 0 ;
   float *arg3 = (float *) 0 ;
@@ -6121,7 +6099,7 @@ char *_wrap_kvc_dequantize_native_a3e7208897f328db(char *_swig_go_0, _goslice_ _
 }
 
 
-char *_wrap_kvc_tier_drain_native_a3e7208897f328db(kvc_tier *_swig_go_0) {
+char *_wrap_kvc_tier_drain_native_56acb7785cc187f2(kvc_tier *_swig_go_0) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_status result;
   char *_swig_go_result;
@@ -6134,7 +6112,7 @@ char *_wrap_kvc_tier_drain_native_a3e7208897f328db(kvc_tier *_swig_go_0) {
 }
 
 
-char *_wrap_kvc_tier_read_stats_native_a3e7208897f328db(kvc_tier *_swig_go_0, char *_swig_go_1) {
+char *_wrap_kvc_tier_read_stats_native_56acb7785cc187f2(kvc_tier *_swig_go_0, char *_swig_go_1) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   kvc_tier_stats *arg2 = (kvc_tier_stats *) 0 ;
   kvc_status result;
@@ -6149,7 +6127,7 @@ char *_wrap_kvc_tier_read_stats_native_a3e7208897f328db(kvc_tier *_swig_go_0, ch
 }
 
 
-char *_wrap_kvc_tier_read_counts_native_a3e7208897f328db(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
+char *_wrap_kvc_tier_read_counts_native_56acb7785cc187f2(kvc_tier *_swig_go_0, int _swig_go_1, char *_swig_go_2) {
   kvc_tier *arg1 = (kvc_tier *) 0 ;
   uint32_t arg2 ;
   kvc_tier_counts *arg3 = (kvc_tier_counts *) 0 ;
@@ -6166,7 +6144,7 @@ char *_wrap_kvc_tier_read_counts_native_a3e7208897f328db(kvc_tier *_swig_go_0, i
 }
 
 
-int _wrap_kvc_version_native_a3e7208897f328db() {
+int _wrap_kvc_version_native_56acb7785cc187f2() {
   uint32_t result;
   int _swig_go_result;
   
@@ -6177,26 +6155,13 @@ int _wrap_kvc_version_native_a3e7208897f328db() {
 }
 
 
-_gostring_ _wrap_kvc_build_info_native_a3e7208897f328db() {
+_gostring_ _wrap_kvc_build_info_native_56acb7785cc187f2() {
   char *result = 0 ;
   _gostring_ _swig_go_result;
   
   
   result = (char *)kvc_build_info();
   _swig_go_result = Swig_AllocateString((char*)result, result ? strlen((char*)result) : 0); 
-  return _swig_go_result;
-}
-
-
-char *_wrap_kvc_supports_native_a3e7208897f328db(int _swig_go_0) {
-  uint32_t arg1 ;
-  kvc_status result;
-  char *_swig_go_result;
-  
-  arg1 = (uint32_t)_swig_go_0;
-  
-  result = (kvc_status)kvc_supports(arg1);
-  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }
 

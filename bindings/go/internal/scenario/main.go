@@ -24,8 +24,8 @@ type runner struct {
 	recordBytes                uint64
 	log                        []byte
 	room                       uint64
-	reserves, partial          bool
-	mode                       kvcache.Reserve
+	headroom, partial          bool
+	mode                       kvcache.Headroom
 	encoder                    kvcache.RequestOptions // CrossTokens and CrossDigest
 	hints                      bool
 	fills                      [3]int
@@ -48,12 +48,19 @@ func sequence(first, count int) []int32 {
 func (r *runner) request(name int) kvcache.Request     { return kvcache.Request(r.requests[name]) }
 func (r *runner) namespace(name int) kvcache.Namespace { return kvcache.Namespace(r.namespaces[name]) }
 
+func (r *runner) ofCurve(name int) kvcache.Namespace {
+	if name < 0 {
+		return kvcache.AllNamespaces
+	}
+	return r.namespace(name)
+}
+
 func (r *runner) config(a []int) kvcache.Config {
 	var rooms []uint64
 	if r.room != 0 {
 		rooms = []uint64{r.room}
 	}
-	return kvcache.Config{MaxBlocks: rooms, Reserves: r.reserves, PartialReuse: r.partial, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
+	return kvcache.Config{MaxBlocks: rooms, Headroom: r.headroom, PartialReuse: r.partial, NumBlocks: uint64(a[0]), BlockSize: uint32(a[1]), EventCapacity: uint64(a[2]), MaxRequests: uint64(a[3]),
 		Policy: kvcache.Policy(r.policy[0]), PolicyWeight: float64(r.policy[1]) / 100, PolicyHistory: uint64(r.policy[2]), Hints: r.hints, Fills: r.fills[0] != 0, MaxQuotas: r.quotas,
 		RecordBytes: r.recordBytes}
 }
@@ -172,7 +179,7 @@ func (r *runner) rates(a []int) (string, error) {
 	for i := range sizes {
 		sizes[i] = uint64(a[i+1])
 	}
-	rates, err := r.m.HitRates(r.namespace(a[0]), sizes)
+	rates, err := r.m.HitRates(r.ofCurve(a[0]), sizes)
 	text := ""
 	for _, rate := range rates {
 		text += fmt.Sprint(" ", int(rate*1e6))
@@ -281,14 +288,14 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		r.room = uint64(a[0])
 	case "partial":
 		r.partial = a[0] != 0
-	case "reserves":
-		r.reserves = a[0] != 0
+	case "headroom":
+		r.headroom = a[0] != 0
 	case "mode":
-		r.mode = kvcache.Reserve(a[0])
+		r.mode = kvcache.Headroom(a[0])
 	case "resize":
 		return pairs(r.m.Resize(uint32(a[0]), uint64(a[1])))
 	case "expect":
-		return said(r.m.ExpectedTokens(kvcache.Reserve(a[0]), uint64(a[1])))
+		return said(r.m.ExpectedTokens(kvcache.Headroom(a[0]), uint64(a[1])))
 	case "now":
 		r.step.NowNS = uint64(a[0])
 	case "time":
@@ -302,13 +309,13 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		hinted, failure := r.m.SetPrefixPriority(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]), hint)
 		return said(hinted, failure)
 	case "demote":
-		demoted, failure := r.m.DemotePrefix(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]))
+		demoted, failure := r.m.SetPrefixPriority(r.namespace(a[0]), sequence(a[1], a[2]), nil, uint64(a[3]), kvcache.Hint{Priority: kvcache.PriorityDemoted})
 		return said(demoted, failure)
 	case "register":
 		pinned, failure := r.m.RegisterPrompt(fmt.Sprint("p", a[0]), r.namespace(a[1]), sequence(a[2], a[3]), nil)
 		return said(pinned, failure)
 	case "acquire":
-		id, cached, failure := r.m.AcquirePrompt(fmt.Sprint("p", a[1]), sequence(a[2], a[3]), nil)
+		id, cached, failure := r.m.AllocateFromPrompt(fmt.Sprint("p", a[1]), sequence(a[2], a[3]), nil)
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "unregister":
 		err = r.m.UnregisterPrompt(fmt.Sprint("p", a[0]))
@@ -330,9 +337,9 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "close":
 		err = r.m.CloseNamespace(r.namespace(a[0]))
 	case "curve":
-		err = r.m.OpenCurve(r.namespace(a[0]), kvcache.CurveConfig{SampleRate: float64(a[1]) / 100, MaxBlocks: uint64(a[2])})
+		err = r.m.OpenCurve(r.ofCurve(a[0]), kvcache.CurveConfig{SampleRate: float64(a[1]) / 100, MaxBlocks: uint64(a[2])})
 	case "uncurve":
-		err = r.m.CloseCurve(r.namespace(a[0]))
+		err = r.m.CloseCurve(r.ofCurve(a[0]))
 	case "rates":
 		return r.rates(a)
 	case "scheduler", "schedule", "draft", "plan", "finish", "undone", "abort", "scheduled":
@@ -365,12 +372,14 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "share":
 		return r.share(r.namespace(a[0]), uint32(a[1]))
 	case "reset":
-		err = r.m.Reset(r.namespace(a[0]))
+		err = r.m.ResetNamespace(r.namespace(a[0]))
+	case "resetall":
+		err = r.m.ResetAll()
 	case "allocate":
-		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
+		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Headroom: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		return said(cached, keep(r.requests, a[0], id, failure))
 	case "create":
-		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Reserve: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
+		id, failure := r.m.CreateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Headroom: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		err = keep(r.requests, a[0], id, failure)
 	case "admit":
 		cached, failure := r.m.AdmitRequest(r.request(a[0]))

@@ -396,7 +396,7 @@ class KVCacheManager(_native.SlotAllocator):
     def reset_prefix_cache(self) -> bool:
         """Forgets all cached content. Always succeeds: running requests keep their blocks and publish nothing more."""
         self._forget(self._waiting)
-        self.manager.reset()
+        self.manager.reset_all()
         if self.prefix_cache_stats is not None:
             self.prefix_cache_stats.reset = True
         return True

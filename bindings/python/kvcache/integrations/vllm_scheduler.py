@@ -207,7 +207,7 @@ class PlannedBlocks:
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all cached content. Always succeeds: running requests keep their blocks and publish nothing more."""
-        self.manager.reset()
+        self.manager.reset_all()
         if self.prefix_cache_stats is not None:
             self.prefix_cache_stats.reset = True
         return True

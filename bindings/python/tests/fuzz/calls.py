@@ -17,6 +17,7 @@ import calls_tiers  # noqa: F401
 import kvcache
 from kvcache import errors, speculation
 from kvcache.storage import DLPack
+from derived import derived
 from world import CALLS, World, Wrong
 
 __all__ = ["CALLS", "EXPECTED", "World", "Wrong", "public"]
@@ -50,3 +51,5 @@ def is_field(value):
 
 # What a call may raise.
 EXPECTED = (errors.KvCacheError, TypeError, ValueError, OverflowError, MemoryError)
+
+CALLS.update({name: made for name in public() - set(CALLS) if (made := derived(name))})

@@ -129,11 +129,6 @@ def remove(w):
     kvcache.remove_checkpoint(folder(w), w.number(new.id))
 
 
-@call("Manager.content_digest")
-def content_digest(w):
-    need(w.m.content_digest() == w.m.content_digest() and len(w.m.content_digest()) == 32, "a digest")
-
-
 @call("page_file_info")
 def page_file_info(w):
     path = f"{w.folder}/slab"

@@ -48,21 +48,6 @@ def sizer(w):
     need(made.read_log(0) == decision, "another decision")
 
 
-@call("build_info")
-def build_info(w):
-    kvcache.build_info()
-
-
-@call("supports")
-def supports(w):
-    kvcache.supports(w.number(0))
-
-
-@call("device_info")
-def device_info(w):
-    kvcache.device_info(w.rng.choice((None, "cpu", "?", "", 3, b"cpu")))
-
-
 @call("open_backend")
 def open_backend(w):
     kvcache.open_backend(w.rng.choice(("cpu", "?", None, 5)), w.rng.choice((None, None, "/nowhere")))
@@ -150,18 +135,9 @@ def rope_table(w):
     kvcache.rope_table(w.array(w.floats(3, dtype=np.float64)), positions, w.h.real(1.0))
 
 
-@call("storage_size")
-def storage_size(w):
-    kvcache.storage_size(w.number(4), w.number(2), w.number(2), w.number(8), dtype=w.rng.choice(("int8", "int9", None)), block_size=w.number(4))
-
-
 @call("replay")
 def replay(w):
     kvcache.replay([TraceRequest(40, 2, (w.number(1),))], 8, block_size=w.rng.choice((16, 32)))
-
-@call("Stream")
-def stream(w):
-    kvcache.Stream(w.rng.choice((None, "cpu", "?", 4))).close()
 
 
 @call("Stream.synchronize")
@@ -169,30 +145,10 @@ def synchronize(w):
     w.settle()
 
 
-@call("Stream.wait")
-def wait(w):
-    w.stream.wait(w.event)
-
-
 @call("Stream.handle")
 def handle(w):
     with contextlib.suppress(kvcache.UnsupportedError):
         w.stream.handle
-
-
-@call("StreamEvent")
-def stream_event(w):
-    kvcache.StreamEvent(w.rng.choice((None, "cpu", "?", 4)))
-
-
-@call("StreamEvent.record")
-def record(w):
-    w.event.record(w.stream)
-
-
-@call("StreamEvent.done")
-def done(w):
-    w.event.done
 
 
 @call("StreamEvent.synchronize")
@@ -219,21 +175,6 @@ def fields(w):
     repr(model)
 
 
-@call("Model.window_layers")
-def window_layers(w):
-    kvcache.find_model("llama-3.1-8b").window_layers
-
-
-@call("Model.state_layers")
-def state_layers(w):
-    kvcache.find_model("qwen3-next-80b-a3b").state_layers
-
-
-@call("Model.estimate")
-def estimate(w):
-    kvcache.find_model("llama-3.1-8b").estimate(w.rng.choice(("float16", "int9")), tokens=w.number(100), num_sequences=w.number(1), block_size=w.number(16))
-
-
 @call("Model.memory")
 @call("Memory.estimate")
 def memory(w):
@@ -244,11 +185,6 @@ def memory(w):
     else:
         held = model.memory(block_size=block_size, budget_bytes=1 << 22)  # some blocks: a manager for a whole memory takes long
         kvcache.Manager(w.rng.choice((0, 0, 0, 5)), max_requests=4, memory=w.rng.choice((held, held, held, 7))).close()
-
-
-@call("Model.rope")
-def rope(w):
-    kvcache.find_model("llama-3.1-8b").rope(w.number(0), w.number(100))
 
 
 @call("native.pack_tokens")

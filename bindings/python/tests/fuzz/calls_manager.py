@@ -9,7 +9,7 @@ import kvcache
 from kvcache import _native
 from kvcache.events import EventReader
 from hostile import mischief
-from world import BLOCK, BLOCKS, Wrong, call, need
+from world import BLOCKS, Wrong, call, need
 
 
 @call("Manager")
@@ -44,16 +44,6 @@ def close_manager(w):
         raise Wrong("a closed manager answers")
 
 
-@call("Manager.allocate")
-def allocate(w):
-    w.added(w.m.allocate(w.tokens(), w.keys(), **w.options()))
-
-
-@call("Manager.create")
-def create(w):
-    w.added(w.m.create(w.tokens(), w.keys(), **w.options()))
-
-
 @call("Manager.request")
 def request(w):
     w.m.request(w.any_request_id())
@@ -77,11 +67,6 @@ def block_tables(w):
         need(not (out == -7).any(), "entries were not written")
 
 
-@call("Manager.take_pending")
-def take_pending(w):
-    w.m.take_pending()
-
-
 @call("Manager.rebuild")
 def rebuild(w):
     m = w.rng.choice((w.m, kvcache.Manager(4, 4)))  # the first one mostly has requests
@@ -92,35 +77,15 @@ def rebuild(w):
     made.manager.close()
 
 
-@call("Manager.compact")
-def compact(w):
-    w.m.compact(w.number(0), w.number(16))
-
-
 @call("Manager.resize")
 def resize(w):
     w.m.resize(w.rng.choice((BLOCKS, BLOCKS, 96, 100, w.number(90))), w.number(1))
-
-
-@call("Manager.expected_tokens")
-def expected_tokens(w):
-    need(w.m.expected_tokens(w.rng.choice(("none", "minimal", "balanced", "aggressive", "most", 3, None)), w.number(9)) >= 0, "tokens")
 
 
 @call("Manager.namespace")
 def namespace(w):
     part = w.rng.choice((None, b"", b"abc", bytearray(3), "text", 4, np.zeros(3), np.zeros((3, 2))[:, 0], memoryview(b"abcd")[::2]))
     w.m.namespace(part, adapter=b"x").close()
-
-
-@call("Manager.reset")
-def reset(w):
-    w.m.reset(w.any_namespace())
-
-
-@call("Manager.probe")
-def probe(w):
-    w.m.probe(w.tokens(), w.keys(), w.any_namespace())
 
 
 @call("Manager.probe_request")
@@ -133,11 +98,6 @@ def probe_request(w):
 @call("Manager.pins")
 def pins(w):
     need(len(w.m.pins()) >= len(w.pins), "pins are missing")
-
-
-@call("Manager.namespaces")
-def namespaces(w):
-    need(0 not in w.m.namespaces(), "the default namespace is listed")
 
 
 @call("Manager.open_curve")
@@ -183,55 +143,15 @@ def pin(w):
         w.pins.pop(0).close()
 
 
-@call("Manager.drop")
-def drop(w):
-    w.m.drop(w.tokens(), w.keys(), w.any_namespace())
-
-
 def name(w):
     return w.rng.choice(("a", "a", "b", "", "n" * 256, "a\0b", "\udcff", b"a", 5, None))
 
 
-@call("Manager.set_time")
-def set_time(w):
-    w.m.set_time(w.number(w.rng.randrange(40)))
-
-
-@call("Manager.set_prefix_priority")
-def set_prefix_priority(w):
-    w.m.set_prefix_priority(w.tokens(), w.number(90), w.keys(), w.any_namespace(), until_ns=w.number(0), first_token=w.number(0))
-
-
-@call("Manager.demote")
-def demote(w):
-    w.m.demote(w.tokens(), w.keys(), w.any_namespace(), first_token=w.number(0))
-
-
-@call("Manager.register_prompt")
-def register_prompt(w):
-    w.m.register_prompt(name(w), w.tokens(), w.keys(), w.any_namespace())
-
-
-@call("Manager.acquire_prompt")
-def acquire_prompt(w):
+@call("Manager.allocate_from_prompt")
+def allocate_from_prompt(w):
     options = w.options()
     options.pop("namespace", None)
-    w.added(w.m.acquire_prompt(name(w), w.tokens(), **options))
-
-
-@call("Manager.unregister_prompt")
-def unregister_prompt(w):
-    w.m.unregister_prompt(name(w))
-
-
-@call("Manager.prompts")
-def prompts(w):
-    need(all(isinstance(one, str) for one in w.m.prompts()), "names of prompts")
-
-
-@call("Manager.evict")
-def evict(w):
-    w.m.evict(w.number(3), pool=w.number(-1))
+    w.added(w.m.allocate_from_prompt(name(w), w.tokens(), **options))
 
 
 @call("Manager.acquire_blocks")
@@ -258,39 +178,9 @@ def release_blocks(w):
     w.m.release_blocks(w.array(given))
 
 
-@call("Manager.unpublish_blocks")
-def unpublish_blocks(w):
-    w.m.unpublish_blocks(w.blocks())
-
-
 @call("Manager.stats")
 def stats(w):
     need(w.m.stats.blocks_total == w.m.pool_info(0).num_blocks + w.m.pool_info(1).num_blocks, "blocks_total")
-
-
-@call("Manager.usage")
-def usage(w):
-    need(0 <= w.m.usage <= 1, "usage")
-
-
-@call("Manager.properties")
-def properties(w):
-    need(w.m.properties.block_size == BLOCK, "block_size")
-
-
-@call("Manager.pool_info")
-def pool_info(w):
-    w.m.pool_info(w.number(1))
-
-
-@call("Manager.lost_reuse")
-def lost_reuse(w):
-    need(w.m.lost_reuse(w.number(1)).admissions <= w.m.stats.admissions, "admissions")
-
-
-@call("Manager.set_quota")
-def set_quota(w):
-    w.m.set_quota(w.any_namespace(), w.number(1), min_blocks=w.number(4), max_blocks=w.number(8))
 
 
 @call("Manager.take_log")
@@ -302,50 +192,10 @@ def take_log(w):
     need(isinstance(log, bytes), "bytes")
 
 
-@call("Manager.log_info")
-def log_info(w):
-    need(w.m.log_info().capacity >= 0, "capacity")
-
-
-@call("Manager.quota_info")
-def quota_info(w):
-    need(w.m.quota_info(w.any_namespace(), w.number(1)).available >= 0, "available")
-
-
-@call("Manager.block_info")
-def block_info(w):
-    w.m.block_info(w.number(3))
-
-
-@call("Manager.digest")
-def digest(w):
-    need(w.m.digest() == w.m.digest(), "digests")
-
-
-@call("Manager.check")
-def check(w):
-    w.m.check()
-
-
-@call("Manager.retire_step")
-def retire_step(w):
-    w.m.retire_step(w.rng.choice((w.step.step_id, w.number(0))))
-
-
-@call("Manager.fail_step")
-def fail_step(w):
-    w.m.fail_step(w.rng.choice((w.step.step_id, w.number(0))))
-
-
 @call("Manager.events")
 def events(w):
     for event in w.m.events(w.number(0)):
         need(len(event.tokens) == event.num_tokens and repr(event), "tokens of an event")
-
-
-@call("EventReader")
-def event_reader(w):
-    EventReader(w.m, w.number(0), w.number(4))
 
 
 @call("EventReader.__iter__")
@@ -372,22 +222,6 @@ def runs_of_events(w):
                            w.rng.random() < 0.5, act, act, act, (1, 2), ends, w.rng.choice((None, act)))
 
 
-@call("Request.admit")
-def admit(w):
-    w.request().admit()
-
-
-@call("Request.append")
-def append(w):
-    w.request().append(w.rng.choice((w.tokens(3), w.number(1))))
-
-
-@call("Request.reserve")
-def reserve(w):
-    r = w.request()
-    r.reserve(w.number(r.info.capacity + w.rng.randrange(3)))
-
-
 @call("Request.commit")
 def commit(w):
     r = w.request()
@@ -400,36 +234,11 @@ def truncate(w):
     r.truncate(w.number(max(1, r.info.num_tokens - w.rng.randrange(3))))
 
 
-@call("Request.set_priority")
-def set_priority(w):
-    w.request().set_priority(w.number(90), w.number(0), w.rng.choice((None, w.number(8))), w.number(0))
-
-
-@call("Request.end_session")
-def end_session(w):
-    w.request().end_session(w.number(0))
-
-
-@call("Request.preempt")
-def preempt(w):
-    w.request().preempt()
-
-
 @call("Request.free")
 def free(w):
     r = w.request()
     r.free()
     w.requests.remove(r)
-
-
-@call("Request.fork")
-def fork(w):
-    w.added(w.request().fork())
-
-
-@call("Request.info")
-def info(w):
-    w.request().info
 
 
 @call("Request.num_tokens")
@@ -448,11 +257,6 @@ def block_table(w):
         need(r.block_table(group, w.number(-1), out) is out or out is None, "out is not what comes back")
         if type(group) is int and group == 0 and type(out) is np.ndarray and len(out) > len(table):
             need(out[: len(table)].tolist() == table.tolist(), "another table")
-
-
-@call("Request.slots")
-def slots(w):
-    w.request().slots(w.number(0), w.number(1), w.number(0))
 
 
 @call("Request.close")

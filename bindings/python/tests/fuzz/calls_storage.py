@@ -49,11 +49,6 @@ def fields(w):
     repr(storage)
 
 
-@call("Storage.view")
-def view(w):
-    w.storage().view(w.number(0), w.number(0)).size
-
-
 @call("Storage.dlpack")
 def dlpack(w):
     tensor = np.from_dlpack(w.storages[0].dlpack(w.number(0), w.number(0)))
@@ -68,11 +63,6 @@ def capsule(w):
 @call("DLPack.__dlpack_device__")
 def capsule_device(w):
     w.storage().dlpack(kvcache.Plane.K).__dlpack_device__()
-
-
-@call("Storage.runs")
-def runs(w):
-    w.storage().runs(w.number(1))
 
 
 @call("Storage.store")
@@ -125,34 +115,9 @@ def measure(w):
     s.measure(k, v, slots, w.number(0))
 
 
-@call("Storage.quantize_blocks")
-def quantize_blocks(w):
-    w.storages[3].quantize_blocks(w.blocks(), stream=w.any_stream())
-
-
-@call("Storage.trim")
-def trim(w):
-    need(w.storage().trim()[0] == 0, "the CPU has no device memory")
-
-
-@call("Storage.discard_blocks")
-def discard_blocks(w):
-    need(w.storage().discard_blocks(w.number(4), w.number(4)) >= 0, "bytes")
-
-
-@call("Storage.zero_blocks")
-def zero_blocks(w):
-    w.storage().zero_blocks(w.blocks(), stream=w.any_stream())
-
-
 def pairs(w, most):
     n = w.rng.randrange(1, 5)
     return np.stack([np.array([w.rng.randrange(most) for _ in range(n)], np.int32), np.array(w.rng.sample(range(most), n), np.int32)], 1)
-
-
-@call("Storage.copy_blocks")
-def copy_blocks(w):
-    w.storage().copy_blocks(w.array(pairs(w, BLOCKS)), stream=w.any_stream())
 
 
 @call("Storage.copy_tokens")

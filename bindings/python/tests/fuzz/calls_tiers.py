@@ -9,7 +9,7 @@ import select
 import numpy as np
 
 import kvcache
-from kvcache import PageResult, TierKind
+from kvcache import PageResult
 from world import BLOCK, TIER_PAGE, call, need
 
 COUNT = 5
@@ -84,11 +84,6 @@ def state(w):
     repr(w.tier)
     select.select([w.tier], [], [], 0)
     os.fstat(w.tier.fileno())
-
-
-@call("Tier.counts")
-def counts(w):
-    w.tier.counts(w.number(TierKind.GET))
 
 
 @call("Tier.submit_get")
@@ -212,12 +207,6 @@ def page_keys(w):
     if digests is KEYS:
         need(kvcache.page_key(bytes(KEYS[1]), 0, fingerprint) == bytes(keys[1]), "one of them")
     kvcache.page_key(w.array(np.zeros(32, np.uint8)), 0, bytes(32))
-
-
-@call("Manager.position_digests")
-def position_digests(w):
-    digests = w.m.position_digests(w.tokens(), w.keys(), w.any_namespace())
-    need(digests.dtype == np.uint8 and digests.shape[1] == 32, "digests")
 
 
 def text(w):

@@ -29,6 +29,9 @@ class Liar(np.ndarray):
     def __len__(self):
         return self.said[0]
 
+    def __repr__(self):  # numpy's own believes the shape, and fails
+        return "Liar"
+
 
 class Clears:
     """An integer that empties its list when it is asked for its value, or does what else `act` does."""

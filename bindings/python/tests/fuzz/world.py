@@ -34,7 +34,7 @@ class World:
 
     def __init__(self, rng, hostile):
         self.rng, self.h = rng, hostile
-        self.m = kvcache.Manager([BLOCKS, 96], BLOCK, groups=[kvcache.Group(), kvcache.Group(8, pool=1)], event_capacity=32, max_requests=12, hints=True, fills=True, max_quotas=2, max_blocks=[BLOCKS, 120], reserves=True, partial_reuse=True,
+        self.m = kvcache.Manager([BLOCKS, 96], BLOCK, groups=[kvcache.Group(), kvcache.Group(8, pool=1)], event_capacity=32, max_requests=12, hints=True, fills=True, max_quotas=2, max_blocks=[BLOCKS, 120], headroom=True, partial_reuse=True,
                                  max_request_tokens=64, zero="cross_namespace")
         self.step = kvcache.Step(self.m, 8, 32, 16, max_admissions=3, max_prompt_tokens=64, max_frees=4)
         self.namespace = self.m.namespace(model=b"a", tenant=b"b")

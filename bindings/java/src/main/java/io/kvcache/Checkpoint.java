@@ -50,12 +50,9 @@ public record Checkpoint(long id, long numFiles, long fileBytes, long writtenByt
   }
 
   private static Checkpoint read(Call call) throws KvCacheException {
-    kvc_checkpoint_info i = new kvc_checkpoint_info();
-    try {
+    try (kvc_checkpoint_info i = new kvc_checkpoint_info()) {
       call.run(i);
       return read(i);
-    } finally {
-      i.delete();
     }
   }
 
@@ -109,8 +106,7 @@ public record Checkpoint(long id, long numFiles, long fileBytes, long writtenByt
       throws KvCacheException {
     CheckpointOptions o = orDefault(options);
     boolean requests = (o.flags & Native.KVC_CHECKPOINT_REQUESTS) != 0;
-    kvc_checkpoint_info i = new kvc_checkpoint_info();
-    try {
+    try (kvc_checkpoint_info i = new kvc_checkpoint_info()) {
       for (long names = 16, waiting = requests ? 16 : 0;;) {
         ByteBuffer namePairs = Buffers.bytes(Math.toIntExact(16 * names)), requestPairs = Buffers.bytes(Math.toIntExact(32 * waiting));
         try {
@@ -138,8 +134,6 @@ public record Checkpoint(long id, long numFiles, long fileBytes, long writtenByt
         }
         return new Restored(namespaces, made, committed, read(i));
       }
-    } finally {
-      i.delete();
     }
   }
 

@@ -195,9 +195,9 @@ public final class Config {
     return this;
   }
 
-  /** Remembers how many tokens ended requests got, for {@link RequestOptions#reserve} and {@link Manager#expectedTokens}. */
-  public Config reserves() {
-    flags |= Native.KVC_MANAGER_RESERVE;
+  /** Remembers how many tokens ended requests got, for {@link RequestOptions#headroom} and {@link Manager#expectedTokens}. */
+  public Config headroom() {
+    flags |= Native.KVC_MANAGER_HEADROOM;
     return this;
   }
 
@@ -267,11 +267,9 @@ public final class Config {
     if (rooms.length != 0 && rooms.length != Math.max(pools.length, 1)) {
       throw new IllegalArgumentException("maxBlocks has " + rooms.length + " numbers for " + Math.max(pools.length, 1) + " pools; give one for each, or none");
     }
-    kvc_manager_config config = new kvc_manager_config();
     kvc_pool_config poolArray = pools.length > 1 ? Native.new_kvc_pool_configs(pools.length) : null;
     kvc_group_config groupArray = groups.isEmpty() ? null : Native.new_kvc_group_configs(groups.size());
-    kvc_memory_query query = model == null ? null : Model.query(memory);
-    try {
+    try (kvc_manager_config config = new kvc_manager_config(); kvc_memory_query query = model == null ? null : Model.query(memory)) {
       config.setBlock_size(blockSize);
       config.setVocab_size(vocabSize);
       config.setFlags(flags);
@@ -302,11 +300,7 @@ public final class Config {
       creating.create(config, address);
       return address[0];
     } finally {
-      config.delete();
-      if (query != null) {
-        query.delete();
-        Reference.reachabilityFence(model);
-      }
+      Reference.reachabilityFence(model);
       if (poolArray != null) {
         Native.delete_kvc_pool_configs(poolArray);
       }
@@ -320,11 +314,11 @@ public final class Config {
     config.setPools(array);
     config.setNum_pools(pools.length);
     for (int i = 0; i < pools.length; ++i) {
-      kvc_pool_config pool = new kvc_pool_config();
-      pool.setNum_blocks(pools[i]);
-      pool.setMax_blocks(rooms.length == 0 ? 0 : rooms[i]);
-      Native.kvc_pool_configs_setitem(array, i, pool);
-      pool.delete();
+      try (kvc_pool_config pool = new kvc_pool_config()) {
+        pool.setNum_blocks(pools[i]);
+        pool.setMax_blocks(rooms.length == 0 ? 0 : rooms[i]);
+        Native.kvc_pool_configs_setitem(array, i, pool);
+      }
     }
   }
 
@@ -347,7 +341,7 @@ public final class Config {
       group.setRetention_tokens(from.retentionTokens());
       group.setPool(from.pool());
       Native.kvc_group_configs_setitem(array, i, group);
-      group.delete();
+      group.close();
     }
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.lang.ref.Reference;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.util.Arrays;
@@ -19,16 +18,13 @@ public final class Draft implements AutoCloseable {
    * @param rowCapacity tokens of each row that memory is taken for at once; a longer row grows
    */
   public Draft(int maxRows, int minNgram, int maxNgram, int rowCapacity) throws KvCacheException {
-    kvc_draft_config c = new kvc_draft_config();
     long[] out = new long[1];
-    try {
+    try (kvc_draft_config c = new kvc_draft_config()) {
       c.setMax_rows(Sizes.count("maxRows", maxRows));
       c.setMin_ngram(Sizes.count("minNgram", minNgram));
       c.setMax_ngram(Sizes.count("maxNgram", maxNgram));
       c.setRow_capacity(Sizes.count("rowCapacity", rowCapacity));
       Native.kvc_draft_create(c, out);
-    } finally {
-      c.delete();
     }
     handle = new Handle("draft", out[0], Native::kvc_draft_destroy);
     handle.ownedBy(this);
@@ -104,12 +100,6 @@ public final class Draft implements AutoCloseable {
   }
 
   private void use(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 }

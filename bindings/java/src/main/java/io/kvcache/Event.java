@@ -12,7 +12,8 @@ import java.util.List;
 public record Event(long sequence, long timeNs, long epoch, long namespace, long node, long parentNode, long tokenOffset, int kind, int group,
     int block, byte[] digest, byte[] parentDigest, byte[] extraDigest, int[] tokens) {
   /** Kinds of events. */
-  public static final int STORED = Native.KVC_EVENT_STORED, REMOVED = Native.KVC_EVENT_REMOVED, CLEARED = Native.KVC_EVENT_CLEARED;
+  public static final int STORED = Native.KVC_EVENT_STORED, REMOVED = Native.KVC_EVENT_REMOVED,
+      NAMESPACE_CLEARED = Native.KVC_EVENT_NAMESPACE_CLEARED, ALL_CLEARED = Native.KVC_EVENT_ALL_CLEARED;
 
   /**
    * Some events, and where to go on.

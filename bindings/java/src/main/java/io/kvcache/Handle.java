@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
+import java.lang.ref.Reference;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -39,6 +40,17 @@ final class Handle {
       now = users.get();
     }
     throw new IllegalStateException("the " + name + " is closed");
+  }
+
+  /** Runs a call on the open object of an owner, who is reachable until it has ended. */
+  void call(Object owner, Manager.Call call) throws KvCacheException {
+    long address = enter();
+    try {
+      call.run(address);
+    } finally {
+      exit();
+      Reference.reachabilityFence(owner);
+    }
   }
 
   /** Throws if the object is closed. */

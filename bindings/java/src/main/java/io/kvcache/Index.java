@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
@@ -56,9 +55,8 @@ public final class Index implements AutoCloseable {
     Sizes.count("numMedia", options.numMedia);
     Sizes.count("maxNamespaces", options.maxNamespaces);
     Sizes.count("group", options.group);
-    kvc_index_config c = new kvc_index_config();
     long[] out = new long[1];
-    try {
+    try (kvc_index_config c = new kvc_index_config()) {
       c.setMax_blocks(options.maxBlocks);
       c.setMax_workers(options.maxWorkers);
       c.setNum_media(options.numMedia);
@@ -67,8 +65,6 @@ public final class Index implements AutoCloseable {
       c.setTtl_ns(options.ttlNs);
       c.setFlags(options.hideStale ? Native.KVC_INDEX_HIDE_STALE : 0);
       Native.kvc_index_create(c, out);
-    } finally {
-      c.delete();
     }
     maxWorkers = options.maxWorkers == 0 ? 256 : options.maxWorkers;
     numMedia = options.numMedia == 0 ? 4 : options.numMedia;
@@ -110,12 +106,9 @@ public final class Index implements AutoCloseable {
       event.write(packed);
     }
     packed.flip();
-    kvc_index_applied a = new kvc_index_applied();
-    try {
+    try (kvc_index_applied a = new kvc_index_applied()) {
       use(i -> Native.kvc_index_apply(i, worker, medium, packed, nowNs, a));
       return new Applied(a.getApplied(), a.getIgnored(), a.getNext_sequence(), a.getIs_stale() != 0, a.getRestarts());
-    } finally {
-      a.delete();
     }
   }
 
@@ -197,13 +190,10 @@ public final class Index implements AutoCloseable {
 
   /** Returns the counters. */
   public Stats stats() throws KvCacheException {
-    kvc_index_stats s = new kvc_index_stats();
-    try {
+    try (kvc_index_stats s = new kvc_index_stats()) {
       use(i -> Native.kvc_index_read_stats(i, s));
       return new Stats(s.getNum_workers(), s.getNum_blocks(), s.getNum_holdings(), s.getNum_sets(), s.getBytes_allocated(), s.getBytes_used(),
           s.getApplied_events(), s.getIgnored_events(), s.getGaps(), s.getDropped_events(), s.getEvicted_blocks(), s.getRestarts(), s.getExpired_workers());
-    } finally {
-      s.delete();
     }
   }
 
@@ -258,12 +248,6 @@ public final class Index implements AutoCloseable {
   }
 
   private void use(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 }

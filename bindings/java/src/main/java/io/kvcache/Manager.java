@@ -51,13 +51,7 @@ public final class Manager implements AutoCloseable {
   }
 
   void call(Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 
   interface Question {
@@ -158,11 +152,11 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_resize(m, pool, numBlocks, room, out), Manager::pair);
   }
 
-  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#reserves}. */
-  public long expectedTokens(RequestOptions.Reserve reserve, long generated) throws KvCacheException {
+  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#headroom}. */
+  public long expectedTokens(RequestOptions.Headroom headroom, long generated) throws KvCacheException {
     Sizes.count("generated", generated);
     long[] tokens = new long[1];
-    call(m -> Native.kvc_manager_expected_tokens(m, reserve.ordinal(), generated, tokens));
+    call(m -> Native.kvc_manager_expected_tokens(m, headroom.ordinal(), generated, tokens));
     return tokens[0];
   }
 
@@ -258,12 +252,17 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_namespaces(m, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
-  /** The default namespace alone, for {@link #reset} and in events of kind 3 (cleared). */
-  public static final long DEFAULT_NAMESPACE = -1;
+  /** All namespaces together, in curves and in events of the kind ALL_CLEARED; no namespace has this id. */
+  public static final long ALL_NAMESPACES = -1;
 
-  /** Forgets all cached content of a namespace (0 = all, DEFAULT_NAMESPACE = the default one alone) in constant time. Requests finish. */
-  public void reset(long namespace) throws KvCacheException {
-    call(m -> Native.kvc_manager_reset(m, namespace));
+  /** Forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests finish. */
+  public void resetNamespace(long namespace) throws KvCacheException {
+    call(m -> Native.kvc_manager_reset_namespace(m, namespace));
+  }
+
+  /** Forgets all cached content of all namespaces, as {@link #resetNamespace} of each would. */
+  public void resetAll() throws KvCacheException {
+    call(Native::kvc_manager_reset_all);
   }
 
   // ---- miss-ratio curves
@@ -282,10 +281,10 @@ public final class Manager implements AutoCloseable {
   public record CurveInfo(double sampleRate, long maxSamples, long maxBlocks, long halfLife, double queries, double sampled, long numSamples,
       long bytes) {}
 
-  /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once. Namespace 0: all together. Config null: the defaults. */
+  /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once, of a namespace alone or of ALL_NAMESPACES together.
+   * Config null: the defaults. */
   public void openCurve(long namespace, CurveConfig config) throws KvCacheException {
-    kvc_curve_config c = new kvc_curve_config();
-    try {
+    try (kvc_curve_config c = new kvc_curve_config()) {
       if (config != null) {
         c.setSample_rate(config.sampleRate());
         c.setMax_samples(config.maxSamples());
@@ -293,8 +292,6 @@ public final class Manager implements AutoCloseable {
         c.setHalf_life(config.halfLife());
       }
       call(m -> Native.kvc_manager_open_curve(m, namespace, c));
-    } finally {
-      c.delete();
     }
   }
 
@@ -315,13 +312,10 @@ public final class Manager implements AutoCloseable {
 
   /** Returns what a curve has seen. */
   public CurveInfo curve(long namespace) throws KvCacheException {
-    kvc_curve_info i = new kvc_curve_info();
-    try {
+    try (kvc_curve_info i = new kvc_curve_info()) {
       call(m -> Native.kvc_manager_curve_info(m, namespace, i));
       return new CurveInfo(i.getSample_rate(), i.getMax_samples(), i.getMax_blocks(), i.getHalf_life(), i.getQueries(), i.getSampled(),
           i.getNum_samples(), i.getBytes());
-    } finally {
-      i.delete();
     }
   }
 
@@ -350,13 +344,10 @@ public final class Manager implements AutoCloseable {
   }
 
   private ProbeInfo probed(Probing probing) throws KvCacheException {
-    kvc_probe_info i = new kvc_probe_info();
-    try {
+    try (kvc_probe_info i = new kvc_probe_info()) {
       call(m -> probing.probe(m, i));
       return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0,
           i.getFilling_request());
-    } finally {
-      i.delete();
     }
   }
 
@@ -404,26 +395,23 @@ public final class Manager implements AutoCloseable {
     call(m -> Native.kvc_manager_set_time(m, nowNs));
   }
 
+  /** A priority below 0, for {@link #setPrefixPriority}: it is evicted before all else. */
+  public static final int PRIORITY_DEMOTED = -1;
+
   /**
    * Hints the cached part of a prompt from firstToken on: priority 0 (evicted first) to 100, 35 without a hint. untilNs is when the hint ends, in the
-   * time of {@link #setTime}; 0 = never. Returns the tokens that took the hint. Needs {@link Config#hints}.
+   * time of {@link #setTime}; 0 = never. PRIORITY_DEMOTED, with untilNs 0, demotes the end of the prompt down to firstToken; a position that others use
+   * ends it. Returns the tokens that took the hint. Needs {@link Config#hints}.
    */
   public long setPrefixPriority(long namespace, IntBuffer tokens, long firstToken, int priority, long untilNs, RequestOptions.ExtraKey... keys)
       throws KvCacheException {
     Sizes.count("firstToken", firstToken);
-    Sizes.count("priority", priority);
+    if (priority != PRIORITY_DEMOTED) {
+      Sizes.count("priority", priority);
+    }
     Sizes.count("untilNs", untilNs);
     return ask((m, out) -> Native.kvc_manager_set_prefix_priority(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, priority,
         untilNs, out));
-  }
-
-  /**
-   * Demotes the end of a prompt, down to firstToken: it is evicted before all else. A position that others use ends it. Returns the tokens that were
-   * demoted. Needs {@link Config#hints}.
-   */
-  public long demote(long namespace, IntBuffer tokens, long firstToken, RequestOptions.ExtraKey... keys) throws KvCacheException {
-    Sizes.count("firstToken", firstToken);
-    return ask((m, out) -> Native.kvc_manager_demote_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), firstToken, out));
   }
 
   /**
@@ -437,9 +425,9 @@ public final class Manager implements AutoCloseable {
   /**
    * Creates and admits a request with a registered prompt, followed by tokens. Namespace and keys are those of the prompt; other options may be null.
    */
-  public Request acquirePrompt(String name, IntBuffer tokens, RequestOptions options) throws KvCacheException {
+  public Request allocateFromPrompt(String name, IntBuffer tokens, RequestOptions options) throws KvCacheException {
     long[] id = new long[1], cached = new long[1];
-    call(m -> Native.kvc_manager_acquire_prompt(m, name, tokens, RequestOptions.config(options), id, cached));
+    call(m -> Native.kvc_manager_allocate_from_prompt(m, name, tokens, RequestOptions.config(options), id, cached));
     Reference.reachabilityFence(options);
     return new Request(this, id[0], cached[0]);
   }
@@ -510,44 +498,32 @@ public final class Manager implements AutoCloseable {
 
   /** Returns counters and gauges as of the last finished call. Does not wait for the manager's lock. */
   public Stats stats() throws KvCacheException {
-    kvc_stats stats = new kvc_stats();
-    try {
-      call(m -> Native.kvc_manager_stats(m, stats));
+    try (kvc_stats stats = new kvc_stats()) {
+      call(m -> Native.kvc_manager_read_stats(m, stats));
       return Stats.read(stats);
-    } finally {
-      stats.delete();
     }
   }
 
   /** Whether the tables of a group hold the tokens of encoders. */
   boolean isCross(int group) throws KvCacheException {
-    kvc_properties properties = new kvc_properties();
-    try {
+    try (kvc_properties properties = new kvc_properties()) {
       call(m -> Native.kvc_manager_properties(m, properties));
       return group >= properties.getNum_groups() - properties.getNum_cross_groups();
-    } finally {
-      properties.delete();
     }
   }
 
   int numGroups() throws KvCacheException {
-    kvc_properties properties = new kvc_properties();
-    try {
+    try (kvc_properties properties = new kvc_properties()) {
       call(m -> Native.kvc_manager_properties(m, properties));
       return properties.getNum_groups();
-    } finally {
-      properties.delete();
     }
   }
 
   /** Tokens per block. */
   public int blockSize() throws KvCacheException {
-    kvc_properties properties = new kvc_properties();
-    try {
+    try (kvc_properties properties = new kvc_properties()) {
       call(m -> Native.kvc_manager_properties(m, properties));
       return properties.getBlock_size();
-    } finally {
-      properties.delete();
     }
   }
 
@@ -642,12 +618,9 @@ public final class Manager implements AutoCloseable {
 
   /** Returns the state of the log. */
   public LogInfo logInfo() throws KvCacheException {
-    kvc_log_info i = new kvc_log_info();
-    try {
+    try (kvc_log_info i = new kvc_log_info()) {
       call(m -> Native.kvc_manager_log_info(m, i));
       return new LogInfo(i.getCapacity(), i.getBytes(), i.getCalls(), i.getLost_calls());
-    } finally {
-      i.delete();
     }
   }
 
@@ -663,13 +636,10 @@ public final class Manager implements AutoCloseable {
    * @param log all parts, in order. A log that was cut or changed is INVALID_ARGUMENT.
    */
   public static LogReplay replayLog(byte[] log) throws KvCacheException {
-    kvc_replay_info i = new kvc_replay_info();
-    try {
+    try (kvc_replay_info i = new kvc_replay_info()) {
       Native.kvc_log_replay(Buffers.copy(log), i);
       return new LogReplay(i.getCalls(), i.getMismatches(), i.getFirst_mismatch(), i.getDigest(), i.getLost_calls(), (int) i.getLibrary_version(),
           i.getText());
-    } finally {
-      i.delete();
     }
   }
 
@@ -680,13 +650,10 @@ public final class Manager implements AutoCloseable {
   /** Returns the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces. */
   public QuotaInfo quotaInfo(long namespace, int pool) throws KvCacheException {
     Sizes.count("pool", pool);
-    kvc_quota_info i = new kvc_quota_info();
-    try {
+    try (kvc_quota_info i = new kvc_quota_info()) {
       call(m -> Native.kvc_manager_quota_info(m, namespace, pool, i));
       return new QuotaInfo(i.getMin_blocks(), i.getMax_blocks(), i.getHeld(), i.getCached(), i.getFenced(), i.getAvailable(), i.getRefusals(),
           i.getBlock_queries(), i.getBlock_hits());
-    } finally {
-      i.delete();
     }
   }
 
@@ -697,13 +664,10 @@ public final class Manager implements AutoCloseable {
   /** Returns the blocks of a pool by state. */
   public PoolInfo poolInfo(int pool) throws KvCacheException {
     Sizes.count("pool", pool);
-    kvc_pool_info i = new kvc_pool_info();
-    try {
+    try (kvc_pool_info i = new kvc_pool_info()) {
       call(m -> Native.kvc_manager_pool_info(m, pool, i));
       return new PoolInfo(i.getFirst_block(), i.getNum_blocks(), i.getFree(), i.getCached(), i.getLive(), i.getReserved(), i.getFilling(),
           i.getFenced(), i.getPinned(), i.getMax_blocks());
-    } finally {
-      i.delete();
     }
   }
 
@@ -722,13 +686,10 @@ public final class Manager implements AutoCloseable {
   /** Returns the reuse that a group has lost, by reason. */
   public LostReuse lostReuse(int group) throws KvCacheException {
     Sizes.count("group", group);
-    kvc_lost_reuse i = new kvc_lost_reuse();
-    try {
+    try (kvc_lost_reuse i = new kvc_lost_reuse()) {
       call(m -> Native.kvc_manager_lost_reuse(m, group, i));
       return new LostReuse(i.getAdmissions(), i.getBlock_tokens(), i.getWindow_tokens(), i.getState_tokens(), i.getAgreement_tokens(),
           i.getNode_tokens());
-    } finally {
-      i.delete();
     }
   }
 
@@ -737,13 +698,10 @@ public final class Manager implements AutoCloseable {
 
   /** Returns the state of one block. */
   public BlockInfo blockInfo(int block) throws KvCacheException {
-    kvc_block_info i = new kvc_block_info();
-    try {
+    try (kvc_block_info i = new kvc_block_info()) {
       call(m -> Native.kvc_manager_block_info(m, block, i));
       return new BlockInfo(i.getState(), i.getPool(), i.getGroup(), i.getToken_offset(), i.getRequests(), i.getExternal_holds(), i.getPins(),
           i.getPublished() != 0, i.getNum_copies());
-    } finally {
-      i.delete();
     }
   }
 
@@ -766,22 +724,9 @@ public final class Manager implements AutoCloseable {
 
   /** Returns the properties of a device, such as "cpu". The message of a failure lists the devices. */
   public static DeviceInfo device(String name) throws KvCacheException {
-    kvc_device_info i = new kvc_device_info();
-    try {
-      Native.kvc_device_properties(name, i);
+    try (kvc_device_info i = new kvc_device_info()) {
+      Native.kvc_device_read_info(name, i);
       return new DeviceInfo(i.getName(), i.getArchitecture(), i.getMemory_bytes(), i.getFree_bytes(), i.getMemory_kinds(), i.getNum_processors());
-    } finally {
-      i.delete();
-    }
-  }
-
-  /** Asks whether this build has a feature: one of the KVC_FEATURE_* numbers of kvcache.h. */
-  public static boolean supports(int feature) {
-    try {
-      Native.kvc_supports(feature);
-      return true;
-    } catch (KvCacheException error) {
-      return false;
     }
   }
 

@@ -97,25 +97,19 @@ public final class Metrics {
 
   /** Returns one latency of an object. Statuses: INVALID_ARGUMENT (it has no such latency), BUSY (not enabled). */
   public static LatencyInfo readLatency(AutoCloseable object, Latency latency) throws KvCacheException {
-    kvc_latency i = new kvc_latency();
-    try {
+    try (kvc_latency i = new kvc_latency()) {
       withObjects(List.of(object), o -> Native.kvc_metrics_read_latency(o[0], o[1], o[2], o[3], o[4], latency.ordinal() + 1, i));
       return new LatencyInfo(i.getCount(), i.getSum_ns(), i.getMax_ns(), i.getP50_ns(), i.getP90_ns(), i.getP99_ns(), i.getP999_ns());
-    } finally {
-      i.delete();
     }
   }
 
   /** Returns the memory of objects by kind. */
   public static MemoryProfile readMemory(AutoCloseable... objects) throws KvCacheException {
-    kvc_memory_profile p = new kvc_memory_profile();
-    try {
+    try (kvc_memory_profile p = new kvc_memory_profile()) {
       withObjects(List.of(objects), o -> Native.kvc_metrics_read_memory(o[0], o[1], o[2], o[3], o[4], p));
       return new MemoryProfile(p.getMetadata_bytes(), p.getMetadata_peak_bytes(), p.getSlab_bytes(), p.getSlab_peak_bytes(), p.getWorkspace_bytes(),
           p.getWorkspace_peak_bytes(), p.getTier_bytes(), p.getTier_peak_bytes(), p.getOffload_bytes(), p.getOffload_peak_bytes(), p.getScheduler_bytes(),
           p.getScheduler_peak_bytes());
-    } finally {
-      p.delete();
     }
   }
 

@@ -260,17 +260,13 @@ public final class Model {
 
   /** Computes the memory of sequences and, with a budget, what fits. */
   public Estimate estimate(Query query) throws KvCacheException {
-    kvc_memory_query q = query(query);
-    kvc_memory_estimate e = new kvc_memory_estimate();
-    try {
+    try (kvc_memory_query q = query(query); kvc_memory_estimate e = new kvc_memory_estimate()) {
       Native.kvc_estimate_memory(c, q, e);
       return new Estimate(e.getBytes_per_token(), e.getFull_block_bytes(), e.getWindow_block_bytes(), e.getFull_blocks(), e.getWindow_blocks(),
           e.getSequence_bytes(), e.getTotal_bytes(), e.getMax_tokens(), e.getMax_sequences(), e.getNum_full_layers(), e.getNum_window_layers(),
           e.getPool_blocks(), e.getWindow_pool_blocks(), e.getState_block_bytes(), e.getCross_block_bytes(), e.getState_blocks(), e.getCross_blocks(),
           e.getState_pool_blocks(), e.getCross_pool_blocks(), e.getNum_state_layers(), e.getNum_cross_layers());
     } finally {
-      q.delete();
-      e.delete();
       Reference.reachabilityFence(this);
     }
   }

@@ -173,12 +173,9 @@ public final class Offload implements AutoCloseable {
 
   /** Tells how far the lookup of a request is. */
   public Info query(Request request) throws KvCacheException {
-    kvc_offload_info i = new kvc_offload_info();
-    try {
+    try (kvc_offload_info i = new kvc_offload_info()) {
       call(o -> Native.kvc_offload_query(o, request.id(), i));
       return new Info(State.values()[i.getState()], Reason.values()[i.getReason()], i.getNum_cached(), i.getNum_found(), i.getNum_loaded());
-    } finally {
-      i.delete();
     }
   }
 
@@ -199,27 +196,21 @@ public final class Offload implements AutoCloseable {
 
   /** Returns the state, and counters since it was made. */
   public Stats stats() throws KvCacheException {
-    kvc_offload_stats s = new kvc_offload_stats();
-    try {
+    try (kvc_offload_stats s = new kvc_offload_stats()) {
       call(o -> Native.kvc_offload_read_stats(o, s));
       return new Stats(s.getWaiting_blocks(), s.getBusy_pages(), s.getBusy_lookups(), s.getPublished_blocks(), s.getDropped_events(), s.getDropped_blocks(),
           s.getGone_blocks(), s.getLookups(), s.getSlower_loads(), s.getRefused_loads(), s.getLoads(), s.getShort_loads(), s.getLoaded_tokens(),
           s.getFailed_publications());
-    } finally {
-      s.delete();
     }
   }
 
   /** Returns counters of one tier. tier: its index. */
   public TierStats tierStats(int tier) throws KvCacheException {
-    kvc_offload_tier_stats s = new kvc_offload_tier_stats();
-    try {
+    try (kvc_offload_tier_stats s = new kvc_offload_tier_stats()) {
       call(o -> Native.kvc_offload_read_tier_stats(o, Sizes.count("tier", tier), s));
       return new TierStats(s.getHits(), s.getMisses(), s.getLoaded_pages(), s.getLoaded_bytes(), s.getFailed_loads(), s.getStored_pages(),
           s.getStored_bytes(), s.getRefused_stores(), s.getFailed_stores(), s.getWaits(), s.getLoad_ns_per_byte(),
           s.getOutages(), s.getAvailable());
-    } finally {
-      s.delete();
     }
   }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /**
@@ -132,13 +131,7 @@ public final class Publisher implements AutoCloseable {
   }
 
   private void call(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 
   /** Publishes the events that the manager has now, and answers requests for replay. Returns the number of batches. */
@@ -185,14 +178,11 @@ public final class Publisher implements AutoCloseable {
 
   /** Returns the counters. */
   public Stats stats() throws KvCacheException {
-    kvc_publisher_stats s = new kvc_publisher_stats();
-    try {
+    try (kvc_publisher_stats s = new kvc_publisher_stats()) {
       call(p -> Native.kvc_publisher_read_stats(p, s));
       return new Stats(s.getNext_sequence(), s.getStored_blocks(), s.getRemoved_blocks(), s.getCancelled_events(), s.getBytes(), s.getResyncs(),
           s.getLost_events(), s.getUnresolved_blocks(), s.getSlow_batches(), s.getFailed_batches(), s.getReplay_requests(), s.getReplayed_batches(),
           s.getReplay_misses(), s.getBad_requests(), s.getKept_batches(), s.getKept_bytes());
-    } finally {
-      s.delete();
     }
   }
 }

@@ -57,22 +57,16 @@ public record Quantization(DType dtype, int group, boolean asymmetric, boolean c
   /** Writes the codes and scales (null if scale is given) of float32 values [rows][dim]. A code c stands for c * scale + offset. */
   public void quantize(ByteBuffer values, int rows, int dim, ByteBuffer codes, ByteBuffer scales) throws KvCacheException {
     Sizes.Codes a = new Sizes.Codes(this, values, rows, dim, codes, scales, true);
-    kvc_quant_format c = struct();
-    try {
+    try (kvc_quant_format c = struct()) {
       Native.kvc_quantize(c, a.values(), rows, dim, a.codes(), a.scales());
-    } finally {
-      c.delete();
     }
   }
 
   /** Reverses {@link #quantize}: writes the float32 values [rows][dim] of codes and scales. */
   public void dequantize(ByteBuffer codes, ByteBuffer scales, int rows, int dim, ByteBuffer values) throws KvCacheException {
     Sizes.Codes a = new Sizes.Codes(this, values, rows, dim, codes, scales, false);
-    kvc_quant_format c = struct();
-    try {
+    try (kvc_quant_format c = struct()) {
       Native.kvc_dequantize(c, a.codes(), a.scales(), rows, dim, a.values());
-    } finally {
-      c.delete();
     }
   }
 }

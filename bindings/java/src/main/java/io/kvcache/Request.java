@@ -114,14 +114,11 @@ public final class Request implements AutoCloseable {
 
   /** Returns the state of the request. */
   public Info info() throws KvCacheException {
-    kvc_request_info info = new kvc_request_info();
-    try {
+    try (kvc_request_info info = new kvc_request_info()) {
       manager.call(m -> Native.kvc_manager_request_info(m, id, info));
       return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0,
           info.getNext_checkpoint(), info.getCross_tokens(), info.getNum_cross_cached(),
           info.getLost_reuse_tokens(), (int) info.getLost_group(), (int) info.getLost_reason());
-    } finally {
-      info.delete();
     }
   }
 

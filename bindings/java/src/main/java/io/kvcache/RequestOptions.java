@@ -69,7 +69,7 @@ public final class RequestOptions {
   }
 
   /** How much room an admission takes for the tokens that its request will probably get: as many as of the ended requests this share got. */
-  public enum Reserve {
+  public enum Headroom {
     /** None. */
     NONE,
     /** 50 %. */
@@ -80,9 +80,9 @@ public final class RequestOptions {
     AGGRESSIVE
   }
 
-  /** Room for the tokens to come; appends within it never lack a block. Needs {@link Config#reserves}. */
-  public RequestOptions reserve(Reserve room) {
-    config.setReserve(room.ordinal());
+  /** Room for the tokens to come; appends within it never lack a block. Needs {@link Config#headroom}. */
+  public RequestOptions headroom(Headroom room) {
+    config.setHeadroom(room.ordinal());
     return this;
   }
 

@@ -47,8 +47,7 @@ public final class Rope {
     ByteBuffer own = Sizes.result("x", x, dtype.unit(), tokens, heads, headDim);
     Sizes.Rotation rotation = new Sizes.Rotation(table, rows, ropeDim != 0 ? ropeDim : headDim, tokens);
     Sizes.apart(new Buffer[] {own}, rotation.rows());
-    kvc_rope_rows c = new kvc_rope_rows();
-    try {
+    try (kvc_rope_rows c = new kvc_rope_rows()) {
       c.setNum_heads(heads);
       c.setHead_dim(headDim);
       c.setRope_dim(ropeDim);
@@ -56,8 +55,6 @@ public final class Rope {
       c.setDtype(dtype.code);
       c.setFlags(interleaved ? Native.KVC_ROPE_ROWS_INTERLEAVED : 0);
       Native.kvc_rope_apply(c, own, tokens, rotation.table(), rotation.rows());
-    } finally {
-      c.delete();
     }
   }
 }

@@ -146,7 +146,7 @@ public final class Scheduler implements AutoCloseable {
     private int priority, tenant, flags;
     private ByteBuffer inputs;
 
-    /** Options of the request, without slots, lookahead, reserve and external tokens: plans say what a request gets. */
+    /** Options of the request, without slots, lookahead, headroom and external tokens: plans say what a request gets. */
     public Job options(RequestOptions of) {
       options = of;
       return this;
@@ -470,13 +470,7 @@ public final class Scheduler implements AutoCloseable {
   }
 
   private void call(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 
   /**
@@ -542,7 +536,7 @@ public final class Scheduler implements AutoCloseable {
         }
       });
     } catch (KvCacheException | RuntimeException error) {
-      filled.delete();
+      filled.close();
       throw error;
     }
     Plan plan = new Plan(filled);
@@ -614,28 +608,22 @@ public final class Scheduler implements AutoCloseable {
 
   /** Returns the state of a request. */
   public Info info(long request) throws KvCacheException {
-    kvc_scheduled_info i = new kvc_scheduled_info();
-    try {
+    try (kvc_scheduled_info i = new kvc_scheduled_info()) {
       call(s -> Native.kvc_scheduler_request_info(s, request, i));
       return new Info(State.values()[(int) i.getState() - 1], i.getRow(), i.getNum_tokens(), i.getNum_prompt(), i.getNum_planned(), i.getNum_cached(),
           i.getNum_preemptions(), i.getArrival_ns(), i.getPriority(), (int) i.getTenant());
-    } finally {
-      i.delete();
     }
   }
 
   /** Returns counters and gauges. */
   public Stats stats() throws KvCacheException {
-    kvc_scheduler_stats of = new kvc_scheduler_stats();
-    try {
+    try (kvc_scheduler_stats of = new kvc_scheduler_stats()) {
       call(s -> Native.kvc_scheduler_read_stats(s, of));
       return new Stats(of.getWaiting(), of.getRunning(), of.getPlans_in_flight(), of.getAdded(), of.getAborted(), of.getEnded(), of.getPlans(),
           of.getPrompt_tokens(), of.getDecode_tokens(), of.getDraft_tokens(), of.getAccepted_drafts(), of.getAdmissions(), of.getCached_tokens(),
           of.getPreemptions(), of.getRecomputed_tokens(), of.getRefused_space(), of.getRefused_peak(), of.getRefused_adapter(), of.getRefused_encoder(),
           of.getRefused_quota(), of.getRefused_filling(), of.getAged(), of.getPolicy_changes(), of.getPressure_changes(),
           Policy.values()[(int) of.getPolicy()], of.getPressure() != 0);
-    } finally {
-      of.delete();
     }
   }
 

@@ -17,10 +17,8 @@ public record ShortfinConfig(Config manager, List<StorageConfig> storages) {
   /** Reads the text of the file. The message of a failure names the field, its value and the fix. */
   public static ShortfinConfig read(String json) throws KvCacheException {
     ByteBuffer text = Buffers.copy(json.getBytes(StandardCharsets.UTF_8));
-    kvc_manager_config m = new kvc_manager_config();
-    kvc_storage_config s = new kvc_storage_config();
     List<StorageConfig> storages = new ArrayList<>();
-    try {
+    try (kvc_manager_config m = new kvc_manager_config(); kvc_storage_config s = new kvc_storage_config()) {
       for (long[] devices = {1}; storages.size() < devices[0];) {
         Native.kvc_config_from_shortfin(text, storages.size(), m, s, devices);
         storages.add(new StorageConfig(s.getNum_blocks(), s.getNum_layers(), s.getNum_heads(), s.getHead_dim()).blockSize(s.getBlock_size())
@@ -28,9 +26,6 @@ public record ShortfinConfig(Config manager, List<StorageConfig> storages) {
       }
       return new ShortfinConfig(
           new Config().numBlocks(m.getNum_blocks()).blockSize(m.getBlock_size()).maxRequestTokens(m.getMax_request_tokens()), List.copyOf(storages));
-    } finally {
-      m.delete();
-      s.delete();
     }
   }
 }

@@ -69,9 +69,8 @@ public final class Sizer implements AutoCloseable {
     }
 
     private long create() throws KvCacheException {
-      kvc_sizer_config c = new kvc_sizer_config();
       long[] out = new long[1];
-      try {
+      try (kvc_sizer_config c = new kvc_sizer_config()) {
         c.setMode(mode.ordinal());
         c.setMin_blocks(minBlocks);
         c.setMax_blocks(maxBlocks);
@@ -85,8 +84,6 @@ public final class Sizer implements AutoCloseable {
         c.setWindow(window);
         c.setLog_capacity(logCapacity);
         Native.kvc_sizer_create(c, out);
-      } finally {
-        c.delete();
       }
       return out[0];
     }
@@ -120,16 +117,14 @@ public final class Sizer implements AutoCloseable {
   }
 
   private Decision decided(Deciding deciding) throws KvCacheException {
-    kvc_sizing_decision d = new kvc_sizing_decision();
     long address = handle.enter();
-    try {
+    try (kvc_sizing_decision d = new kvc_sizing_decision()) {
       deciding.decide(address, d);
       return new Decision(d.getNumber(), d.getNow_ns(), d.getFrom_blocks(), d.getTo_blocks(), Action.values()[(int) d.getAction()],
           Reason.values()[(int) d.getReason()], Basis.values()[(int) d.getBasis()], Mode.values()[(int) d.getMode()], d.getNeeded(), d.getLevel(),
           d.getTrend(), d.getForecast(), d.getVariation(), d.getWanted());
     } finally {
       handle.exit();
-      d.delete();
       Reference.reachabilityFence(this);
     }
   }

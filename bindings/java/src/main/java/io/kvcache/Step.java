@@ -77,7 +77,7 @@ public final class Step implements AutoCloseable {
       manager.handle.exit();
       throw error;
     } finally {
-      sizes.delete();
+      sizes.close();
     }
     Handle owner = manager.handle;
     handle = new Handle("step", address, it -> {

@@ -30,9 +30,7 @@ public final class Storage implements AutoCloseable {
   /** Creates a storage. */
   public Storage(StorageConfig config) throws KvCacheException {
     ByteBuffer memory = config.memory;
-    kvc_storage_config c = config.struct();
-    kvc_storage_info info = new kvc_storage_info();
-    try {
+    try (kvc_storage_config c = config.struct(); kvc_storage_info info = new kvc_storage_info()) {
       long[] out = new long[1];
       Native.kvc_storage_adopt(c, memory, out);
       handle = new Handle("storage", out[0], it -> {
@@ -44,9 +42,6 @@ public final class Storage implements AutoCloseable {
       shape = new Shape(info.getNum_blocks(), info.getNum_layers(), config.dtype, info.getNum_heads(), info.getHead_dim(), info.getV_head_dim(),
           info.getBlock_size(), (info.getFlags() & StorageConfig.LATENT) != 0, info.getBlock_bytes(), Native.kvc_storage_address(out[0]),
           info.getSlab_bytes());
-    } finally {
-      c.delete();
-      info.delete();
     }
   }
 
@@ -98,25 +93,19 @@ public final class Storage implements AutoCloseable {
     int ropeDim = rotation.ropeDim() != 0 ? rotation.ropeDim() : shape.headDim;
     Sizes.Rotation r = new Sizes.Rotation(rotation.table(), rotation.rows(), ropeDim, a.slots().remaining());
     shape.apart(r.rows());
-    kvc_rows rows = struct(a, dtype, firstLayer);
-    rows.setRope_dim(ropeDim);
-    rows.setRope_first_element(rotation.firstElement());
-    rows.setFlags(rotation.interleaved() ? Native.KVC_ROWS_ROPE_INTERLEAVED : 0);
-    try {
+    try (kvc_rows rows = struct(a, dtype, firstLayer)) {
+      rows.setRope_dim(ropeDim);
+      rows.setRope_first_element(rotation.firstElement());
+      rows.setFlags(rotation.interleaved() ? Native.KVC_ROWS_ROPE_INTERLEAVED : 0);
       run(stream, (s, q) -> Native.kvc_storage_store(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, r.table(), r.rows(), q), a, r);
-    } finally {
-      rows.delete();
     }
   }
 
   /** Reads keys and values from the slots of the tokens. Parameters as for store; the rows of tokens with slot -1 stay unchanged. */
   public void gather(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers, Stream stream) throws KvCacheException {
     Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, true);
-    kvc_rows rows = struct(a, dtype, firstLayer);
-    try {
+    try (kvc_rows rows = struct(a, dtype, firstLayer)) {
       run(stream, (s, q) -> Native.kvc_storage_gather(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, q), a);
-    } finally {
-      rows.delete();
     }
   }
 
@@ -130,17 +119,11 @@ public final class Storage implements AutoCloseable {
   /** Compares keys and values, as store takes them, with the stored ones. Returns metrics of the keys, and of the values (null if latent). */
   public Metrics[] measure(ByteBuffer k, ByteBuffer v, DType dtype, LongBuffer slots, int firstLayer, int layers) throws KvCacheException {
     Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, false);
-    kvc_rows rows = struct(a, dtype, firstLayer);
-    kvc_quant_metrics keys = new kvc_quant_metrics(), values = shape.latent ? null : new kvc_quant_metrics();
-    try {
+    try (kvc_rows rows = struct(a, dtype, firstLayer);
+        kvc_quant_metrics keys = new kvc_quant_metrics();
+        kvc_quant_metrics values = shape.latent ? null : new kvc_quant_metrics()) {
       run(null, (s, q) -> Native.kvc_storage_measure(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, keys, values));
       return new Metrics[] {Metrics.read(keys), values == null ? null : Metrics.read(values)};
-    } finally {
-      rows.delete();
-      keys.delete();
-      if (values != null) {
-        values.delete();
-      }
     }
   }
 
@@ -242,32 +225,20 @@ public final class Storage implements AutoCloseable {
   /** Computes paged attention: prefill and decode, any mix of requests. */
   public void attend(Attention attention, Stream stream) throws KvCacheException {
     Attention a = attention.checked(shape, true);
-    kvc_attention c = a.struct(shape);
-    kvc_attention_launch l = a.launch.struct();
-    try {
+    try (kvc_attention c = a.struct(shape); kvc_attention_launch l = a.launch.struct()) {
       run(stream, (s, q) -> Native.kvc_storage_attend(s, c, a.q, a.out, a.lse, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
           a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, l, a.launch.plan(), a.launch.workspace(), q), a);
-    } finally {
-      c.delete();
-      l.delete();
     }
   }
 
   /** Describes how attend would run a call, and runs nothing. */
   public Attention.Info explain(Attention attention) throws KvCacheException {
     Attention a = attention.checked(shape, false);
-    kvc_attention c = a.struct(shape);
-    kvc_attention_launch l = a.launch.struct();
-    kvc_attention_info i = new kvc_attention_info();
-    try {
+    try (kvc_attention c = a.struct(shape); kvc_attention_launch l = a.launch.struct(); kvc_attention_info i = new kvc_attention_info()) {
       run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
           a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, l, a.launch.plan(), a.launch.workspace(), i));
       return new Attention.Info(i.getKernels(), i.getKeys(), i.getValues(), i.getNum_workers(), i.getSparse() != 0, i.getNum_pieces(),
           i.getNum_splits(), i.getScratch_bytes(), i.getShared_tokens(), i.getPlan_bytes(), i.getWorkspace_bytes(), i.getSelection_bytes());
-    } finally {
-      c.delete();
-      l.delete();
-      i.delete();
     }
   }
 
@@ -295,20 +266,13 @@ public final class Storage implements AutoCloseable {
   public ByteBuffer selectBlocks(Attention attention, ByteBuffer bounds, BlockChoice how, Stream stream) throws KvCacheException {
     ByteBuffer own = Sizes.bounds(shape, bounds, false);
     Attention a = attention.checked(shape, false);
-    kvc_attention c = a.struct(shape);
-    kvc_attention_launch l = a.launch.struct();
-    kvc_block_choice choice = how.struct();
-    try {
+    try (kvc_attention c = a.struct(shape); kvc_attention_launch l = a.launch.struct(); kvc_block_choice choice = how.struct()) {
       long stride = (c.getTable_stride() + 7) / 8;
       ByteBuffer picked = Buffers.bytes(Sizes.picked(a.kvLens.remaining(), shape, stride));
       choice.setBlock_mask_stride(stride);
       run(stream, (s, q) -> Native.kvc_storage_select_blocks(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
           null, null, null, null, null, l, a.launch.plan(), a.launch.workspace(), choice, own, picked, q), a, own, picked);
       return picked;
-    } finally {
-      c.delete();
-      l.delete();
-      choice.delete();
     }
   }
 
@@ -339,7 +303,7 @@ public final class Storage implements AutoCloseable {
   public PageInfo pageInfo(PageConfig c) throws KvCacheException {
     ByteBuffer fingerprint = Buffers.bytes(32);
     long[] page = new long[1], part = new long[1];
-    run(null, (s, q) -> Native.kvc_storage_page_info(s, c.model, c.weights, c.numerics, c.numLayers, c.numHeads, c.firstLayer, c.firstHead, fingerprint,
+    run(null, (s, q) -> Native.kvc_storage_page_properties(s, c.model, c.weights, c.numerics, c.numLayers, c.numHeads, c.firstLayer, c.firstHead, fingerprint,
         page, part));
     byte[] bytes = new byte[32];
     fingerprint.get(bytes);

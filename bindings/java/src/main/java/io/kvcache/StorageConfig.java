@@ -119,13 +119,10 @@ public final class StorageConfig {
 
   /** Returns the bytes of one block, and of all blocks. */
   public long[] size() throws KvCacheException {
-    kvc_storage_config c = struct();
-    try {
+    try (kvc_storage_config c = struct()) {
       long[] block = new long[1], slab = new long[1];
       Native.kvc_storage_size(c, block, slab);
       return new long[] {block[0], slab[0]};
-    } finally {
-      c.delete();
     }
   }
 }

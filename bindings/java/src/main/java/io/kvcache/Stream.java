@@ -98,13 +98,7 @@ public final class Stream implements AutoCloseable {
   }
 
   void use(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 
   /** Enqueues a call, and keeps its buffers until its work is done. */

@@ -115,13 +115,10 @@ public final class Tier implements AutoCloseable {
    * Statuses: NOT_FOUND, UNSUPPORTED (neither a slab nor a page, or of a newer format), CORRUPT (the file's own header does not check).
    */
   public static FileInfo fileInfo(Path path, boolean validate) throws KvCacheException {
-    kvc_page_file_info i = new kvc_page_file_info();
-    try {
+    try (kvc_page_file_info i = new kvc_page_file_info()) {
       Native.kvc_page_file_read_info(path.toString(), validate ? 1 : 0, i);
       return new FileInfo(i.getKind() == Native.KVC_PAGE_FILE_SLAB, i.getVersion(), i.getFingerprint(), i.getKey(), i.getFile_bytes(), i.getPage_bytes(),
           i.getNum_slots(), i.getNum_pages(), i.getStored_bytes(), i.getBad_headers(), i.getBad_pages());
-    } finally {
-      i.delete();
     }
   }
 
@@ -229,27 +226,21 @@ public final class Tier implements AutoCloseable {
 
   /** Returns the state, and counters since the tier was opened. */
   public Stats stats() throws KvCacheException {
-    kvc_tier_stats s = new kvc_tier_stats();
-    try {
+    try (kvc_tier_stats s = new kvc_tier_stats()) {
       call(t -> Native.kvc_tier_read_stats(t, s));
       return new Stats(s.getPages(), s.getCapacity_pages(), s.getBytes(), s.getCapacity_bytes(), s.getMax_jobs(), s.getWaiting_jobs(), s.getRunning_jobs(),
           s.getDone_jobs(), s.getWaiting_store_bytes(), s.getRefused_loads(), s.getRefused_prefetches(), s.getRefused_stores(), s.getRefused_bytes(),
           s.getEvictions(), s.getRecovered(), s.getBad_headers(), s.getBad_payloads(), s.getFailures(), s.getLast_errno(), s.getFallbacks(),
           s.getOutages(), s.getAvailable() != 0, s.getUses_uring() != 0, s.getDisk_evictions(), s.getExpired(), s.getRemoved(), s.getMismatches());
-    } finally {
-      s.delete();
     }
   }
 
   /** Returns the counters of the jobs of one kind. */
   public Counts counts(Kind kind) throws KvCacheException {
-    kvc_tier_counts c = new kvc_tier_counts();
-    try {
+    try (kvc_tier_counts c = new kvc_tier_counts()) {
       call(t -> Native.kvc_tier_read_counts(t, kind.ordinal(), c));
       return new Counts(c.getJobs(), c.getItems(), c.getBytes(), c.getOk(), c.getMisses(), c.getPending(), c.getExpired(), c.getNo_space(), c.getFailed(),
           c.getTimeouts(), c.getCancelled(), c.getUnavailable());
-    } finally {
-      c.delete();
     }
   }
 

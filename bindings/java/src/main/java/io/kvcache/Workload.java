@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 
 /** Follows one number over time: kvc_workload. Any thread may use it. */
@@ -20,14 +19,11 @@ public final class Workload implements AutoCloseable {
    */
   public Workload(long halfLifeNs, int window) throws KvCacheException {
     Sizes.count("window", window);
-    kvc_workload_config c = new kvc_workload_config();
     long[] out = new long[1];
-    try {
+    try (kvc_workload_config c = new kvc_workload_config()) {
       c.setHalf_life_ns(halfLifeNs);
       c.setWindow(window);
       Native.kvc_workload_create(c, out);
-    } finally {
-      c.delete();
     }
     handle = new Handle("workload", out[0], Native::kvc_workload_destroy);
     handle.ownedBy(this);
@@ -45,13 +41,10 @@ public final class Workload implements AutoCloseable {
 
   /** Returns the figures so far. */
   public Info read() throws KvCacheException {
-    kvc_workload_info i = new kvc_workload_info();
-    try {
-      use(w -> Native.kvc_workload_read(w, i));
+    try (kvc_workload_info i = new kvc_workload_info()) {
+      use(w -> Native.kvc_workload_read_info(w, i));
       return new Info(i.getNum_observations(), i.getLast_ns(), i.getLast(), i.getAverage(), i.getLevel(), i.getTrend(), i.getMean(), i.getVariance(), i.getPeak(),
           i.getRate(), i.getBurstiness(), i.getDispersion());
-    } finally {
-      i.delete();
     }
   }
 
@@ -63,12 +56,6 @@ public final class Workload implements AutoCloseable {
   }
 
   private void use(Manager.Call call) throws KvCacheException {
-    long address = handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      handle.exit();
-      Reference.reachabilityFence(this);
-    }
+    handle.call(this, call);
   }
 }

@@ -4,7 +4,6 @@ package io.kvcache;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
-import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
@@ -67,7 +66,6 @@ final class FuzzCalls {
     addRequest();
     addStep();
     addStorage();
-    addStreams();
     addFunctions();
     addSizing();
     addIndex();
@@ -112,7 +110,7 @@ final class FuzzCalls {
       config.hints();
     }
     if (!h.rarely(4)) {
-      config.reserves();
+      config.headroom();
     }
     if (!h.rarely(2)) {
       config.partialReuse();
@@ -146,11 +144,11 @@ final class FuzzCalls {
     return Collections.nCopies(manager.numGroups(), storage);
   }
 
-  private Offload o() {
+  Offload o() {
     return h.rarely(50) ? closedOffload : offload;
   }
 
-  private OffloadOptions offloadOptions() {
+  OffloadOptions offloadOptions() {
     OffloadOptions options = new OffloadOptions().policy((int) h.oneOf(0, 7, h.number())).numPages((int) h.oneOf(0, 4, 8, h.number() & 0xffff));
     options.cleanBlocks((int) h.oneOf(0, 3, h.number())).timeoutNs(h.oneOf(0, h.number())).holdNs(h.oneOf(0, h.number())).promote(h.rarely(2));
     options.minLoadTokens(h.oneOf(0, h.number())).retryNs(h.oneOf(0, h.number()));
@@ -159,10 +157,6 @@ final class FuzzCalls {
   }
 
   private void addOffload() {
-    for (String name : List.of("new", "policy", "promote", "pageSizes", "numPages", "lookups", "cleanBlocks", "timeoutNs", "holdNs", "computeNsPerToken", "minLoadTokens",
-        "retryNs")) {
-      table.put("OffloadOptions." + name, this::offloadOptions);
-    }
     table.put("Offload.new", () -> {
       Storage.PageInfo info = storage.pageInfo(PAGES);
       try (Tier own = new Tier("memory:?bytes=64KiB", info.pageBytes(), info.fingerprint())) {
@@ -173,44 +167,21 @@ final class FuzzCalls {
         new Offload(manager, storages, tiers, pages, options).close();
       }
     });
-    table.put("Offload.close", () -> closedOffload.close());
     table.put("Offload.await", () -> o().await((int) h.oneOf(0, 0, 1, -1, Integer.MIN_VALUE)));
-    table.put("Offload.poll", () -> {
-      if (h.rarely(2)) {
-        o().poll();
-      } else {
-        o().poll(h.number(), stream());
-      }
-    });
-    table.put("Offload.lookup", () -> {
-      if (h.rarely(2)) {
-        o().lookup(request());
-      } else {
-        o().lookup(request(), h.number());
-      }
-    });
-    table.put("Offload.query", () -> o().query(request()));
-    table.put("Offload.cancel", () -> o().cancel(request()));
-    table.put("Offload.storeRequest", () -> o().storeRequest(request()));
-    table.put("Offload.stats", () -> o().stats());
-    table.put("Offload.tierStats", () -> o().tierStats((int) h.oneOf(0, 0, 1, h.number())));
   }
 
-  private CheckpointOptions checkpointOptions() {
+  CheckpointOptions checkpointOptions() {
     CheckpointOptions options = new CheckpointOptions().sync(false).keepLast((int) h.oneOf(1, 1, 2, 3, h.number()));
     options.requests(h.rarely(2)).full(h.rarely(6)).increment(h.rarely(6)).bytesElsewhere(h.rarely(6)).id(h.rarely(9) ? h.number() : 0);
     options.every(h.rarely(9) ? h.number() : 0, h.rarely(9) ? h.number() : 0, h.rarely(9) ? h.number() : 0);
     return h.rarely(9) ? options.codec(new String[] {"none", "absent", "a b", "", null}[h.random.nextInt(5)], h.integer()) : options;
   }
 
-  private Path folder() {
+  Path folder() {
     return h.rarely(9) ? Path.of(new String[] {"", "/nowhere/at/all", "/proc/self/mem"}[h.random.nextInt(3)]) : folder;
   }
 
   private void addCheckpoints() {
-    for (String name : List.of("new", "codec", "id", "keepLast", "full", "increment", "requests", "sync", "bytesElsewhere", "every")) {
-      table.put("CheckpointOptions." + name, this::checkpointOptions);
-    }
     table.put("Checkpoint.save", () -> {
       List<Storage> storages = h.rarely(4) ? Arrays.asList(s(), null) : groups();
       Checkpoint.save(m(), storages, folder(), h.rarely(9) ? pageConfig() : PAGES, h.rarely(9) ? null : checkpointOptions());
@@ -226,15 +197,11 @@ final class FuzzCalls {
         Checkpoint.restore(fresh, none, from, PAGES, checkpointOptions().bytesElsewhere(true));
       }
     });
-    table.put("Checkpoint.list", () -> Checkpoint.list(folder()));
-    table.put("Checkpoint.info", () -> Checkpoint.info(folder(), h.oneOf(0, 0, h.number())));
-    table.put("Checkpoint.validate", () -> Checkpoint.validate(folder(), h.oneOf(0, 0, h.number())));
     table.put("Checkpoint.remove", () -> {
       long[] ids = Checkpoint.list(folder());
       Checkpoint.remove(folder, ids.length == 0 ? h.number() : h.oneOf(ids[0], ids[0], h.number()));
     });
     table.put("Checkpoint.compact", () -> Checkpoint.compact(folder(), h.rarely(9) ? null : checkpointOptions()));
-    table.put("Manager.contentDigest", () -> m().contentDigest());
     table.put("Tier.fileInfo", () -> {
       Path slab = folder.resolveSibling("slab");
       if (!Files.exists(slab)) {
@@ -244,40 +211,53 @@ final class FuzzCalls {
     });
   }
 
-  private Manager m() {
+  AutoCloseable closed(Class<?> type) {
+    for (AutoCloseable object : new AutoCloseable[] {closedManager, closedStep, closedStorage, closedStream, closedEvent, closedTier, closedOffload}) {
+      if (type.isInstance(object)) {
+        return object;
+      }
+    }
+    throw new AssertionError(type);
+  }
+
+  StreamEvent event() {
+    return h.rarely(8) ? closedEvent : event;
+  }
+
+  Manager m() {
     return h.rarely(200) ? closedManager : manager;
   }
 
-  private Storage s() {
+  Storage s() {
     return h.rarely(200) ? closedStorage : storage;
   }
 
-  private Stream stream() {
+  Stream stream() {
     return h.rarely(3) ? stream : h.rarely(100) ? closedStream : null;
   }
 
-  private Request request() {
+  Request request() {
     return requests.isEmpty() || h.rarely(12) ? manager.request(h.number()) : requests.get(h.random.nextInt(requests.size()));
   }
 
-  private void keep(Request request) {
+  void keep(Request request) {
     requests.add(request);
   }
 
-  private IntBuffer prompt() {
+  IntBuffer prompt() {
     int kind = h.random.nextInt(3);
     return h.ints(h.random.nextInt(24), () -> h.rarely(200) ? h.number() : kind);
   }
 
-  private int[] tokens() {
+  int[] tokens() {
     return new int[h.random.nextInt(24)];
   }
 
-  private long namespace() {
+  long namespace() {
     return !h.rarely(3) ? 0 : namespaces.isEmpty() ? h.number() : namespaces.get(h.random.nextInt(namespaces.size()));
   }
 
-  private RequestOptions.ExtraKey[] keys() {
+  RequestOptions.ExtraKey[] keys() {
     RequestOptions.ExtraKey[] keys = new RequestOptions.ExtraKey[h.rarely(3) ? h.random.nextInt(3) : 0];
     for (int i = 0; i < keys.length; ++i) {
       keys[i] = new RequestOptions.ExtraKey(h.small(8), h.small(4), new byte[h.rarely(20) ? 31 : 32]);
@@ -285,12 +265,12 @@ final class FuzzCalls {
     return keys;
   }
 
-  private RequestOptions options() {
+  RequestOptions options() {
     return h.rarely(2) ? null
         : new RequestOptions().namespace(namespace()).slots(h.small(9)).lookahead(h.small(4)).keys(keys()).flags((int) h.oneOf(0, 0, h.number()));
   }
 
-  private IntBuffer blocks() {
+  IntBuffer blocks() {
     return h.ints(h.random.nextInt(4), () -> h.small(12));
   }
 
@@ -300,18 +280,11 @@ final class FuzzCalls {
         made.check();
       }
     });
-    table.put("Manager.close", () -> closedManager.close());
-    table.put("Manager.allocate", () -> keep(h.rarely(3) ? m().allocate(tokens()) : h.rarely(2) ? m().allocate(tokens(), options()) : m().allocate(prompt(), options())));
-    table.put("Manager.create", () -> keep(h.rarely(2) ? m().create(tokens(), options()) : m().create(prompt(), options())));
-    table.put("Manager.request", () -> m().request(h.number()));
     table.put("Manager.exportTables", () -> {
       LongBuffer ids = h.longs(h.random.nextInt(3), () -> request().id());
       m().exportTables(ids, (int) h.small(2), h.integer(), h.ints((ids == null ? 1 : ids.remaining()) * 16, () -> 0));
     });
-    table.put("Manager.takePending", () -> m().takePending());
     table.put("Manager.resize", () -> m().resize((int) h.small(2), h.rarely(8) ? h.oneOf(h.small(20), h.number()) : 10 + h.small(9)));
-    table.put("Manager.expectedTokens", () -> m().expectedTokens(RequestOptions.Reserve.values()[(int) h.small(4)], h.number()));
-    table.put("Manager.compact", () -> m().compact((int) h.small(2), (int) h.oneOf(0, 1, 4, -1, 1 << 29, Integer.MAX_VALUE)));
     table.put("Manager.rebuild", () -> {
       try (Manager fresh = new Manager(new Config().numBlocks(4).blockSize(4))) {
         Manager from = h.rarely(2) ? m() : fresh; // which mostly has requests
@@ -321,19 +294,8 @@ final class FuzzCalls {
       }
     });
     table.put("Manager.openNamespace", () -> namespaces.add(m().openNamespace(part(), part(), part())));
-    table.put("Manager.closeNamespace", () -> m().closeNamespace(namespace()));
-    table.put("Manager.reset", () -> m().reset(h.rarely(4) ? namespace() : h.number()));
-    table.put("Manager.probe", () -> m().probe(namespace(), prompt(), keys()));
-    table.put("Manager.probeInfo", () -> m().probeInfo(namespace(), prompt(), keys()));
-    table.put("Manager.probeRequest", () -> m().probeRequest(request().id()));
     table.put("Manager.openCurve", () -> m().openCurve(namespace(), h.rarely(4) ? null
         : new Manager.CurveConfig(h.rarely(4) ? Double.NaN : h.oneOf(-1, 0, 1) / 2.0, h.oneOf(0, 1, 64, 1L << 40), h.oneOf(0, 1, 64, 1L << 40), h.number())));
-    table.put("Manager.closeCurve", () -> m().closeCurve(namespace()));
-    table.put("Manager.hitRates", () -> m().hitRates(namespace(), h.small(2), 1 + h.small(2)));
-    table.put("Manager.curve", () -> m().curve(namespace()));
-    table.put("Manager.pins", () -> m().pins());
-    table.put("Manager.namespaces", () -> m().namespaces());
-    table.put("Manager.prefixes", () -> m().prefixes(h.number(), new long[1]));
     table.put("Manager.pin", () -> pins.add(m().pin(namespace(), prompt(), keys())));
     table.put("Manager.unpin", () -> {
       if (!pins.isEmpty() || h.rarely(2)) {
@@ -346,34 +308,6 @@ final class FuzzCalls {
         own.unpin(own.pin(0, eight));
       }
     });
-    table.put("Manager.drop", () -> m().drop(namespace(), prompt(), keys()));
-    table.put("Manager.setTime", () -> m().setTime(h.small(40)));
-    table.put("Manager.setPrefixPriority", () -> m().setPrefixPriority(namespace(), prompt(), h.small(20), (int) h.oneOf(0, 35, 100, 101, -1), h.oneOf(0, h.number()), keys()));
-    table.put("Manager.demote", () -> m().demote(namespace(), prompt(), h.small(20), keys()));
-    table.put("Manager.registerPrompt", () -> m().registerPrompt(name(), namespace(), prompt(), keys()));
-    table.put("Manager.acquirePrompt", () -> keep(m().acquirePrompt(name(), prompt(), options())));
-    table.put("Manager.unregisterPrompt", () -> m().unregisterPrompt(name()));
-    table.put("Manager.prompts", () -> m().prompts());
-    table.put("Manager.evict", () -> m().evict(h.oneOf(0, 1, h.small(4))));
-    table.put("Manager.acquireBlocks", () -> m().acquireBlocks((int) h.small(2), blocks()));
-    table.put("Manager.acquirePrefix", () -> m().acquirePrefix(namespace(), (int) h.small(2), prompt(), h.ints(8, () -> 0)));
-    table.put("Manager.publishBlocks", () -> m().publishBlocks(namespace(), (int) h.small(2), prompt(), blocks()));
-    table.put("Manager.releaseBlocks", () -> m().releaseBlocks(blocks()));
-    table.put("Manager.unpublishBlocks", () -> m().unpublishBlocks(blocks()));
-    table.put("Manager.stats", () -> m().stats().usage());
-    table.put("Stats.usage", () -> m().stats().usage());
-    table.put("Manager.blockSize", () -> m().blockSize());
-    table.put("Manager.digest", () -> m().digest());
-    table.put("Manager.check", () -> m().check());
-    table.put("Manager.retireStep", () -> m().retireStep(h.number()));
-    table.put("Manager.failStep", () -> m().failStep(h.oneOf(1, 2, 3, h.number())));
-    table.put("Manager.events", () -> m().events(h.number()));
-    table.put("Manager.poolInfo", () -> m().poolInfo(h.integer()));
-    table.put("Manager.lostReuse", () -> m().lostReuse((int) h.small(2)));
-    table.put("Manager.setQuota", () -> m().setQuota(namespace(), (int) h.small(2), h.small(4), h.oneOf(0, 8, h.number())));
-    table.put("Manager.quotaInfo", () -> m().quotaInfo(namespace(), (int) h.small(2)));
-    table.put("Manager.takeLog", () -> m().takeLog());
-    table.put("Manager.logInfo", () -> m().logInfo());
     table.put("Manager.replayLog", () -> {
       byte[] log = m().takeLog();
       if (log.length != 0) {
@@ -381,19 +315,13 @@ final class FuzzCalls {
         Manager.replayLog(log);
       }
     });
-    table.put("Manager.blockInfo", () -> m().blockInfo(h.integer()));
-    table.put("Manager.requests", () -> m().requests());
-    table.put("Manager.device", () -> Manager.device(text("cpu")));
-    table.put("Manager.supports", () -> Manager.supports(h.integer()));
-    table.put("Manager.version", () -> Manager.version());
-    table.put("Manager.buildInfo", () -> Manager.buildInfo());
   }
 
-  private String name() {
+  String name() {
     return new String[] {"a", "b", "", "a\0b", "n".repeat(h.random.nextInt(300)), null}[h.random.nextInt(6)];
   }
 
-  private byte[] part() {
+  byte[] part() {
     return h.rarely(3) ? null : new byte[h.random.nextInt(3) * (h.rarely(4) ? 30000 : 1)];
   }
 
@@ -402,38 +330,17 @@ final class FuzzCalls {
   }
 
   private void addRequest() {
-    table.put("Request.id", () -> request().id());
-    table.put("Request.cached", () -> request().cached());
-    table.put("Request.admit", () -> request().admit());
-    table.put("Request.append", () -> {
-      if (h.rarely(2)) {
-        request().append(prompt());
-      } else {
-        request().append(tokens());
-      }
-    });
-    table.put("Request.reserve", () -> request().reserve(h.number()));
     table.put("Request.commit", () -> {
       Request request = request();
       long known = requests.contains(request) && manager.requests().contains(request.id()) ? request.info().numTokens() : 0;
       request.commit(h.oneOf(known, known, h.number()));
     });
-    table.put("Request.truncate", () -> request().truncate(h.number()));
-    table.put("Request.fork", () -> keep(request().fork()));
-    table.put("Request.setPriority", () -> request().setPriority(h.small(20), h.oneOf(-1, h.small(20)), (int) h.oneOf(0, 35, 100, 101, -1), h.number()));
-    table.put("Request.endSession", () -> request().endSession(h.small(20)));
-    table.put("Request.preempt", () -> request().preempt());
-    table.put("Request.free", () -> request().free());
-    table.put("Request.close", () -> request().close());
-    table.put("Request.info", () -> request().info());
-    table.put("Request.blockTable", () -> request().blockTable((int) h.small(2)));
-    table.put("Request.slots", () -> request().slots((int) h.small(2), h.small(4), h.longs(h.random.nextInt(6), () -> 0)));
   }
 
   private static final int[] OPTIONAL = {Step.COMMITTED, Step.COMMIT_OFFSETS, Step.EXTEND_OFFSETS, Step.EXTEND_TOKENS, Step.ADMIT_REQUESTS, Step.ROWS,
       Step.BLOCK_TABLES, Step.SLOTS, Step.CHANGES};
 
-  private Step step() {
+  Step step() {
     return h.rarely(40) ? closedStep : step;
   }
 
@@ -498,7 +405,6 @@ final class FuzzCalls {
       }
       new Step(m(), new Step.Limits(limits[0], limits[1], limits[2], limits[3], limits[4], limits[5], limits[6])).close();
     });
-    table.put("Step.close", () -> closedStep.close());
     table.put("Step.use", () -> {
       int array = (int) h.small(22);
       step().use(array, false);
@@ -518,22 +424,9 @@ final class FuzzCalls {
         keep(manager.request(step.admitted().get(i)));
       }
     });
-    for (Method array : Step.class.getDeclaredMethods()) {
-      if (Modifier.isPublic(array.getModifiers()) && Buffer.class.isAssignableFrom(array.getReturnType()) && array.getParameterCount() == 0) {
-        table.put("Step." + array.getName(), () -> invoke(array, step()));
-      }
-    }
-    table.put("Step.nowNs", () -> step().nowNs(h.rarely(4) ? h.number() : h.small(40)));
-    table.put("Step.flags", () -> step().flags(h.rarely(4) ? h.integer() : h.random.nextInt(4)));
-    table.put("Step.fillId", () -> step().fillId(h.integer()));
-    table.put("Step.shortageBlocks", () -> step().shortageBlocks());
-    table.put("Step.numCopies", () -> step().numCopies());
-    table.put("Step.numChanges", () -> step().numChanges());
-    table.put("Step.numRefused", () -> step().numRefused());
-    table.put("Step.row", () -> step().row((int) h.small(2), (int) h.small(6)));
   }
 
-  private DType dtype() {
+  DType dtype() {
     return h.rarely(12) ? DType.values()[h.random.nextInt(DType.values().length)] : h.rarely(3) ? DType.BFLOAT16 : DType.FLOAT32;
   }
 
@@ -545,7 +438,7 @@ final class FuzzCalls {
     return new BlockChoice(ratio != 0 || threshold != 0 ? h.oneOf(0, 0, 1) : h.small(5), ratio, threshold, h.small(3), h.small(3));
   }
 
-  private Attention attention() throws KvCacheException {
+  Attention attention() throws KvCacheException {
     stream.sync();
     int count = h.random.nextInt(4), heads = latent ? 1 : 2;
     long[] offsets = new long[count + 1], lengths = new long[count], bits = new long[count], starts = new long[count];
@@ -632,21 +525,20 @@ final class FuzzCalls {
         h.rarely(12) ? h.integer() : layers);
   }
 
-  private IntBuffer pairs() {
+  IntBuffer pairs() {
     return h.ints(2 * h.random.nextInt(3), () -> h.small(12));
   }
 
-  private ByteBuffer pages() {
+  ByteBuffer pages() {
     return h.rarely(20) ? storage.slab() : h.data(12 * (int) storage.blockBytes(), 1);
   }
 
-  private ByteBuffer bounds() {
+  ByteBuffer bounds() {
     return h.data(12 * (latent ? 1 : 2) * 2 * 8, 2);
   }
 
   private void addStorage() {
     table.put("Storage.new", () -> new Storage(h.rarely(2) ? (StorageConfig) built(storageConfig()) : storageConfig()).close());
-    table.put("Storage.close", () -> closedStorage.close());
     table.put("Storage.store", () -> {
       Rows r = rows();
       if (h.rarely(2)) {
@@ -666,49 +558,21 @@ final class FuzzCalls {
       Rows r = rows();
       s().measure(r.k, r.v, r.dtype, r.slots, r.first, r.layers);
     });
-    table.put("Storage.copyBlocks", () -> s().copyBlocks(pairs(), stream()));
     table.put("Storage.copyTokens", () -> {
       try (Storage from = new Storage(new StorageConfig(4, 1, 1, 8).blockSize(8)); Storage to = new Storage(new StorageConfig(4, 1, 1, 8).blockSize(4))) {
         (h.rarely(4) ? s() : to).copyTokens(from, List.of(new Manager.TokenCopy(h.integer(), (int) h.small(4), (int) h.small(4), (int) h.small(4),
             (int) h.small(2), (int) h.oneOf(0, 1, 2, -1))));
       }
     });
-    table.put("Storage.swapOut", () -> s().swapOut(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
-    table.put("Storage.swapIn", () -> s().swapIn(pairs(), pages(), h.oneOf(0, 0, storage.blockBytes(), h.number()), stream()));
-    table.put("Storage.zeroBlocks", () -> s().zeroBlocks(blocks(), stream()));
-    table.put("Storage.trim", () -> s().trim());
-    table.put("Storage.discardBlocks", () -> s().discardBlocks(h.oneOf(h.small(4), h.number()), h.oneOf(h.small(4), h.number())));
-    table.put("Storage.quantizeBlocks", () -> s().quantizeBlocks(blocks(), stream()));
-    table.put("Storage.attend", () -> s().attend(attention(), stream()));
-    table.put("Storage.explain", () -> s().explain(attention()));
-    table.put("Storage.keyBounds", () -> s().keyBounds((int) h.small(2), blocks(), bounds(), stream()));
     table.put("Storage.selectBlocks", () -> s().selectBlocks(attention(), bounds(), blockChoice(), stream()));
-    table.put("Storage.blockBytes", () -> s().blockBytes());
-    table.put("Storage.slab", () -> s().slab());
-    table.put("Storage.runs", () -> s().runs((int) h.small(12)));
-    table.put("StorageConfig.size", () -> storageConfig().size());
-    table.put("StorageConfig.new", this::storageConfig);
-    table.put("Attention.new", Attention::new);
   }
 
-  private StorageConfig storageConfig() {
+  StorageConfig storageConfig() {
     return h.rarely(2) ? new StorageConfig(h.oneOf(1, 4, -1, 0), (int) h.oneOf(1, 2, -1, 0), (int) h.oneOf(1, 2, -1, 0), (int) h.oneOf(8, 16, -1, 8193))
         : new StorageConfig(2, 1, 1, 8);
   }
 
-  private void addStreams() {
-    table.put("Stream.new", () -> (h.rarely(2) ? new Stream() : new Stream(text("cpu"))).close());
-    table.put("Stream.close", () -> closedStream.close());
-    table.put("Stream.sync", () -> (h.rarely(8) ? closedStream : stream).sync());
-    table.put("Stream.await", () -> stream.await(h.rarely(8) ? closedEvent : event));
-    table.put("StreamEvent.new", () -> new StreamEvent().close());
-    table.put("StreamEvent.close", () -> closedEvent.close());
-    table.put("StreamEvent.record", () -> (h.rarely(8) ? closedEvent : event).record(h.rarely(8) ? closedStream : stream));
-    table.put("StreamEvent.done", () -> (h.rarely(8) ? closedEvent : event).done());
-    table.put("StreamEvent.sync", () -> (h.rarely(8) ? closedEvent : event).sync());
-  }
-
-  private Model model() throws KvCacheException {
+  Model model() throws KvCacheException {
     if (h.rarely(2)) {
       return Model.find("llama-3.1-8b");
     }
@@ -716,7 +580,7 @@ final class FuzzCalls {
     return h.rarely(2) ? model : model.rope(h.number(), h.integer()).window(h.number(), h.rarely(2) ? new int[0] : new int[] {(int) h.small(4)});
   }
 
-  private Model.Query budget() {
+  Model.Query budget() {
     DType dtype = DType.values()[h.random.nextInt(7)];
     return h.rarely(2) ? Model.Query.ofFraction(dtype, new float[] {1e-5f, -1, Float.NaN}[h.random.nextInt(3)], h.rarely(2) ? null : text("cpu"))
         : Model.Query.ofBudget(dtype, h.oneOf(0, 5, 8 << 20, 16 << 20, -1));
@@ -746,30 +610,10 @@ final class FuzzCalls {
     });
     table.put("Quantization.quantize", () -> quantize(true));
     table.put("Quantization.dequantize", () -> quantize(false));
-    table.put("Quantization.codeBytes", () -> new Quantization(DType.INT4).codeBytes(h.integer(), h.integer()));
-    table.put("Quantization.scaleBytes", () -> new Quantization(DType.INT8, (int) h.small(5), false, h.rarely(2), 0).scaleBytes(h.integer(), h.integer()));
-    table.put("Model.new", () -> new Model(h.integer(), h.integer(), h.integer(), h.number()));
     table.put("Model.fromConfig", () -> Model.fromConfig(text(CONFIG)));
-    table.put("Config$Group.cross", () -> Config.Group.cross(h.integer()));
     table.put("ShortfinConfig.read", () -> ShortfinConfig.read(text(SHORTFIN)));
     table.put("Model.register", () -> model().register(text("fuzz/model")));
     table.put("Model.find", () -> Model.find(text("llama-3.1-8b")));
-    table.put("Model.all", () -> Model.all());
-    for (Method getter : Model.class.getDeclaredMethods()) {
-      if (Modifier.isPublic(getter.getModifiers()) && !Modifier.isStatic(getter.getModifiers()) && getter.getParameterCount() == 0) {
-        table.put("Model." + getter.getName(), () -> invoke(getter, model()));
-      }
-    }
-    table.put("Model.hasWindow", () -> model().hasWindow(h.integer()));
-    table.put("Model.hasState", () -> model().hasState(h.integer()));
-    table.put("Model.states", () -> model().states(h.number(), h.number(), h.integer()));
-    table.put("Model.encoder", () -> model().encoder(h.number(), h.integer(), h.integer(), h.integer()));
-    table.put("Model.window", () -> model().window(h.number(), h.integer(), h.integer()));
-    table.put("Model.rope", () -> model().rope(Double.longBitsToDouble(h.random.nextLong()), h.integer()));
-    table.put("Model$Query.ofBudget", this::budget);
-    table.put("Model$Query.ofFraction", this::budget);
-    table.put("Model.estimate", () -> model().estimate(
-        new Model.Query(DType.values()[h.random.nextInt(7)], h.number(), h.number(), h.number(), (int) h.small(20), 0)));
     table.put("Model.ropeFrequencies", () -> model().ropeFrequencies((int) h.small(4), h.number(), new double[h.rarely(3) ? h.random.nextInt(65) : 0]));
     table.put("Buffers.bytes", () -> Buffers.bytes((int) h.oneOf(0, 1, 64, -1, Integer.MIN_VALUE)));
     table.put("Buffers.ints", () -> Buffers.ints((int) h.oneOf(0, 1, 64, -1, Integer.MAX_VALUE, 1 << 30)));
@@ -823,17 +667,17 @@ final class FuzzCalls {
     }
   }
 
-  private interface Using<T> {
+  interface Using<T> {
     void use(T object) throws Exception;
   }
 
-  private void workload(Using<Workload> using) throws Exception {
+  void workload(Using<Workload> using) throws Exception {
     try (Workload made = new Workload(h.number(), (int) h.oneOf(0, 2, 65536, 1, -1))) {
       using.use(made);
     }
   }
 
-  private void sizer(Using<Sizer> using) throws Exception {
+  void sizer(Using<Sizer> using) throws Exception {
     Sizer.Config config = new Sizer.Config().mode(Sizer.Mode.values()[h.random.nextInt(3)]).blocks(h.oneOf(0, 1, 9), h.oneOf(0, 9, 1L << 40), 0)
         .times(h.number(), h.number(), h.number()).shares(h.oneOf(-1, 0, 1) / 2.0, h.rarely(5) ? Double.NaN : 0.5, 0)
         .memory((int) h.oneOf(0, 2, 1), (int) h.oneOf(0, 1, 1 << 30, -1));
@@ -842,14 +686,14 @@ final class FuzzCalls {
     }
   }
 
-  private void index(Using<Index> using) throws Exception {
+  void index(Using<Index> using) throws Exception {
     try (Index made = new Index(new Index.Options(h.oneOf(9, 100, -1), (int) h.oneOf(3, 1, 2000), (int) h.oneOf(2, 1, 9), 0, 0, h.number(), h.rarely(5)))) {
       made.addWorker(1, null, 0);
       using.use(made);
     }
   }
 
-  private String words() {
+  String words() {
     return switch (h.random.nextInt(5)) {
       case 0 -> null;
       case 1 -> "";
@@ -858,7 +702,7 @@ final class FuzzCalls {
     };
   }
 
-  private void publisher(Using<Publisher> using) throws Exception {
+  void publisher(Using<Publisher> using) throws Exception {
     Publisher.Config config = new Publisher.Config().url(h.rarely(8) ? words() : null).topic(words()).medium(words())
         .hash(Publisher.Hash.values()[h.random.nextInt(3)], words()).rank((int) h.oneOf(-1, 0, 1)).groups(h.oneOf(0, 1, 0, 0, 1L << 40), h.random.nextBoolean())
         .batches((int) h.oneOf(0, 1, 5, -1), (int) h.oneOf(0, 1, 3), h.oneOf(0, 1 << 20, 1)).resyncInterval(h.number());
@@ -874,25 +718,11 @@ final class FuzzCalls {
     byte[] digest = new byte[32];
     Event event = new Event(0, 1, 0, 0, 1, 0, 0, Event.STORED, 0, 0, digest, digest, digest, new int[] {1});
     table.put("Index.new", () -> index(i -> {}));
-    table.put("Index.close", () -> index(Index::close));
-    table.put("Index.addWorker", () -> index(i -> i.addWorker(h.small(4), "name", h.number())));
-    table.put("Index.removeWorker", () -> index(i -> i.removeWorker(h.small(3))));
-    table.put("Index.touchWorker", () -> index(i -> i.touchWorker(h.small(3), h.number())));
-    table.put("Index.expire", () -> index(i -> i.expire(h.number())));
     table.put("Index.apply", () -> index(i -> i.apply(h.small(3), few(3), List.of(event, event), h.number())));
-    table.put("Index.beginResync", () -> index(i -> i.beginResync(h.small(3), few(3) - 1)));
     table.put("Index.endResync", () -> index(i -> {
       i.beginResync(1, Index.ALL_MEDIA);
       i.endResync(1, few(3) - 1, h.number());
     }));
-    table.put("Index.namespaceRoot", () -> Index.namespaceRoot(null, new byte[0], new byte[h.random.nextInt(9)]));
-    table.put("Index.prefixDigests", () -> Index.prefixDigests(new byte[h.rarely(5) ? 31 : 32], Buffers.of(1, 2, 3, 4), (int) h.oneOf(2, 2, 0, 2000)));
-    table.put("Index.match", () -> index(i -> i.match(Buffers.bytes(32 * h.random.nextInt(5)))));
-    table.put("Index.matchTokens", () -> index(i -> i.matchTokens(null, Buffers.of(1, 2, 3, 4), (int) h.oneOf(2, 2, 0, 2000))));
-    table.put("Index.workers", () -> index(Index::workers));
-    table.put("Index.worker", () -> index(i -> i.worker(h.small(3))));
-    table.put("Index.stats", () -> index(Index::stats));
-    table.put("Index.dump", () -> index(Index::dump));
     table.put("Index.load", () -> index(i -> {
       byte[] dump = i.dump();
       i.removeWorker(1);
@@ -902,11 +732,6 @@ final class FuzzCalls {
 
   private void addPublisher() {
     table.put("Publisher.new", () -> publisher(p -> {}));
-    table.put("Publisher.close", () -> publisher(Publisher::close));
-    for (String name : new String[] {"new", "url", "topic", "medium", "hash", "thread", "arrays", "bytesHashes", "rank", "groups", "batches", "resyncInterval"}) {
-      table.put("Publisher$Config." + name, () -> publisher(p -> {}));
-    }
-    table.put("Publisher.poll", () -> publisher(Publisher::poll));
     table.put("Publisher.resync", () -> publisher(p -> {
       p.resync();
       p.poll();
@@ -915,26 +740,15 @@ final class FuzzCalls {
       p.poll();
       p.read(h.number());
     }));
-    table.put("Publisher.nameNamespace", () -> publisher(p -> p.nameNamespace(h.number(), words(), words(), words())));
-    table.put("Publisher.stats", () -> publisher(Publisher::stats));
   }
 
-  private double amount() {
+  double amount() {
     return h.rarely(5) ? Double.NaN : h.rarely(5) ? 1e300 : h.small(9);
   }
 
   private void addSizing() {
     table.put("Workload.new", () -> workload(w -> {}));
-    table.put("Workload.close", () -> workload(Workload::close));
-    table.put("Workload.record", () -> workload(w -> w.record(h.number(), amount())));
-    table.put("Workload.read", () -> workload(w -> w.read()));
-    table.put("Workload.predict", () -> workload(w -> w.predict(h.number())));
     table.put("Sizer.new", () -> sizer(s -> {}));
-    table.put("Sizer.close", () -> sizer(Sizer::close));
-    for (String name : new String[] {"new", "mode", "blocks", "times", "shares", "memory"}) {
-      table.put("Sizer$Config." + name, () -> sizer(s -> {}));
-    }
-    table.put("Sizer.decide", () -> sizer(s -> s.decide(h.number(), amount())));
     table.put("Sizer.readLog", () -> sizer(s -> {
       s.decide(1, 5);
       s.readLog(h.small(2));
@@ -982,7 +796,7 @@ final class FuzzCalls {
     return made;
   }
 
-  private void draft(Using<Draft> using) throws Exception {
+  void draft(Using<Draft> using) throws Exception {
     try (Draft made = new Draft((int) h.oneOf(3, 3, 3, 0, 65537), (int) h.oneOf(0, 1, 2, 40), (int) h.oneOf(0, 3, 32, 33), (int) h.oneOf(0, 0, 20))) {
       made.append(new int[] {0, 2}, new int[][] {{1, 2, 1, 2}, {1}});
       using.use(made);
@@ -1113,9 +927,7 @@ final class FuzzCalls {
       }
     });
     table.put("Draft.new", () -> draft(d -> {}));
-    table.put("Draft.close", () -> draft(Draft::close));
     table.put("Draft.append", () -> draft(d -> d.append(few(4) - 1, few(3) - 1, 2)));
-    table.put("Draft.truncate", () -> draft(d -> d.truncate(few(4) - 1, h.small(5))));
     table.put("Draft.propose", () -> draft(d -> d.propose(new int[] {few(4) - 1, 0}, new int[] {few(9) - 1, 5})));
     table.put("Draft.lookup", () -> Draft.lookup(h.ints(h.random.nextInt(20), () -> few(2)), few(3), (int) h.oneOf(3, 33, -1), few(9) - 1));
     for (String name : new String[] {"new", "add", "numDrafts", "numNodes", "numAccepted", "tried", "accepted", "halve"}) {
@@ -1133,12 +945,12 @@ final class FuzzCalls {
   }
 
   /** The setters of configs and options, by their parameters' types. Numbers in between would take much memory. */
-  private Tier t() {
+  Tier t() {
     return h.rarely(200) ? closedTier : tier;
   }
 
   /** Keys of some pages of 64 bytes. */
-  private ByteBuffer pageKeys() {
+  ByteBuffer pageKeys() {
     ByteBuffer keys = h.data(32 * h.random.nextInt(5), 1);
     for (int i = 0; keys != null && !keys.isReadOnly() && i < keys.remaining(); ++i) {
       keys.put(keys.position() + i, (byte) (i % 32 == 0 ? h.random.nextInt(6) : 0));
@@ -1158,7 +970,7 @@ final class FuzzCalls {
     return pages;
   }
 
-  private JobOptions jobOptions() {
+  JobOptions jobOptions() {
     if (h.rarely(2)) {
       return null;
     }
@@ -1174,7 +986,7 @@ final class FuzzCalls {
     return options;
   }
 
-  private PageConfig pageConfig() {
+  PageConfig pageConfig() {
     PageConfig config = new PageConfig(h.rarely(8) ? null : new byte[h.random.nextInt(9)], new byte[1 + h.random.nextInt(3)]);
     return config.numerics(h.rarely(2) ? null : new byte[3]).whole((int) h.oneOf(0, 0, 4, h.number()), (int) h.oneOf(0, 0, 4, h.number()))
         .first((int) h.oneOf(0, 0, 1, h.number()), (int) h.oneOf(0, 0, 1, h.number()));
@@ -1197,10 +1009,6 @@ final class FuzzCalls {
         }
       }
     });
-    table.put("Tier.close", () -> closedTier.close());
-    table.put("Tier.pageKeys", () -> Tier.pageKeys(pageKeys(), h.integer(), new byte[h.rarely(9) ? 31 : 32]));
-    table.put("Tier.submitExists", () -> t().submitExists(pageKeys(), jobOptions()));
-    table.put("Tier.submitRemove", () -> t().submitRemove(pageKeys(), jobOptions()));
     table.put("Tier.submitGet", () -> {
       ByteBuffer keys = pageKeys();
       Tier.Job job = h.rarely(2) ? t().submitGet(keys, pages(keys), jobOptions()) : t().submitGet(keys, pageList(keys), jobOptions());
@@ -1214,8 +1022,6 @@ final class FuzzCalls {
     table.put("Tier.cancel", () -> t().cancel(tier.submitExists(pageKeys(), jobOptions())));
     table.put("Tier.await", () -> t().await(tier.submitExists(pageKeys(), jobOptions())));
     table.put("Tier$Done.result", () -> t().exists(pageKeys(), jobOptions()).result(h.integer()));
-    table.put("Tier.exists", () -> t().exists(pageKeys(), jobOptions()));
-    table.put("Tier.remove", () -> t().remove(pageKeys(), jobOptions()));
     table.put("Tier.get", () -> {
       ByteBuffer keys = pageKeys();
       t().get(keys, pages(keys), jobOptions());
@@ -1224,7 +1030,6 @@ final class FuzzCalls {
       ByteBuffer keys = pageKeys();
       t().put(keys, pages(keys), jobOptions());
     });
-    table.put("Tier.drain", () -> t().drain());
     table.put("Tier.runOne", () -> {
       try (Tier alone = new Tier("memory:?bytes=64KiB&threads=0", 64, TierTest.FINGERPRINT)) {
         alone.submitExists(pageKeys(), null);
@@ -1253,13 +1058,6 @@ final class FuzzCalls {
       }
     });
     table.put("Metrics.readMemory", () -> Metrics.readMemory(m(), s(), h.rarely(9) ? null : t()).slabBytes());
-    table.put("Tier.stats", () -> t().stats().pages());
-    table.put("Tier.counts", () -> t().counts(h.rarely(9) ? null : Tier.Kind.values()[h.random.nextInt(4)]).ok());
-    table.put("Manager.positionDigests", () -> m().positionDigests(namespace(), prompt(), keys()));
-    table.put("Storage.pageInfo", () -> s().pageInfo(pageConfig()));
-    table.put("Storage.pageRuns", () -> s().pageRuns(pageConfig()));
-    table.put("Storage.packPages", () -> s().packPages(blocks(), h.data(1 << 13, 1), h.oneOf(0, 0, h.number())));
-    table.put("Storage.unpackPages", () -> s().unpackPages(blocks(), h.data(1 << 13, 1), h.oneOf(0, 0, h.number())));
   }
 
   private void addBuilders() {
@@ -1281,18 +1079,6 @@ final class FuzzCalls {
         }
       }
     }
-    for (Method setter : JobOptions.class.getDeclaredMethods()) {
-      if (Modifier.isPublic(setter.getModifiers())) {
-        table.put("JobOptions." + setter.getName(), this::jobOptions);
-      }
-    }
-    for (String name : new String[] {"numerics", "whole", "first"}) {
-      table.put("PageConfig." + name, () -> storage.pageInfo(pageConfig()));
-    }
-    table.put("JobOptions.new", JobOptions::new);
-    table.put("PageConfig.new", this::pageConfig);
-    table.put("Config.new", Config::new);
-    table.put("RequestOptions.new", RequestOptions::new);
   }
 
   private Object built(Object on) throws Exception {
@@ -1321,8 +1107,8 @@ final class FuzzCalls {
         arguments[i] = new double[] {0, 1, 1e300, Double.NaN, -1}[h.random.nextInt(5)];
       } else if (type == Config.Policy.class) {
         arguments[i] = Config.Policy.values()[h.random.nextInt(3)];
-      } else if (type == RequestOptions.Reserve.class) {
-        arguments[i] = RequestOptions.Reserve.values()[h.random.nextInt(4)];
+      } else if (type == RequestOptions.Headroom.class) {
+        arguments[i] = RequestOptions.Headroom.values()[h.random.nextInt(4)];
       } else if (type == long[].class) {
         arguments[i] = h.rarely(2) ? new long[] {number} : new long[] {4, number};
       } else if (type == DType.class) {

@@ -17,6 +17,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.jar.JarFile;
 import org.junit.jupiter.api.Test;
@@ -26,11 +27,11 @@ import org.junit.jupiter.api.io.TempDir;
 class FuzzTest {
   private static final int CALLS = 200_000, SECONDS = 30;
   private static final Set<String> OFTEN = Set.of("Manager.allocate", "Request.commit", "Manager.pin", "Manager.unpin", "Request.append", "Storage.attend",
-      "Storage.gather", "Storage.store", "Step.run", "Storage.selectBlocks", "Manager.registerPrompt", "Manager.acquirePrompt");
+      "Storage.gather", "Storage.store", "Step.run", "Storage.selectBlocks", "Manager.registerPrompt", "Manager.allocateFromPrompt");
 
   /** Public methods and constructors of the package, but for what the language writes itself. */
-  private static Set<String> publicNames() throws Exception {
-    Set<String> names = new TreeSet<>();
+  private static Map<String, List<Executable>> publicMembers() throws Exception {
+    Map<String, List<Executable>> members = new TreeMap<>();
     Path jar = Path.of(Manager.class.getProtectionDomain().getCodeSource().getLocation().toURI());
     try (JarFile file = new JarFile(jar.toFile())) {
       for (String entry : Collections.list(file.entries()).stream().map(Object::toString).filter(name -> name.endsWith(".class")).toList()) {
@@ -49,12 +50,12 @@ class FuzzTest {
         for (Executable member : all) {
           String name = member instanceof Constructor ? "new" : ((Method) member).getName();
           if (Modifier.isPublic(member.getModifiers()) && !member.isSynthetic() && !written.contains(name)) {
-            names.add(type.getName().substring("io.kvcache.".length()) + "." + name);
+            members.computeIfAbsent(type.getName().substring("io.kvcache.".length()) + "." + name, unused -> new ArrayList<>()).add(member);
           }
         }
       }
     }
-    return names;
+    return members;
   }
 
   private static boolean isAnAnswer(Throwable error) {
@@ -74,7 +75,9 @@ class FuzzTest {
     System.out.println("fuzz: seed " + seed); // also when a call ends the process
     Hostile hostile = new Hostile(seed);
     FuzzCalls fuzz = new FuzzCalls(hostile, folder.resolve("checkpoints"));
-    assertEquals(publicNames(), fuzz.table.keySet());
+    Map<String, List<Executable>> members = publicMembers();
+    new FuzzDerived(fuzz, hostile).add(members);
+    assertEquals(members.keySet(), fuzz.table.keySet());
     List<String> names = new ArrayList<>(fuzz.table.keySet());
     for (int i = 0; i < 8; ++i) {
       names.addAll(new TreeSet<>(OFTEN));

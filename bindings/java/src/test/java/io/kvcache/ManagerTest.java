@@ -110,26 +110,6 @@ class ManagerTest {
   }
 
   @Test
-  void forksCopyOnWriteAndPreemptedOnesWait() throws Exception {
-    try (Manager m = small(8)) {
-      Request parent = m.allocate(sequence(0, 6));
-      parent.commit(6);
-      Request child = parent.fork();
-      child.append(9);
-      List<int[]> copies = m.takePending().copies();
-      assertEquals(1, copies.size());
-      assertArrayEquals(new int[] {1, 2}, copies.get(0));
-      child.truncate(3);
-      child.preempt();
-      assertEquals(new Request.Info(3, 0, 0, 0, false, 0, 0, 0, 0, 0, 0), child.info());
-      child.admit();
-      child.reserve(8);
-      assertEquals(8, child.info().capacity());
-      m.check();
-    }
-  }
-
-  @Test
   void blocksToClearAndToMoveAreTold() throws Exception {
     try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4).zeroAlways())) {
       Request low = m.allocate(sequence(0, 8)), high = m.allocate(sequence(50, 8));
@@ -145,39 +125,11 @@ class ManagerTest {
   }
 
   @Test
-  void aPoolGrowsAndShrinks() throws Exception {
-    try (Manager m = new Manager(new Config().numBlocks(4).blockSize(4).maxBlocks(8))) {
-      Request low = m.allocate(sequence(0, 8)), high = m.allocate(sequence(50, 8));
-      assertEquals(0, m.resize(0, 8).size());
-      assertEquals(4, m.poolInfo(0).free());
-      assertEquals(8, m.poolInfo(0).maxBlocks());
-      low.close();
-      List<int[]> moves = m.resize(0, 2);
-      assertEquals(2, moves.size());
-      int[] table = high.blockTable(0);
-      for (int[] move : moves) {
-        assertEquals(move[1], table[move[0] - 2]);
-      }
-      assertThrows(NoSpaceException.class, () -> m.resize(0, 1));
-      assertThrows(KvCacheException.class, () -> m.resize(0, 9));
-      assertThrows(IllegalArgumentException.class, () -> new Manager(new Config().numBlocks(4).maxBlocks(8, 8)));
-      m.check();
-    }
+  void poolsHaveRoomOfTheirOwn() throws Exception {
+    assertThrows(IllegalArgumentException.class, () -> new Manager(new Config().numBlocks(4).maxBlocks(8, 8)));
     try (Manager m = new Manager(new Config().numBlocks(4, 2).blockSize(4).groups(new Group(), new Group(0, 0, 0, 1)).maxBlocks(4, 6))) {
       m.resize(1, 6);
       assertEquals(6, m.poolInfo(1).numBlocks());
-    }
-  }
-
-  @Test
-  void anAdmissionReservesWhatEndedRequestsGot() throws Exception {
-    try (Manager m = new Manager(new Config().numBlocks(64).blockSize(4).reserves())) {
-      Request ended = m.allocate(sequence(0, 4));
-      ended.append(direct(sequence(0, 10)));
-      ended.close();
-      assertEquals(6, m.expectedTokens(RequestOptions.Reserve.BALANCED, 4));
-      Request next = m.allocate(sequence(0, 4), new RequestOptions().reserve(RequestOptions.Reserve.MINIMAL));
-      assertEquals(14, next.info().capacity());
     }
   }
 
@@ -236,7 +188,7 @@ class ManagerTest {
       assertEquals(0, m.evict(9));
       assertEquals(List.of(pin), m.pins());
       assertEquals(List.of(a, b), m.namespaces());
-      m.reset(Manager.DEFAULT_NAMESPACE);
+      m.resetNamespace(0);
       assertEquals(8, m.probe(a, tokens, key));
       assertTrue(m.probeInfo(a, tokens, key).fits());
       try (Request waiting = m.create(direct(sequence(0, 70)), new RequestOptions().slots(4))) {
@@ -250,56 +202,9 @@ class ManagerTest {
       m.closeCurve(a);
       m.unpin(pin);
       assertEquals(2, m.drop(a, tokens, key));
-      m.reset(a);
+      m.resetNamespace(a);
       m.closeNamespace(b);
       assertThrows(KvCacheException.class, () -> m.closeNamespace(b));
-    }
-  }
-
-  @Test
-  void hintsDecideWhatIsEvicted() throws Exception {
-    try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4).hints())) {
-      for (int first : new int[] {100, 200}) {
-        try (Request r = m.allocate(direct(sequence(first, 5)), null)) {
-          r.commit(5);
-        }
-      }
-      m.setTime(10);
-      assertEquals(4, m.setPrefixPriority(0, direct(sequence(100, 4)), 0, 90, 20));
-      assertEquals(1, m.evict(1));
-      assertEquals(4, m.probe(0, direct(sequence(100, 5))));
-      assertThrows(KvCacheException.class, () -> m.setTime(9));
-      try (Request r = m.allocate(direct(sequence(0, 9)), null)) {
-        r.setPriority(0, -1, 50, 0);
-        assertThrows(KvCacheException.class, () -> r.setPriority(0, 4, 101, 0));
-        r.commit(9);
-        r.endSession(4);
-      }
-      assertEquals(8, m.demote(0, direct(sequence(0, 8)), 0));
-      try (Step step = new Step(m, new Step.Limits(1, 1, 1, 4, 0, 0, 0))) {
-        step.nowNs(30).run(0);
-        assertThrows(KvCacheException.class, () -> step.nowNs(29).run(0));
-      }
-    }
-  }
-
-  @Test
-  void registeredPromptsStay() throws Exception {
-    try (Manager m = new Manager(new Config().numBlocks(8).blockSize(4))) {
-      assertEquals(List.of(), m.prompts());
-      assertEquals(0, m.registerPrompt("system", 0, direct(sequence(0, 8))));
-      assertThrows(KvCacheException.class, () -> m.registerPrompt("system", 0, direct(sequence(0, 8))));
-      assertEquals(List.of("system"), m.prompts());
-      try (Request r = m.acquirePrompt("system", direct(sequence(50, 1)), null)) {
-        assertEquals(0, r.cached());
-        r.commit(9);
-      }
-      assertEquals(0, m.evict(8));
-      try (Request r = m.acquirePrompt("system", direct(sequence(60, 1)), new RequestOptions())) {
-        assertEquals(8, r.cached());
-      }
-      m.unregisterPrompt("system");
-      assertThrows(KvCacheException.class, () -> m.unregisterPrompt("system"));
     }
   }
 

@@ -107,7 +107,7 @@ class OffloadTest {
       try (Life life = new Life("memory:?bytes=1MiB", OffloadOptions.WRITE_THROUGH); Stream stream = streams ? new Stream() : null) {
         ByteBuffer rows = compute(life.m, life.s, prompt);
         life.settle();
-        life.m.reset(0);
+        life.m.resetAll();
         life.s.slab().put(new byte[life.s.slab().capacity()]);
         try (Request request = life.m.create(prompt, null)) {
           assertEquals(new Offload.Info(Offload.State.READY, Offload.Reason.LOADED, 0, 20, 20), life.load(request, stream));
@@ -155,7 +155,7 @@ class OffloadTest {
       assertEquals(5, life.offload.storeRequest(request));
       life.settle();
       request.preempt();
-      life.m.reset(0);
+      life.m.resetAll();
       assertEquals(20, life.load(request, null).numLoaded());
       life.offload.cancel(request);
       assertEquals(Offload.State.NONE, life.offload.query(request).state());

@@ -36,6 +36,10 @@ final class Scenario {
     return namespaces.getOrDefault(name, 0L);
   }
 
+  private long ofCurve(int name) {
+    return name < 0 ? Manager.ALL_NAMESPACES : namespace(name);
+  }
+
   private static String list(int... values) {
     return Arrays.stream(values).mapToObj(value -> " " + value).collect(Collectors.joining());
   }
@@ -51,10 +55,10 @@ final class Scenario {
   private boolean hints;
   private int[] fills = new int[3], encoder = new int[2];
   private final List<Config.Group> groups = new ArrayList<>();
-  private boolean reserves;
+  private boolean headroom;
   private boolean partial;
   private long room;
-  private RequestOptions.Reserve mode = RequestOptions.Reserve.NONE;
+  private RequestOptions.Headroom mode = RequestOptions.Headroom.NONE;
   private Workload workload;
   private Sizer sizer;
 
@@ -63,7 +67,7 @@ final class Scenario {
   }
 
   private String rates(long[] a) throws KvCacheException {
-    double[] rates = m.hitRates(namespace((int) a[0]), Arrays.copyOfRange(a, 1, a.length));
+    double[] rates = m.hitRates(ofCurve((int) a[0]), Arrays.copyOfRange(a, 1, a.length));
     return list(Arrays.stream(rates).mapToLong(rate -> (long) (rate * 1e6)).toArray());
   }
 
@@ -201,8 +205,8 @@ final class Scenario {
     if (partial) {
       config.partialReuse();
     }
-    if (reserves) {
-      config.reserves();
+    if (headroom) {
+      config.headroom();
     }
     if (hints) {
       config.hints();
@@ -326,7 +330,7 @@ final class Scenario {
   }
 
   private RequestOptions options(int namespace) {
-    return heard(new RequestOptions().namespace(namespace(namespace)).reserve(mode));
+    return heard(new RequestOptions().namespace(namespace(namespace)).headroom(mode));
   }
 
   private static String pairs(List<int[]> copies) {
@@ -340,7 +344,7 @@ final class Scenario {
   }
 
   private String acquire(int[] a) throws KvCacheException {
-    Request made = m.acquirePrompt("p" + a[1], sequence(a[2], a[3]), null);
+    Request made = m.allocateFromPrompt("p" + a[1], sequence(a[2], a[3]), null);
     requests.put(a[0], made.id());
     return " " + made.cached();
   }
@@ -377,8 +381,8 @@ final class Scenario {
       case "fills" -> fills = a;
       case "room" -> room = numbers[0];
       case "partial" -> partial = a[0] != 0;
-      case "reserves" -> reserves = a[0] != 0;
-      case "mode" -> mode = RequestOptions.Reserve.values()[a[0]];
+      case "headroom" -> headroom = a[0] != 0;
+      case "mode" -> mode = RequestOptions.Headroom.values()[a[0]];
       case "now" -> step.nowNs(numbers[0]);
       case "time" -> m.setTime(numbers[0]);
       case "priority" -> request(a[0]).setPriority(a[1], numbers[2], a[3], numbers[4]);
@@ -386,8 +390,8 @@ final class Scenario {
       case "unregister" -> m.unregisterPrompt("p" + a[0]);
       case "open" -> namespaces.put(a[0], m.openNamespace(new byte[] {(byte) a[1]}, null, null));
       case "close" -> m.closeNamespace(namespace(a[0]));
-      case "curve" -> m.openCurve(namespace(a[0]), new Manager.CurveConfig(a[1] / 100.0, 0, numbers[2], 0));
-      case "uncurve" -> m.closeCurve(namespace(a[0]));
+      case "curve" -> m.openCurve(ofCurve(a[0]), new Manager.CurveConfig(a[1] / 100.0, 0, numbers[2], 0));
+      case "uncurve" -> m.closeCurve(ofCurve(a[0]));
       case "sizer" -> sizer = new Sizer(new Sizer.Config().mode(Sizer.Mode.values()[a[0]]).blocks(0, a[2], a[1]).times(0, numbers[4], 0)
           .shares(0, a[3] / 100.0, 0));
       case "workload" -> workload = new Workload(numbers[0], a[1]);
@@ -420,7 +424,8 @@ final class Scenario {
       case "quotas" -> quotas = a[0];
       case "record" -> recordBytes = numbers[0];
       case "quota" -> m.setQuota(namespace(a[0]), a[1], a[2], a[3]);
-      case "reset" -> m.reset(namespace(a[0]));
+      case "reset" -> m.resetNamespace(namespace(a[0]));
+      case "resetall" -> m.resetAll();
       case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), options(a[1])).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));
       case "reserve" -> request(a[0]).reserve(a[1]);
@@ -447,14 +452,14 @@ final class Scenario {
     return switch (word) {
       case "allocate" -> allocate(a);
       case "keep" -> " " + m.setPrefixPriority(namespace(a[0]), sequence(a[1], a[2]), a[3], a[4], a[5]);
-      case "demote" -> " " + m.demote(namespace(a[0]), sequence(a[1], a[2]), a[3]);
+      case "demote" -> " " + m.setPrefixPriority(namespace(a[0]), sequence(a[1], a[2]), a[3], Manager.PRIORITY_DEMOTED, 0);
       case "register" -> " " + m.registerPrompt("p" + a[0], namespace(a[1]), sequence(a[2], a[3]));
       case "acquire" -> acquire(a);
       case "prompts" -> m.prompts().stream().map(name -> " " + name).collect(Collectors.joining());
       case "admit" -> " " + request(a[0]).admit();
       case "copies" -> pairs(m.takePending().copies());
       case "resize" -> pairs(m.resize(a[0], a[1]));
-      case "expect" -> " " + m.expectedTokens(RequestOptions.Reserve.values()[a[0]], a[1]);
+      case "expect" -> " " + m.expectedTokens(RequestOptions.Headroom.values()[a[0]], a[1]);
       case "tier" -> openTier(a);
       case "page" -> page(a);
       case "put", "get", "lease", "erase" -> job(word, a);

@@ -78,19 +78,6 @@ class SpeculationTest {
   }
 
   @Test
-  void ngrams() throws Exception {
-    assertArrayEquals(new int[] {1, 2, 1, 2, 1}, Draft.lookup(Buffers.of(5, 1, 2, 1, 2), 2, 4, 5));
-    try (Draft draft = new Draft(3, 1, 3, 0)) {
-      draft.append(new int[] {2, 0}, new int[][] {{1, 2, 1}, {7, 7}});
-      Drafts drafts = draft.propose(new int[] {0, 1, 2}, new int[] {2, 2, 2});
-      assertEquals(4, drafts.numNodes());
-      assertEquals(List.of(7, 7, 2, 1), List.of(drafts.token(0), drafts.token(1), drafts.token(2), drafts.token(3)));
-      draft.truncate(0, 0);
-      assertThrows(KvCacheException.class, () -> draft.append(3, 1));
-    }
-  }
-
-  @Test
   void badInputIsRefused() throws Exception {
     Drafts good = new Drafts(new int[] {1, 2}, null, null);
     Probabilities zero = new Probabilities(4, Buffers.bytes(48), Buffers.bytes(24));

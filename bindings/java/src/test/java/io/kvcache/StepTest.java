@@ -197,7 +197,7 @@ class StepTest {
       }
       assertEquals(4, m.probe(0, ManagerTest.direct(prompts[0])));
       assertEquals(4, m.probe(namespace, ManagerTest.direct(prompts[0])));
-      m.reset(0);
+      m.resetAll();
       admit(s, 1, prompts, new RequestOptions(), null);
       m.request(s.admitted().get(1)).commit(5);
       assertEquals(4, m.probe(0, ManagerTest.direct(prompts[0])));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room that admissions reserve for tokens to come, as many as ended requests have got.
+// Headroom: room that admissions take for tokens to come, as many as ended requests have got.
 #include <algorithm>
 
 #include "manager/requests.h"
 
 namespace kvc {
 
-uint64_t Requests::expected_tokens(uint32_t reserve, uint64_t generated) const {
+uint64_t Requests::expected_tokens(uint32_t headroom, uint64_t generated) const {
   constexpr uint32_t kPercent[] = {0, 50, 75, 95};
-  return reserve == KVC_RESERVE_NONE ? 0 : lengths_.rest(kPercent[reserve], generated);
+  return headroom == KVC_HEADROOM_NONE ? 0 : lengths_.rest(kPercent[headroom], generated);
 }
 
 void Requests::note_length(const Request& request) {
@@ -17,8 +17,8 @@ void Requests::note_length(const Request& request) {
 
 // If something is expected, it must fit too, and an admission takes it at once; beside windows, whose blocks
 // come and go, only as much as without. Unless nobody is admitted who could give blocks back.
-void Requests::plan_reserve(const Request& request, size_t max_positions, AdmissionPlan* admission) const {
-  const uint64_t rest = expected_tokens(request.reserve, request.known - request.prompt_len);
+void Requests::plan_headroom(const Request& request, size_t max_positions, AdmissionPlan* admission) const {
+  const uint64_t rest = expected_tokens(request.headroom, request.known - request.prompt_len);
   if (rest == 0) return;
   const uint64_t most = max_positions < shape_.max_request_tokens ? max_positions * shape_.block_size
                                                                   : shape_.max_request_tokens;
