@@ -13,4 +13,5 @@ for name in ("KVC_TEST_MODULES", "KVC_TEST_SEED"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 config.environment["PATH"] = f"{config.kvc_tools}:{config.llvm_tools}:{config.environment['PATH']}"
-config.substitutions += [("%python", config.python), ("%examples", config.kvc_examples)]
+config.substitutions += [("%python", config.python), ("%examples", config.kvc_examples), ("%root", config.kvc_root),
+                         ("%options", "-DKVC_MLIR=ON -DKVC_TESTS=OFF -DKVC_BENCH=OFF -DKVC_CLI=OFF -DKVC_EXAMPLES=OFF -DKVC_GPU=none")]
