@@ -206,7 +206,7 @@ func.func private @$NAME(%q: $ROWS, %cache: $CACHE, %layer: index, %tables: $TAB
           %mean = arith.divf %sum, %divisor : f64
           %sees_none = arith.cmpf oeq, %divisor, %zero : f64
           %result64 = arith.select %sees_none, %zero, %mean : f64
-          %result = arith.truncf %result64 : f64 to $R
+          $NARROW
           memref.store %result, %out[%t, %h, %d] : $ROWS
         }
       }
@@ -319,7 +319,13 @@ std::vector<std::pair<std::string, std::string>> words_of(const std::string& nam
           {"$Q", std::to_string(heads)},
           {"$G", std::to_string(heads / cache.getKvHeads())},
           {"$T", print(cache.getElementType())},
-          {"$R", print(row)}};
+          {"$R", print(row)},
+          // To 16 bits by way of f32: conversions from f64 would be calls of a compiler's library.
+          {"$NARROW",
+           row.isF32() ? "%result = arith.truncf %result64 : f64 to f32"
+                       : "%result32 = arith.truncf %result64 : f64 to f32\n          %result = arith.truncf "
+                         "%result32 : f32 to " +
+                             print(row)}};
 }
 
 template <typename Op>
