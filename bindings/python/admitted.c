@@ -83,13 +83,17 @@ static int read_fixed(Admitted* self, Py_ssize_t num_fixed) {
 static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
   PyObject* owner;
   unsigned long long id;
-  Py_ssize_t known, committed, block_size, num_groups, size = 0, num_cross = 0;
+  Py_ssize_t known, committed, block_size, num_groups, size = 0, num_cross = 0, ahead = 0;
   const char* order = NULL;
   static char* names[] = {"manager",    "id",    "known",     "committed", "block_size",
-                          "num_groups", "order", "num_cross", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKnnnn|y#n", names, &owner, &id, &known, &committed,
-                                   &block_size, &num_groups, &order, &size, &num_cross))
+                          "num_groups", "order", "num_cross", "ahead",     NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKnnnn|y#nn", names, &owner, &id, &known, &committed,
+                                   &block_size, &num_groups, &order, &size, &num_cross, &ahead))
     return NULL;
+  if (ahead < 0 || ahead > INT32_MAX) {
+    PyErr_Format(PyExc_ValueError, "ahead is %zd; it must be 0 .. %d", ahead, INT32_MAX);
+    return NULL;
+  }
   kvc_manager* const m = kvc_manager_of(owner);
   if (!m) return NULL;
   kvc_request_info info = {.struct_size = sizeof info};
@@ -105,7 +109,7 @@ static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keyw
   if (!self) return NULL;
   Py_INCREF(owner);
   self->owner = owner, self->m = m, self->id = id, self->known = known, self->committed = committed;
-  self->block_size = block_size, self->num_groups = num_groups;
+  self->block_size = block_size, self->num_groups = num_groups, self->ahead = ahead;
   const Py_ssize_t blocks = ((Py_ssize_t)info.capacity + block_size - 1) / block_size;
   const Py_ssize_t fixed = ((Py_ssize_t)info.cross_tokens + block_size - 1) / block_size;
   if (!read_order(self, order, size, num_cross) || !read_fixed(self, num_cross ? fixed : 0) ||
@@ -181,21 +185,24 @@ PyObject* kvc_grow(Admitted* self, Py_ssize_t needed) {
   return ids_of(self, before, after, 0);
 }
 
-// Appends tokens [known, num_tokens) of `tokens`, a list or another sequence, of which only these are read.
+// Appends tokens [known, num_tokens) of the library, which begin at `ahead` in `tokens`, a list or another
+// sequence, of which only these are read.
 static int append(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
   const Py_ssize_t size = PySequence_Size(tokens), added = num_tokens - self->known;
   if (size < 0) return 0;
-  if (size < num_tokens) {
-    PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens, size);
+  if (size - self->ahead < num_tokens) {
+    PyErr_Format(PyExc_ValueError, "%zd tokens are to be committed, the request has %zd", num_tokens,
+                 size - self->ahead);
     return 0;
   }
+  const Py_ssize_t begin = self->known + self->ahead;
   const int whole = PyList_CheckExact(tokens) || PyTuple_CheckExact(tokens);
-  PyObject* const part = whole ? NULL : PySequence_GetSlice(tokens, self->known, num_tokens);
+  PyObject* const part = whole ? NULL : PySequence_GetSlice(tokens, begin, begin + added);
   if (!whole && !part) return 0;
   PyObject* const items = PySequence_Fast(whole ? tokens : part, "token ids must be a sequence of int");
   Py_XDECREF(part);
   if (!items) return 0;
-  const Py_ssize_t first = whole ? self->known : 0;
+  const Py_ssize_t first = whole ? begin : 0;
   int32_t few[64];
   int32_t* ids = few;
   int done = 0;
@@ -262,6 +269,8 @@ static PyMemberDef admitted_members[] = {
     {"quiet", T_PYSSIZET, offsetof(Admitted, quiet), 0,
      "up to this many tokens, no block is taken and none becomes full"},
     {"watched", T_INT, offsetof(Admitted, watched), 0, "1: _commit_watched() of the Python class commits"},
+    {"ahead", T_PYSSIZET, offsetof(Admitted, ahead), READONLY,
+     "token i of the library is token i + ahead of the request"},
     {"unreturned", T_PYSSIZET, offsetof(Admitted, unreturned), 0,
      "popped blocks that the engine has not yet freed"},
     {NULL, 0, 0, 0, NULL}};

@@ -216,7 +216,10 @@ TEST_F(IndexStreams, AtMaxBlocksTheOnesThatNobodyMatchesLeave) {
 TEST_F(IndexStreams, ABatchWithGarbageIsRefusedWhole) {
   add(1);
   std::vector<kvc_event> events = {event_of(0, kStored, 10), event_of(1, 4, 11)};
-  EXPECT_EQ(KVC_ERROR_INVALID_ARGUMENT, index.apply(1, 0, events.data(), 2, 0, nullptr));
+  for (const uint32_t kind : {0u, 3u, 6u}) {  // 3 was a clear in which namespace 0 meant all
+    events[1].kind = kind;
+    EXPECT_EQ(KVC_ERROR_INVALID_ARGUMENT, index.apply(1, 0, events.data(), 2, 0, nullptr)) << kind;
+  }
   events[1].kind = kStored;
   events[1].sequence = UINT64_MAX;
   EXPECT_EQ(KVC_ERROR_INVALID_ARGUMENT, index.apply(1, 0, events.data(), 2, 0, nullptr));

@@ -13,7 +13,7 @@ import sys
 
 from check_includes import report
 
-TREES = ("include", "src", "gpu", "plugins", "tests", "examples", "bindings/python")
+TREES = ("include", "src", "gpu", "plugins", "tests", "examples", "bindings/mlir", "bindings/python")
 HEADERS = (".h", ".hpp", ".cuh")
 SOURCES = (".c", ".cc", ".cu")
 LICENSE = re.compile(r"(//|/\*) SPDX-License-Identifier: Apache-2\.0( \*/)?$")

@@ -221,7 +221,7 @@ TEST_F(ManagerCurveTest, ASeedMakesASampleRepeatable) {
   double rates[2];
   for (double& rate : rates) {
     const ManagerOf manager(config(300));  // seed 1
-    open(manager.m, 0, 0.25);
+    open(manager.m, KVC_ALL_NAMESPACES, 0.25);
     for (const Turn& turn : turns) run(manager.m, turn);
     EXPECT_LT(info(manager.m).sampled, info(manager.m).queries / 2);
     rate = read(manager.m, 100);

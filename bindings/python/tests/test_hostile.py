@@ -320,6 +320,21 @@ def test_the_order_of_tables_names_each_group_once(m):
             assert admitted.ids(first, last) == [[]]
 
 
+def test_the_librarys_tokens_begin_inside_those_of_the_request(m):
+    with m.allocate([2, 3]) as r:
+        for ahead in (-1, 2**31, 2**62):
+            with pytest.raises(ValueError, match="ahead"):
+                _native.Admitted(m._m, r.id, 2, 0, 4, 1, b"\0", 0, ahead)
+        live = _native.Admitted(m._m, r.id, 2, 0, 4, 1, b"\0", 0, ahead=1)
+        live.grow(8)
+        for tokens, count in (([1, 2, 3, 4], 4), ([], 3), ([1, 2, 3, 4], 2**62)):
+            with pytest.raises(ValueError, match="to be committed, the request has"):
+                live.commit(tokens, count)
+        live.commit([1, 2, 3, 4, 5], 4)
+        assert (live.ahead, live.known, live.committed) == (1, 4, 4)
+        assert m.probe([2, 3, 4, 5, 6]).num_cached == 4 and m.probe([1, 2, 3, 4, 5]).num_cached == 0
+
+
 def test_the_edges_of_a_scheduler_are_pairs_of_numbers_of_tokens(m):
     for edges, error in (([(0, 0)], ValueError), ([(3, 4), (-1, 4)], ValueError), ([(2**61, 4)], ValueError), ([(0, 2**62)], ValueError),
                          ([(2**63, 4)], OverflowError), ([("3", 4)], TypeError), ([4], TypeError), ([(3,)], TypeError), ([(3, 4, 5)], TypeError), (4, TypeError)):

@@ -13,7 +13,7 @@ import transformers  # noqa: E402
 from transformers import (  # noqa: E402
     DynamicCache, Gemma2Config, Gemma2ForCausalLM, GenerationConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM)
 
-from kvcache import NoSpaceError, Plane, UnsupportedError  # noqa: E402
+from kvcache import NoSpaceError, Plane, Storage, UnsupportedError  # noqa: E402
 from kvcache.integrations.transformers import CachePool  # noqa: E402
 
 torch.set_num_threads(1)
@@ -262,11 +262,14 @@ def test_what_does_not_work_says_so():
     with pytest.raises(NoSpaceError):
         pool.generate(model, prompt(60), do_sample=False, max_new_tokens=NEW)
     assert pool.manager.usage == 0
-    for options in ({"num_beams": 2}, {"num_return_sequences": 2, "do_sample": True}):
-        with pytest.raises(UnsupportedError, match=next(iter(options))):
-            pool.generate(model, prompt(8), max_new_tokens=4, **options)
-    with pool.new_cache(prompt(8)) as cache, pytest.raises(ValueError, match="num_beams"):
+    with pytest.raises(UnsupportedError, match="num_beams"):
+        pool.generate(model, prompt(8), max_new_tokens=4, num_beams=2)
+    with pool.new_cache(prompt(8)) as cache, pytest.raises(UnsupportedError, match="repeat_interleave"):
         model.generate(prompt(8), max_new_tokens=4, past_key_values=cache, num_beams=2)
+    with pool.new_cache(prompt(8).repeat_interleave(2, 0)) as cache, pytest.raises(UnsupportedError, match="num_beams"):
+        model.generate(prompt(8), max_new_tokens=4, past_key_values=cache, num_beams=2)
+    with pool.new_cache(prompt(8, batch=2)) as cache, pytest.raises(ValueError, match="a batch of 3 for a cache of 2"), torch.no_grad():
+        model(prompt(8, batch=3), past_key_values=cache, use_cache=True)
     with pool.new_cache(prompt(8)) as cache:
         with pytest.raises(UnsupportedError, match="num_beams"):
             cache.reorder_cache(torch.tensor([0]))
@@ -282,28 +285,169 @@ def test_what_does_not_work_says_so():
 def test_what_does_not_go_on_from_a_cached_prefix_is_refused_in_each_call_alike():
     torch.manual_seed(5)
     model, ids = MODELS["llama"]().eval(), prompt(40)
-    refused = ({"prompt_lookup_num_tokens": 3}, {"assistant_model": model}, {"use_cache": False}, {"penalty_alpha": 0.6, "top_k": 4}, {"dola_layers": "low"},
-               {"cache_implementation": "static"}, {"custom_generate": "x"}, {"prefill_chunk_size": 8}, {"num_beams": 2}, {"num_return_sequences": 2},
-               {"force_words_ids": [[5]]})
+    refused = ({"use_cache": False}, {"penalty_alpha": 0.6, "top_k": 4}, {"dola_layers": "low"}, {"cache_implementation": "static"},
+               {"custom_generate": "x"}, {"prefill_chunk_size": 8}, {"num_beams": 2}, {"force_words_ids": [[5]]})
     reference = model.generate(ids, do_sample=False, max_new_tokens=4)
     pool = CachePool(model.config, 64, 8)
     for _ in range(2):  # before the prefix is cached, and after
         for options in refused:
             with pytest.raises(UnsupportedError, match=next(iter(options))):
                 pool.generate(model, ids, max_new_tokens=4, **options)
-        kept, model.generation_config = model.generation_config, GenerationConfig(**{**model.generation_config.to_dict(), "prompt_lookup_num_tokens": 3})
+        kept, model.generation_config = model.generation_config, GenerationConfig(**{**model.generation_config.to_dict(), "num_beams": 3})
         try:
-            with pytest.raises(UnsupportedError, match="prompt_lookup_num_tokens"):
+            with pytest.raises(UnsupportedError, match="num_beams"):
                 pool.generate(model, ids, max_new_tokens=4)
         finally:
             model.generation_config = kept
         assert pool.manager.requests() == []
         options = {"num_beams": 1, "num_return_sequences": 1, "use_cache": True, "prompt_lookup_num_tokens": None}
         assert torch.equal(pool.generate(model, ids, do_sample=False, max_new_tokens=4, **options), reference)
-    with pool.new_cache(ids) as cache:
+    with pool.new_cache(ids) as cache, torch.no_grad():
         assert cache.get_seq_length() == 32
-        with pytest.raises(UnsupportedError, match="holds 32"), torch.no_grad():
+        with pytest.raises(UnsupportedError, match="holds 32.*cache.reset"):
             model(ids, past_key_values=cache, use_cache=True)
+        cache.reset()
+        assert torch.allclose(model(ids, past_key_values=cache, use_cache=True).logits, model(ids).logits, atol=1e-4)
+    for kept in (0, 32):  # generate() without the pool: all tokens again in each step
+        with (CachePool(model.config, 64, 8) if kept == 0 else pool).new_cache(ids) as cache, pytest.raises(UnsupportedError, match="use_cache is False"):
+            assert cache.get_seq_length() == kept
+            model.generate(ids, past_key_values=cache, use_cache=False, do_sample=False, max_new_tokens=4)
+
+
+def test_assisted_decoding_gives_the_tokens_of_each_call_alike():
+    torch.manual_seed(5)
+    model, draft = MODELS["llama"]().eval(), LlamaForCausalLM(LlamaConfig(**{**SHAPE, "num_hidden_layers": 1})).eval()
+    ids = torch.cat([prompt(8)] * 5, 1)  # repeats itself, so that a lookup finds candidates
+    whole = torch.ones_like(ids)
+    for options in ({"prompt_lookup_num_tokens": 3}, {"assistant_model": draft}, {"assistant_early_exit": 1}):
+        options.update(attention_mask=whole, do_sample=False, max_new_tokens=20)
+        reference = model.generate(ids, **options)
+        pool = CachePool(model.config, 64, 8)
+        for _ in range(3):
+            assert torch.equal(pool.generate(model, ids, **options), reference)
+            with pool.new_cache(ids, whole) as cache:
+                assert cache.get_seq_length() == 32
+                if "prompt_lookup_num_tokens" in options:
+                    assert torch.equal(model.generate(ids, past_key_values=cache, **options), reference)
+        with pool.new_cache(torch.cat([reference, reference[:, :1]], 1), torch.ones(1, 61)) as cache:
+            assert cache.get_seq_length() == 56  # what was generated is found
+        assert torch.equal(pool.generate(model, ids, attention_mask=whole, do_sample=False, max_new_tokens=20), reference)
+        pool.manager.check()
+    windows = MODELS["mistral"]().eval()
+    pool = CachePool(windows.config, 64, 8)
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match="prompt_lookup_num_tokens"):
+            pool.generate(windows, ids, attention_mask=whole, max_new_tokens=4, prompt_lookup_num_tokens=3)
+        with pool.new_cache(ids, whole) as cache, pytest.raises(UnsupportedError, match="windows"):
+            windows.generate(ids, attention_mask=whole, past_key_values=cache, max_new_tokens=4, prompt_lookup_num_tokens=3)
+        pool.generate(windows, ids, attention_mask=whole, do_sample=False, max_new_tokens=2)
+
+
+def test_several_sequences_of_a_prompt_are_those_of_the_model(model):
+    pool = CachePool(model.config, 256, 8)
+    ids = prompt(37, batch=2)
+    options = dict(attention_mask=torch.ones_like(ids), do_sample=True, num_return_sequences=3, max_new_tokens=NEW)
+    torch.manual_seed(9)
+    reference = model.generate(ids, **options)
+    assert len({tuple(row) for row in reference.tolist()}) == 6
+    for _ in range(2):
+        torch.manual_seed(9)
+        assert torch.equal(pool.generate(model, ids, **options), reference)
+    assert pool.manager.usage == 0
+    pool.manager.check()
+
+
+@pytest.fixture
+def in_place(model):
+    """The model with the attention of the library, which gathers nothing."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation("kvcache")
+    assert model.config._attn_implementation == "kvcache"
+    yield model
+    model.set_attn_implementation(before)
+
+
+def without_gather(monkeypatch):
+    def gather(*arguments, **options):
+        raise AssertionError("gathered")
+
+    monkeypatch.setattr(Storage, "gather", gather)
+
+
+def test_attention_in_place_gives_the_tokens_of_dynamic_cache(model, monkeypatch):
+    prompts = prompt(37), prompt(1, 1), prompt(16, 2), prompt(30, 3, batch=3)
+    references = [expected(model, ids) for ids in prompts]
+    before = model.config._attn_implementation
+    model.set_attn_implementation("kvcache")
+    try:
+        for ids, reference in zip(prompts, references):  # another cache, under the same name of attention
+            assert torch.equal(expected(model, ids), reference)
+        without_gather(monkeypatch)
+        pool = CachePool(model.config, 64, 8, retention_tokens=8)
+        for _ in range(2):  # from nothing, and after a hit
+            for ids, reference in zip(prompts, references):
+                assert torch.equal(pool.generate(model, ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW), reference)
+        assert pool.manager.stats.cached_tokens >= 32 + 8 + 3 * 24
+        assert pool.manager.usage == 0
+        pool.manager.check()
+    finally:
+        model.set_attn_implementation(before)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_attention_in_place_leaves_padding_to_gathered_keys(in_place, side):
+    pool = CachePool(in_place.config, 64, 8)
+    ids = padded(24, side, 0, [17, 24, 9], seed=4)
+    reference = in_place.generate(ids, do_sample=False, max_new_tokens=NEW)
+    assert not torch.equal(reference, expected(in_place, ids))
+    for _ in range(2):
+        assert torch.equal(pool.generate(in_place, ids, do_sample=False, max_new_tokens=NEW), reference)
+
+
+def test_a_model_and_a_pool_of_other_attentions_give_no_other_tokens(in_place):
+    """Their configurations differ: either the right tokens, or an error."""
+    ids = prompt(37)
+    reference = expected(in_place, ids)
+    other = type(in_place.config)(**{**in_place.config.to_dict(), "attn_implementation": "sdpa"})
+    assert torch.equal(CachePool(other, 64, 8).generate(in_place, ids, do_sample=False, max_new_tokens=NEW), reference)
+    pool = CachePool(in_place.config, 64, 8)
+    torch.manual_seed(5)
+    model = type(in_place)(type(in_place.config)(**{**in_place.config.to_dict(), "attn_implementation": "eager"})).eval()
+    with pytest.raises(Exception, match="meta"):
+        pool.generate(model, ids, do_sample=False, max_new_tokens=NEW)
+
+
+def test_windows_keep_what_the_last_layer_still_reads(in_place, monkeypatch):
+    """Another thread may take blocks behind a window as soon as they are free: none is free before the last layer has read it."""
+    pool, seen = CachePool(in_place.config, 64, 8), []
+    attend = Storage.attend
+
+    def watched(storage, q, offsets, lens, tables, *arguments, **options):
+        group = next(group for group in pool._groups if group.storage is storage)
+        length, new = int(lens[0]), len(q)
+        first = max(0, length - new + 1 - group.window) if group.window else 0
+        read = tables[0, first // 8 : -(-length // 8)] + pool.manager.pool_info(group.index).first_block
+        seen.append(all(pool.manager.block_info(int(block)).requests for block in read))
+        return attend(storage, q, offsets, lens, tables, *arguments, **options)
+
+    monkeypatch.setattr(Storage, "attend", watched)
+    pool.generate(in_place, prompt(70), do_sample=False, max_new_tokens=NEW)
+    assert len(seen) == 4 * NEW and all(seen)
+
+
+def test_attention_in_place_knows_sinks():
+    torch.manual_seed(5)
+    shape = {**SHAPE, "head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 24}
+    model = transformers.GptOssForCausalLM(transformers.GptOssConfig(**shape)).eval()
+    for layer in model.model.layers:
+        layer.self_attn.sinks.data.normal_(0, 3)
+    ids = prompt(37)
+    reference = expected(model, ids)
+    model.set_attn_implementation("kvcache")
+    assert torch.equal(expected(model, ids), reference)
+    pool = CachePool(model.config, 64, 8)
+    for _ in range(2):
+        assert torch.equal(pool.generate(model, ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW), reference)
 
 
 @pytest.mark.parametrize("name, options", [

@@ -303,6 +303,60 @@ def test_a_draft_head_computes_the_last_block_of_a_hit_again():
     assert run(m, Request("c", range(5))) == 0
 
 
+@pytest.mark.parametrize("ahead", [1, 2, 5])
+def test_with_lookahead_a_block_is_found_by_its_tokens_and_those_behind_it(ahead):
+    """Random prompts and decodes of few tokens beside a set of what was published: every prefix with the tokens behind it."""
+    m, rng, published, prompts, hits, ended = make(4000, num_hash_lookahead_tokens=ahead, num_prefill_lookahead=1), random.Random(ahead), set(), [], 0, 0
+    for number in range(600):
+        shared = rng.choice(prompts)[: rng.randint(1, 40)] if prompts and rng.random() < 0.8 else []
+        request = Request(str(number), (shared + [rng.randrange(2) for _ in range(rng.randint(1, 12))])[:50])
+        tokens = request.all_token_ids
+        expected = 0
+        while expected + 4 + ahead < len(tokens) and tuple(tokens[: expected + 4 + ahead]) in published:
+            expected += 4
+        ended += expected < len(tokens) - 8
+        assert m.get_computed_blocks(request)[1] == expected
+        assert run(m, request, chunk=rng.choice([None, 3, 8])) == expected
+        hits += expected > 0
+        for _ in range(rng.randint(0, 10)):
+            assert decode(m, request, rng.randrange(2)) is not None
+        prompts.append(list(tokens))
+        if request.num_prompt_tokens > ahead:  # else the first tokens are not known when it is admitted
+            published |= {tuple(tokens[: end + ahead]) for end in range(4, request.num_computed_tokens + 1, 4) if end + ahead <= len(tokens)}
+        m.free(request)
+    m.manager.check()
+    assert hits > 200 and ended > 50 and m.usage == 0
+
+
+def test_with_lookahead_an_image_right_behind_a_block_is_a_part_of_it():
+    def hit(m, media, salt=None, tokens=24):
+        return m.get_computed_blocks(Request("x", range(tokens), media=media, salt=salt))[1]
+
+    m = make(num_hash_lookahead_tokens=1, num_prefill_lookahead=1)
+    run(m, Request("a", range(24), media=[("cat", 8, 4), ("dog", 17, 1)]))
+    assert hit(m, [("cat", 8, 4), ("dog", 17, 1)]) == 20
+    assert hit(m, [("dog", 8, 4), ("dog", 17, 1)]) == 4  # block 1 (tokens 4 to 7) is followed by the image
+    assert hit(m, [("cat", 8, 4), ("cat", 17, 1)]) == 16 and hit(m, []) == 4 and hit(m, [("cat", 8, 4)], salt="s") == 0
+    run(m, Request("b", range(100, 124), media=[("cat", 0, 1), ("cat", 3, 2)]))  # before the library's first token, and across a block
+    for media, expected in (([("cat", 0, 1), ("cat", 3, 2)], 20), ([("dog", 0, 1), ("cat", 3, 2)], 0), ([("cat", 3, 2)], 0), ([("cat", 0, 1), ("dog", 3, 2)], 0)):
+        assert m.get_computed_blocks(Request("y", range(100, 124), media=media))[1] == expected
+    m.manager.check()
+
+
+def test_with_lookahead_sessions_publish_nothing():
+    """Their next input takes the place of the last sampled token, which a block before it would have in its identity."""
+    m = make(num_hash_lookahead_tokens=1, num_prefill_lookahead=1)
+    session = Request("a", range(24))
+    session.resumable = True
+    run(m, session)
+    assert m.get_computed_blocks(Request("b", range(24)))[1] == 0
+    run(m, Request("c", range(24)))
+    again = Request("d", range(24))
+    again.resumable = True
+    assert run(m, again) == 20  # they read
+    m.manager.check()
+
+
 def test_reset_succeeds_while_requests_run():
     m = make(log_stats=False)
     a = Request("a", range(12))
@@ -519,6 +573,22 @@ def test_a_state_that_is_not_cached_stays_in_its_block():
     assert m.usage == 0
 
 
+@pytest.mark.parametrize("kinds", [(0, 8), (0, ("chunk", 8)), (0, ("state", 0))])
+def test_what_steps_in_flight_compute_is_found_by_later_ones(kinds):
+    """Kernels run in the order of their steps: with the asynchronous scheduler, too, a step finds what the steps before it compute."""
+    m = make(kinds=kinds)
+    a = Request("a", range(24))
+    m.allocate_slots(a, 12)
+    a.num_computed_tokens = a.num_in_flight_tokens = 12
+    assert m.get_computed_blocks(Request("b", range(24)))[1] == 0  # by this step
+    m.allocate_slots(a, 8)
+    a.num_computed_tokens = a.num_in_flight_tokens = 20
+    assert m.get_computed_blocks(Request("b", range(24)))[1] == 12
+    m.free(a)  # preempted while both steps are in flight
+    assert m.get_computed_blocks(Request("b", range(24)))[1] == 20
+    m.manager.check()
+
+
 def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
     m = make(kinds=(8,))
     a = Request("a", range(12))
@@ -703,7 +773,8 @@ def test_what_is_not_supported_is_refused():
 
     for layout, text, options in ((config(8, kinds=["CircularBufferSpec"]), "CircularBufferSpec", {}), (mamba(mamba_cache_mode="none"), "mode none", {}),
                                   (mamba(mamba_cache_mode="all"), "mode all", {}), (mamba(num_speculative_blocks=2), "speculative", {}),
-                                  (mamba(), "use_eagle", {"use_eagle": True})):
+                                  (mamba(), "EAGLE", {"use_eagle": True}),
+                                  (mamba(), "EAGLE", {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1})):
         with pytest.raises(UnsupportedError, match=text):
             KVCacheManager(layout, 64, 4, 4, **options)
     with pytest.raises(UnsupportedError, match="prefix_match_unit is 2"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our KVCacheManager beside vLLM's own on the same stream of requests. Skipped where vLLM is not installed."""
 
+import ast
 import inspect
 import random
 
@@ -31,11 +32,49 @@ def test_every_public_method_has_vllms_signature():
         assert [p.default for p in mine] == [p.default for p in theirs]
 
 
+def uses_of_managers(module):
+    """What a module reads of attributes and variables called kv_cache_manager: (names behind it, the call of them or None), such as (["free"], a call)
+    of self.kv_cache_manager.free(request)."""
+    tree = ast.parse(inspect.getsource(module))
+    calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        names, inner = [], node
+        while isinstance(inner, ast.Attribute):
+            names.insert(0, inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            names.insert(0, inner.id)
+        if "kv_cache_manager" in names[:-1]:
+            yield names[names.index("kv_cache_manager") + 1 :], calls.get(id(node))
+
+
+def test_what_vllms_scheduler_and_engine_read_and_call_is_there():
+    """Every attribute of a manager that their sources name, and every call with the arguments that it has."""
+    import vllm.v1.core.sched.async_scheduler
+    import vllm.v1.core.sched.scheduler
+    import vllm.v1.engine.core
+
+    manager, seen = managers(8, BLOCK, 64)[1], set()
+    for module in vllm.v1.core.sched.scheduler, vllm.v1.core.sched.async_scheduler, vllm.v1.engine.core:
+        for names, call in uses_of_managers(module):
+            held = manager
+            for name in names:
+                if name in ("single_type_managers", "blocks"):
+                    break
+                held = getattr(held, name)  # AttributeError: vLLM reads what ours lacks
+            else:
+                if call is not None and not any(isinstance(argument, ast.Starred) for argument in call.args) and all(k.arg for k in call.keywords):
+                    inspect.signature(held).bind(*call.args, **{keyword.arg: keyword.value for keyword in call.keywords})
+            seen.add(names[0])
+    assert {*STEP, "coordinator", "block_pool", "usage", "take_events", "mamba_shared_prefix_checkpoint"} <= seen and len(seen) > 24
+
+
 class Stream:
     """Random scheduling of one stream of requests by both managers, with every answer compared. Ids are compared, too, if `exact`."""
 
     def __init__(self, num_blocks, seed, exact, kinds=(0,), **options):
-        self.rng, self.hasher = random.Random(seed), hasher(BLOCK)
+        self.ahead = options.get("num_hash_lookahead_tokens", 0)
+        self.rng, self.hasher = random.Random(seed), hasher(BLOCK, ahead=self.ahead)
         self.theirs, self.ours = self.both = managers(num_blocks, BLOCK, 64, kinds, **options)
         self.exact, self.kinds, self.live = exact, kinds, []
         self.states = any(isinstance(kind, tuple) and kind[0] == "state" for kind in kinds)
@@ -72,7 +111,8 @@ class Stream:
             manager.new_step_starts()
         request = make_request(str(self.unique), tokens, self.hasher, **options)
         self.unique += 1
-        found = [m.get_computed_blocks(request) for m in self.both]
+        # vLLM finds the block that ends right before the tokens that its hash looks ahead for; ours needs one token more.
+        found = [m.get_computed_blocks(request, max(0, request.num_tokens - 1 - self.ahead)) for m in self.both]
         assert found[0][1:] == found[1][1:]
         if self.exact:
             assert found[0][0].get_block_ids() == found[1][0].get_block_ids() or not found[0][1]
@@ -166,6 +206,23 @@ def test_when_blocks_are_forgotten_by_their_ids_hits_are_those_of_vllm():
         s.ours.manager.check()
         assert s.theirs.block_pool.get_num_free_blocks() == s.ours.block_pool.get_num_free_blocks()
     assert evicted > 100 and s.hits > 100
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+@pytest.mark.parametrize("kinds", [(0,), (0, 8), (0, ("chunk", 8))])
+def test_with_hashes_that_look_ahead_every_hit_is_that_of_vllm(kinds, ahead):
+    """As for EAGLE and MTP: blocks are equal if the tokens behind them are, too. Prompts of few tokens, of which many differ right behind a block."""
+    s, prompts = Stream(4000, 0, exact=False, kinds=kinds, num_hash_lookahead_tokens=ahead, num_prefill_lookahead=1), []
+    for _ in range(400):
+        shared = s.rng.choice(prompts)[: s.rng.randint(1, 40)] if prompts and s.rng.random() < 0.7 else []
+        prompts.append((shared + [s.rng.randrange(3) for _ in range(s.rng.randint(ahead + 1, 20))])[:50])  # ours shares no shorter ones
+        s.admit(prompts[-1])  # compares the hits
+        for _ in range(s.rng.randint(0, 8)):
+            s.decode(s.rng.randrange(3))
+        prompts.append(list(s.live[0].all_token_ids))
+        s.end()
+        s.compare()
+    assert s.hits > 200
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -116,8 +116,9 @@ def replaying(**fields):
 
 
 @pytest.mark.parametrize("layout, options, text", [
-    (config(8), {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1}, "num_hash_lookahead_tokens"),  # EAGLE, MTP and the like
-    (config(8), {"num_prefill_lookahead": 1, "enable_caching": False}, "num_prefill_lookahead"), (config(8), {"dcp_world_size": 2}, "dcp_world_size"),
+    (config(8), {"num_hash_lookahead_tokens": 3, "num_prefill_lookahead": 3}, "num_prefill_lookahead"),  # MTP of several modules
+    (config(8), {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1, "enable_kv_cache_events": True}, "num_hash_lookahead_tokens"),
+    (config(8), {"num_prefill_lookahead": 2, "enable_caching": False}, "num_prefill_lookahead"), (config(8), {"dcp_world_size": 2}, "dcp_world_size"),
     (config(8, kinds=["CircularBufferSpec"]), {}, "CircularBufferSpec"), (replaying(prefix_replay_tokens=8), {}, "prefix_replay_tokens"),
     (replaying(extra_retained_tokens=2), {}, "extra_retained_tokens")])
 def test_what_is_not_supported_gets_vllms_own_manager_and_one_warning(vllm, monkeypatch, said, layout, options, text):
@@ -128,6 +129,32 @@ def test_what_is_not_supported_gets_vllms_own_manager_and_one_warning(vllm, monk
     assert "vLLM's own KVCacheManager runs" in said[0] and text in said[0]
     core = vllm.EngineCore(types.SimpleNamespace(kv_cache_manager=manager, connector=None))
     assert core.preprocess_add_request(0) == (0, list)  # whose hashes it reads
+
+
+@pytest.mark.parametrize("options", [
+    {"num_hash_lookahead_tokens": 1, "num_prefill_lookahead": 1}, {"num_prefill_lookahead": 1, "use_eagle": True},  # EAGLE, EAGLE3, MTP
+    {"num_prefill_lookahead": 1}, {"num_prefill_lookahead": 1, "enable_caching": False}])  # DFlash, DSpark; without prefix caching
+def test_drafts_that_look_one_token_ahead_run_with_our_manager(vllm, monkeypatch, said, options):
+    monkeypatch.setenv("KVCACHE_VLLM", "1")
+    vllm_plugin.register()
+    assert type(vllm.scheduling.KVCacheManager(config(8), 64, 4, 4, **options)) is KVCacheManager and not any("own" in line for line in said)
+
+
+def test_a_release_that_lacks_parameters_of_ours_is_accepted_where_they_have_defaults():
+    class Theirs:
+        def __init__(self, kv_cache_config, max_model_len, scheduler_block_size, hash_block_size, num_prefill_lookahead=0, log_stats=False):
+            """Called by names: without num_hash_lookahead_tokens, which stands between these (vLLM 0.32)."""
+
+        def get_computed_blocks(self, request):
+            """Without max_cache_hit_length, the last one."""
+
+    assert vllm_plugin.differences(Theirs, KVCacheManager) == []
+    Theirs.free = lambda self, request: None
+    assert vllm_plugin.differences(Theirs, KVCacheManager) == []
+    Theirs.truncate_computed_blocks = lambda self, blocks: None  # ours has no default
+    Theirs.get_computed_blocks = lambda self, max_cache_hit_length, request: None  # another order
+    Theirs.record_prefix_cache_stats = lambda self, num_hits: None  # ours has one more before it
+    assert vllm_plugin.differences(Theirs, KVCacheManager) == ["get_computed_blocks", "record_prefix_cache_stats", "truncate_computed_blocks"]
 
 
 def test_a_vllm_with_other_methods_keeps_its_manager(vllm, monkeypatch, said):

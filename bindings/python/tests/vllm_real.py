@@ -15,13 +15,13 @@ from kvcache.integrations.vllm import KVCacheManager
 logging.getLogger("vllm").setLevel(logging.ERROR)
 
 
-def hasher(block_size, function_name="sha256"):
-    """The block hasher that vLLM gives its requests; sha256 is its default."""
+def hasher(block_size, function_name="sha256", ahead=0):
+    """The block hasher that vLLM gives its requests; sha256 is its default. ahead: tokens behind a block that its hash covers."""
     from vllm.utils.hashing import get_hash_fn_by_name
 
     function = get_hash_fn_by_name(function_name)
     init_none_hash(function)
-    return get_request_block_hasher(block_size, function)
+    return get_request_block_hasher(block_size, function, *[ahead] * (ahead > 0))  # vLLM 0.32 has no such parameter
 
 
 def managers(num_blocks, block_size, max_model_len, kinds=(0,), **options):

@@ -132,26 +132,28 @@ def text_of(group: Group) -> str:
     return f"window {group.window_tokens}" if group.window_tokens else f"chunk {group.chunk_tokens}" if group.chunk_tokens else "full"
 
 
-def identity_keys(request: Any) -> list[ExtraKey]:
+def identity_keys(request: Any, ahead: int = 0) -> list[ExtraKey]:
     """Returns the extra keys of a request: adapter and salt, as a key of the first token, and multimodal spans. Media that share tokens, such as a
-    video and its sound, are one key over their union."""
-    parts: list[tuple[str | int, ...]] = []
+    video and its sound, are one key over their union. ahead: the library gets the request's tokens from this one on; those before it are a part
+    of the first key, and media are where their tokens are in the library."""
+    parts: list[tuple[str | int, ...]] = [("first tokens", *request.all_token_ids[:ahead])] if ahead else []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
         parts.append(("lora", lora.name, lora.path))  # a name may come to mean another adapter
     if salt:
         parts.append(("salt", salt))
-    spans = _spans(request.mm_features)
+    spans = _spans(request.mm_features, ahead)
     if parts and not (spans and spans[0][0] == 0):
         spans.insert(0, (0, 1, []))
     return [ExtraKey(first, end - first, _digest([*(parts if first == 0 else []), *media])) for first, end, media in spans]
 
 
-def _spans(features: Iterable[Any]) -> list[tuple[int, int, list[tuple[str | int, ...]]]]:
+def _spans(features: Iterable[Any], ahead: int) -> list[tuple[int, int, list[tuple[str | int, ...]]]]:
     """Returns (first token, end, all media in it), ascending and disjoint. A medium is told with its place in the span."""
     spans: list[tuple[int, int, list[tuple[str | int, ...]]]] = []
-    for offset, length, identifier in sorted((f.mm_position.offset, max(1, f.mm_position.length), f.identifier) for f in features):
-        first, end, media = spans.pop() if spans and offset < spans[-1][1] else (offset, 0, [])
+    for offset, length, identifier in sorted((f.mm_position.offset - ahead, max(1, f.mm_position.length), f.identifier) for f in features):
+        begin = max(0, offset)
+        first, end, media = spans.pop() if spans and begin < spans[-1][1] else (begin, begin + 1, [])
         spans.append((first, max(end, offset + length), [*media, ("media", identifier, offset - first, length)]))
     return spans
 

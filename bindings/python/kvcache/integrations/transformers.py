@@ -10,6 +10,9 @@ or, step by step, with any caller of the model:
         sequences = model.generate(input_ids, past_key_values=cache, max_new_tokens=64)
         cache.commit(sequences)                                  # publishes the generated tokens too
 
+model.set_attn_implementation("kvcache") lets the model read keys and values in their blocks. Otherwise each layer gathers all that its new
+tokens see, in each step.
+
 For models on the CPU whose layers have full or sliding-window attention. A pool belongs to one model, because equal tokens must have equal keys
 and values; give each adapter a `namespace`. One thread uses a cache; any thread may use a pool.
 """
@@ -17,23 +20,28 @@ and values; give each adapter a `namespace`. One thread uses a cache; any thread
 from __future__ import annotations
 
 import inspect
-from typing import Any, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
-from transformers.generation import StoppingCriteria, StoppingCriteriaList
+from transformers.generation import GenerationMixin, StoppingCriteria, StoppingCriteriaList
 
 from ..constants import RequestFlags
 from ..errors import UnsupportedError
 from ..manager import Group, Manager
 from ..request import Request
 from ..storage import Storage
+from ._transformers_attention import NAME, paged
 
 # Parameters of forward() that change no keys and values, or that generate() here takes itself.
-_NOT_INPUTS = {"input_ids", "attention_mask", "past_key_values", "use_cache", "logits_to_keep", "output_attentions", "output_hidden_states",
+_NOT_INPUTS = {"input_ids", "attention_mask", "cache", "past_key_values", "use_cache", "logits_to_keep", "output_attentions", "output_hidden_states",
                "output_router_logits", "return_dict", "self", "args", "kwargs"}
 _UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
+# What generate() calls a cache: transformers renamed it.
+_CACHE = "cache" if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters else "past_key_values"
+# With these, generate() gives the model all of the prompt in its first step, whatever the cache holds, and takes tokens back later.
+_ASSISTED = ("prompt_lookup_num_tokens", "assistant_model", "assistant_early_exit")
 
 
 def _layer_windows(config: Any) -> list[int]:
@@ -65,11 +73,12 @@ def _setting(name: str, options: dict[str, Any], defaults: Any) -> Any:
     return options[name] if name in options else next((value for value in found if value is not None), None)
 
 
-def _refused(options: dict[str, Any], defaults: Any) -> list[str]:
-    """Returns the parameters that ask generate() for what does not go on from a cache with tokens, or not with one row a prompt."""
-    single = ("num_beams", "num_beam_groups", "num_return_sequences")
-    others = ("prompt_lookup_num_tokens", "assistant_model", "assistant_early_exit", "use_mtp", "penalty_alpha", "dola_layers", "constraints",
-              "force_words_ids", "custom_generate", "cache_implementation", "prefill_chunk_size")
+def _refused(options: dict[str, Any], defaults: Any, windows: bool) -> list[str]:
+    """Returns the parameters that ask generate() for what a PagedCache cannot do: rows that change places, tokens taken back behind a window, and
+    what does not go on from a cache with tokens."""
+    single = ("num_beams", "num_beam_groups")
+    others = (*(_ASSISTED if windows else ()), "use_mtp", "penalty_alpha", "dola_layers", "constraints", "force_words_ids", "custom_generate",
+              "cache_implementation", "prefill_chunk_size")
     return [*(name for name in single if (_setting(name, options, defaults) or 1) != 1), *(name for name in others if _setting(name, options, defaults)),
             *(["use_cache=False"] if _setting("use_cache", options, defaults) is False else [])]
 
@@ -97,7 +106,7 @@ class _GroupStore:
     """The layers of one group: their storage, and its first block id."""
 
     def __init__(self, manager: Manager, index: int, window: int, storage: Storage):
-        self.index, self.window, self.storage = index, window, storage
+        self.manager, self.index, self.window, self.storage = manager, index, window, storage
         self.first_slot = manager.pool_info(index).first_block * storage.block_size
 
     def slots(self, requests: Sequence[Request], first: int, last: int) -> Any:
@@ -107,13 +116,31 @@ class _GroupStore:
             raise RuntimeError(f"tokens {first} .. {last - 1} are partly behind the window of {self.window}; they cannot be read again")
         return slots - self.first_slot
 
+    def tables(self, requests: Sequence[Request], capacity: int) -> Any:
+        """Returns the block tables in the storage: int32 [requests, entries]. Entries behind the window are 0."""
+        first = self.first_slot // self.storage.block_size
+        tables = np.empty((len(requests), -(-capacity // self.storage.block_size)), np.int32)
+        return self.manager.block_tables(np.array([request.id for request in requests], np.uint64), tables, self.index, first) - np.int32(first)
+
+
+class _Step(NamedTuple):
+    """A call of the model as the layers of a group see it: tokens first .. last - 1 of each request are new."""
+
+    first: int
+    last: int
+    slots: Any  # int64 [requests * tokens], of the new tokens
+    tables: Any  # int32 [requests, entries], block ids in the storage
+    lens: Any  # uint64 [requests]
+    offsets: Any  # uint64 [requests + 1], of queries
+
 
 class CachePool:
     """Blocks for the keys and values of one model.
 
     num_blocks: blocks of each kind of layer (full attention, sliding window). dtype: "float32", "bfloat16", "float16", "int8", or any other of
     kvcache.Storage; default: that of the configuration. retention_tokens: also keep the windows before every multiple of it reusable, besides
-    those at the ends of prompts and sequences. Other options are those of kvcache.Storage (scale_group, num_threads, ...)."""
+    those at the ends of prompts and sequences. num_threads: of one call; default: torch.get_num_threads(). Other options are those of
+    kvcache.Storage (scale_group, flags, ...)."""
 
     def __init__(self, config: Any, num_blocks: int, block_size: int = 16, dtype: Optional[str] = None, retention_tokens: int = 0,
                  **storage_options: Any):
@@ -126,6 +153,7 @@ class CachePool:
         dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         stored = dtype or str(getattr(config, "dtype", None) or torch.float32).removeprefix("torch.")
         groups = [Group(window, retention_tokens=retention_tokens if window else 0, pool=i) for i, window in enumerate(kinds)]
+        storage_options.setdefault("num_threads", torch.get_num_threads())
         self.manager = Manager([num_blocks] * len(kinds), block_size, groups=groups)
         self._groups = [
             _GroupStore(self.manager, i, window, Storage(num_blocks, windows.count(window), heads, dim, dtype=stored,
@@ -138,6 +166,11 @@ class CachePool:
     def storages(self) -> list[Storage]:
         """The storages, one per kind of layer; full attention first."""
         return [group.storage for group in self._groups]
+
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether the model's attention is "kvcache", as its configuration says."""
+        return getattr(self._config, "_attn_implementation", None) == NAME
 
     def new_cache(self, input_ids: torch.Tensor, attention_mask: Optional[torch.Tensor] = None, namespace: Any = 0) -> PagedCache:
         """Returns a cache for prompts [batch, tokens]. It holds the longest prefix that is cached for all of them. Padded prompts share nothing:
@@ -170,29 +203,37 @@ class CachePool:
         Without attention_mask, transformers infers one, as in model.generate(): every pad_token_id in input_ids is padding, unless that id is
         also an end-of-sequence id. Prompts with padding share nothing. Give the mask if they are not padded.
 
+        With assisted decoding (assistant_model, prompt_lookup_num_tokens) all of the prompt is computed, because transformers gives it to the model
+        anyway; what is generated can be found as always.
+
         The pool finds keys and values by token ids alone, so other inputs (inputs_embeds, position_ids, images, ...) raise
-        UnsupportedError, and so do beam search, several sequences per prompt, assisted decoding (assistant_model,
-        prompt_lookup_num_tokens), and whatever else does not go on from a cache with tokens."""
+        UnsupportedError, and so do beam search, assisted decoding of models with windows, and whatever else does not go on from a cache with
+        tokens."""
         others = sorted(name for name in _inputs_beside_ids(model) & options.keys() if options[name] is not None)
         if others:
             raise UnsupportedError(f"{others[0]} is given: keys and values would depend on it, but are found by token ids alone; call "
                                    "model.generate() with the model's own cache")
-        refused = _refused(options, model.generation_config)
+        refused = _refused(options, model.generation_config, any(group.window for group in self._groups))
         if refused:
             raise UnsupportedError(f"{refused[0]} does not work with a cached prefix; leave it out, or call model.generate() with the model's own cache")
         padded = _is_padded(input_ids, attention_mask, model.generation_config, options)
-        with self._new_cache(input_ids, padded, namespace) as cache:
+        rows = input_ids.repeat_interleave(_setting("num_return_sequences", options, model.generation_config) or 1, 0)
+        with self._new_cache(rows, padded, namespace) as cache:
+            if any(_setting(name, options, model.generation_config) for name in _ASSISTED):
+                cache.activate_past_recording()
             criteria = StoppingCriteriaList([*(stopping_criteria or ()), _Committer(cache)])
-            return model.generate(input_ids, attention_mask=attention_mask, past_key_values=cache, stopping_criteria=criteria, **options)
+            return model.generate(input_ids, attention_mask=attention_mask, stopping_criteria=criteria, **{_CACHE: cache}, **options)
 
 
 class PagedCache(Cache):
-    """The cache of one call. Beam search and several sequences per prompt are not supported. Committed tokens stay cached after close()."""
+    """The cache of one call. It has a row for each sequence: num_return_sequences = n needs the cache of input_ids.repeat_interleave(n, 0). Beam
+    search is not supported. Committed tokens stay cached after close()."""
 
     def __init__(self, pool: CachePool, requests: list[Request], num_known: int, num_cached: int):
         self._pool, self._requests = pool, requests
         self._known, self._committed, self._capacity = num_known, num_cached, num_known
         self._prompt = num_known if num_cached else 0  # tokens of the prompts until the first of them are computed after a hit
+        self._steps: dict[int, _Step] = {}  # the latest of each group
         super().__init__(layers=[PagedLayer(self, *place, num_cached) for place in pool._places])
 
     def close(self) -> None:
@@ -233,6 +274,25 @@ class PagedCache(Cache):
                 request.reserve(capacity)
             self._capacity = capacity
 
+    def _begin(self, group: _GroupStore, first: int, last: int) -> _Step:
+        """Returns the step in which tokens first .. last - 1 are new. All layers of a group have the same."""
+        step = self._steps.get(group.index)
+        if step is None or (step.first, step.last) != (first, last):
+            self._reserve(last)
+            step = self._steps[group.index] = _Step(first, last, group.slots(self._requests, first, last), group.tables(self._requests, self._capacity),
+                                                    np.full(len(self._requests), last, np.uint64),
+                                                    np.arange(len(self._requests) + 1, dtype=np.uint64) * np.uint64(last - first))
+        return step
+
+    def activate_past_recording(self) -> None:
+        """Assisted decoding calls this before it gives the model all of the prompt and takes tokens back. So a cache that begins with a hit becomes
+        empty. Raises UnsupportedError for models with windows."""
+        if any(layer.is_sliding for layer in self.layers):
+            raise UnsupportedError("assisted decoding takes back tokens whose windows a PagedCache has freed; leave out assistant_model and "
+                                   "prompt_lookup_num_tokens, or use the model's own cache")
+        if self._prompt:
+            self.reset()
+
     def crop(self, tokens_to_remove: int) -> None:
         """Removes the last -tokens_to_remove tokens. Raises UnsupportedError if a window that is needed then is gone."""
         if tokens_to_remove > 0:
@@ -245,6 +305,9 @@ class PagedCache(Cache):
             self._committed = min(self._committed, length)
         for layer in self.layers:
             layer.length = min(layer.length, length)
+        self._steps.clear()
+        if not length:
+            self._prompt = 0
 
     def reset(self) -> None:
         self.crop(-self.get_seq_length())
@@ -270,11 +333,17 @@ class PagedLayer(CacheLayerMixin):
         self._cache, self._group, self._index = cache, group, index
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Stores keys and values [batch, heads, tokens, head_dim]. Returns those that the new tokens may see, as get_mask_sizes() says."""
+        """Stores keys and values [batch, heads, tokens, head_dim]. Returns those that the new tokens may see, as get_mask_sizes() says, or with the
+        attention "kvcache" what stands for them."""
         cache, group = self._cache, self._group
         batch, _, tokens, _ = key_states.shape
         if batch != len(cache._requests):
-            raise ValueError(f"a batch of {batch} for a cache of {len(cache._requests)}; make the cache for these prompts (num_beams=1, num_return_sequences=1)")
+            rows = len(cache._requests)
+            raise (UnsupportedError if batch % rows == 0 else ValueError)(
+                f"a batch of {batch} for a cache of {rows}; give a cache for each sequence (num_return_sequences=n: of input_ids.repeat_interleave(n, 0)), and "
+                "num_beams=1: beam search is not supported")
+        if (kwargs.get("kwargs") or {}).get("use_cache") is False:
+            raise UnsupportedError("use_cache is False, so that the model is given all tokens in each step; leave it out, or call the model without this cache")
         made = group.storage.num_heads, group.storage.head_dim
         for what, states in (("keys", key_states), ("values", value_states)):
             if (states.shape[1], states.shape[3]) != made:
@@ -282,25 +351,49 @@ class PagedLayer(CacheLayerMixin):
                                        "configuration says; use the model's own cache")
         if 0 < cache._prompt <= tokens:
             raise UnsupportedError(f"the model was given {tokens} tokens, all of the prompt, and the cache holds {self.length} of them; give those behind "
-                                   "them, or use the model's own cache (assisted decoding gives all)")
-        first, last = self.length - self._num_visible(), self.length + tokens
-        cache._reserve(last)
-        group.storage.store(_rows(key_states), _rows(value_states), group.slots(cache._requests, self.length, last), self._index)
-        slots = group.slots(cache._requests, first, last)
-        kind = "uint16" if key_states.dtype == torch.bfloat16 else str(key_states.dtype).removeprefix("torch.")
-        keys, values = group.storage.gather(slots, 1, self._index, kind)
-        self.length = last
-        if self is cache.layers[-1]:
-            cache._prompt = 0
-            cache._commit_stored(last)
-        return _states(keys, batch, key_states), _states(values, batch, value_states)
+                                   "them, or call cache.reset() before")
+        step = cache._begin(group, self.length, self.length + tokens)
+        group.storage.store(_rows(key_states), _rows(value_states), step.slots, self._index)
+        self.length = step.last
+        if cache._pool.reads_in_place:
+            stand_in = paged(self, key_states)
+            return stand_in, stand_in
+        return self.gather(key_states)
 
-    def _num_visible(self) -> int:
-        """Returns the number of stored tokens that the next token may see."""
-        return min(self.length, self._group.window - 1) if self.is_sliding else self.length
+    def gather(self, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the keys and values that the new tokens may see, [batch, heads, tokens, head_dim], in the type of `like`, and ends the layer's
+        step."""
+        step, requests = self._cache._steps[self._group.index], self._cache._requests
+        kind = "uint16" if like.dtype == torch.bfloat16 else str(like.dtype).removeprefix("torch.")
+        slots = self._group.slots(requests, step.first - self._num_visible(step.first), step.last)
+        keys, values = self._group.storage.gather(slots, 1, self._index, kind)
+        self._end()
+        return _states(keys, len(requests), like), _states(values, len(requests), like)
+
+    def attend(self, query: torch.Tensor, scale: float, soft_cap: float, sink_logits: Optional[torch.Tensor]) -> torch.Tensor:
+        """Computes the attention of the new tokens' queries [batch, heads, tokens, head_dim], and ends the layer's step. Returns [batch, tokens,
+        heads, head_dim]."""
+        step = self._cache._steps[self._group.index]
+        batch, heads, tokens, dim = query.shape
+        sinks = None if sink_logits is None else sink_logits.detach().float().numpy()
+        out = query.new_empty((batch, tokens, heads, dim))
+        self._group.storage.attend(_rows(query), step.offsets, step.lens, step.tables, self._index, out=_bits(out.view(-1, heads, dim)), scale=scale,
+                                   soft_cap=soft_cap, window=self._group.window, sink_logits=sinks)
+        self._end()
+        return out
+
+    def _end(self) -> None:
+        """After the last layer has read what it needs, blocks behind windows may go."""
+        if self is self._cache.layers[-1]:
+            self._cache._prompt = 0
+            self._cache._commit_stored(self.length)
+
+    def _num_visible(self, length: int) -> int:
+        """Returns how many of the first `length` tokens the token behind them may see."""
+        return min(length, self._group.window - 1) if self.is_sliding else length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        visible = self._num_visible()
+        visible = self._num_visible(self.length)
         return visible + query_length, self.length - visible
 
     def get_seq_length(self) -> int:
@@ -331,7 +424,11 @@ class _Committer(StoppingCriteria):
 
 def _rows(states: torch.Tensor) -> Any:
     """Converts [batch, heads, tokens, dim] to rows of the storage, [batch * tokens, heads, dim]."""
-    rows = states.detach().transpose(1, 2).reshape(-1, states.shape[1], states.shape[3]).contiguous()
+    return _bits(states.detach().transpose(1, 2).reshape(-1, states.shape[1], states.shape[3]).contiguous())
+
+
+def _bits(rows: torch.Tensor) -> Any:
+    """Returns a tensor as an array in place; NumPy has no bfloat16."""
     return rows.view(torch.int16).numpy().view(np.uint16) if rows.dtype == torch.bfloat16 else rows.numpy()
 
 

@@ -10,11 +10,16 @@ or by kvcache.integrations.vllm_plugin, with which an engine that asks for what 
 
 Differences from vLLM: a hit is compared token by token, not only by hash; reset_prefix_cache() succeeds while requests run; of equal cached
 blocks one is kept; a hit does not end inside an image. Not supported and refused: Mamba with both prefix caching and speculative decoding,
-groups of several block sizes, context parallelism, look-ahead of hashes or prefills. `coordinator` has what the scheduler and the engine core read.
+groups of several block sizes, context parallelism, a look-ahead of prefills by more than one token. `coordinator` has what the scheduler and the
+engine core read.
+
+Drafts with keys and values of their own (EAGLE, MTP) compute those of a position from the next token, too, so num_hash_lookahead_tokens = n makes the
+n tokens behind a block a part of its identity. The library then gets the tokens of a request from token n on, and the first n as a key: its block i,
+with all before it, stands for the tokens up to the end of block i and n more.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
-a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
-returns the blocks that are behind. One thread calls a manager, as in vLLM.
+a step run in order. With a sliding window, chunks or states, the tokens of a step are committed when its request is scheduled again or freed, because a
+commit also returns the blocks that are behind, which the step itself still reads. One thread calls a manager, as in vLLM.
 """
 
 from __future__ import annotations
@@ -53,29 +58,32 @@ class _Refusal(NamedTuple):
 class _Prompt:
     """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys. `id`: of the same as a waiting request of the
     library, which hashes it once; 0 = none. `space`: blocks needed and available, if the whole prompt was looked up since the last try to admit it.
-    `refused`: a try that found no space."""
+    `refused`: a try that found no space. ahead: of the request's tokens, those before the library's first one."""
 
-    __slots__ = ("request", "tokens", "keys", "shared", "lasts", "id", "space", "refused")
+    __slots__ = ("request", "length", "tokens", "keys", "shared", "lasts", "id", "space", "refused")
 
-    def __init__(self, request: Any):
-        self.request = request
+    def __init__(self, request: Any, ahead: int):
+        self.request, self.length = request, request.num_tokens
         # The list behind vLLM's read-only view, if it exists, is read several times faster.
-        self.tokens = _native.kvc_pack_tokens(getattr(request, "_all_token_ids", request.all_token_ids))
-        self.keys = identity_keys(request)
-        self.shared = request.prompt_embeds is None  # embeddings have no token ids to compare
+        tokens = getattr(request, "_all_token_ids", request.all_token_ids)
+        known = self.length > ahead  # else the library gets some token, and shares nothing
+        self.tokens = _native.kvc_pack_tokens((tokens[ahead:] if known else tokens[-1:]) if ahead else tokens)
+        self.keys = identity_keys(request, ahead) if known else []
+        self.shared = request.prompt_embeds is None and known  # embeddings have no token ids to compare
         self.lasts = not getattr(request, "resumable", True)  # an update of a session changes tokens; otherwise they are only appended
         self.id = 0
         self.space: Optional[tuple[int, int]] = None
         self.refused: Optional[_Refusal] = None
 
     def belongs_to(self, request: Any) -> bool:
-        return self.request is request and len(self.tokens) == request.num_tokens
+        return self.request is request and self.length == request.num_tokens
 
 
 class KVCacheManager(_native.SlotAllocator):
     """Takes the parameters of vLLM's KVCacheManager. `manager` is the underlying Manager; its block 0 is the null block."""
 
     reads_hashes = False  # request.block_hashes
+    mamba_shared_prefix_checkpoint = False  # no hit ends inside a block
 
     def __init__(self, kv_cache_config: Any, max_model_len: int, scheduler_block_size: int, hash_block_size: int,
                  max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True, use_eagle: bool = False,
@@ -83,13 +91,15 @@ class KVCacheManager(_native.SlotAllocator):
                  enable_kv_cache_events: bool = False, dcp_world_size: int = 1, pcp_world_size: int = 1, metrics_collector: Any = None,
                  watermark: float = 0.0, enable_mamba_shared_prefix_checkpoint: bool = False) -> None:
         for name, refused in (("dcp_world_size", dcp_world_size != 1), ("pcp_world_size", pcp_world_size != 1),
-                              ("num_hash_lookahead_tokens", num_hash_lookahead_tokens), ("num_prefill_lookahead", num_prefill_lookahead),
-                              ("metrics_collector", metrics_collector)):
+                              ("num_prefill_lookahead above 1", num_prefill_lookahead > 1), ("metrics_collector", metrics_collector),
+                              ("num_hash_lookahead_tokens with KV cache events", num_hash_lookahead_tokens and enable_kv_cache_events)):
             if refused:
                 raise UnsupportedError(f"{name} is not supported by this manager; turn it off, or use vLLM's own (unset KVCACHE_VLLM)")
+        self._ahead = num_hash_lookahead_tokens if enable_caching else 0
         layout = self._layout = layout_of(kv_cache_config, enable_caching, hash_block_size, max_model_len)
-        if layout.num_states and use_eagle:
-            raise UnsupportedError("use_eagle is not supported with Mamba layers; turn it off, or use vLLM's own manager (unset KVCACHE_VLLM)")
+        if layout.num_states and (use_eagle or self._ahead):
+            raise UnsupportedError("drafts of EAGLE, MTP and the like are not supported with Mamba layers and prefix caching; turn one of them off, or use "
+                                   "vLLM's own manager (unset KVCACHE_VLLM)")
         groups, self.block_size = layout.groups, layout.block_size
         blocks = kv_cache_config.num_blocks
         self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
@@ -137,7 +147,7 @@ class KVCacheManager(_native.SlotAllocator):
         prompt = self._prompts.get(request.request_id)
         if prompt is None or not prompt.lasts or not prompt.belongs_to(request):
             self._forget(prompt)
-            prompt = self._prompts[request.request_id] = _Prompt(request)
+            prompt = self._prompts[request.request_id] = _Prompt(request, self._ahead)
         prompt.space = None
         if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
             return self.empty_kv_cache_blocks, 0, 0
@@ -182,7 +192,7 @@ class KVCacheManager(_native.SlotAllocator):
             if num_encoder_tokens:
                 raise UnsupportedError(f"num_encoder_tokens is {num_encoder_tokens} for a request that has blocks; give it when the request gets the first ones")
             if self._lossy:
-                self._commit(live, request, self._processed(request))
+                self._commit(live, request, request.num_computed_tokens)
             if full_sequence_must_fit and self._count_whole(request, 0, start, 0) > self.block_pool.get_num_free_blocks():
                 return None
             if reserved_blocks and self._layout.blocks_for(needed, live.num_blocks, False) > self.block_pool.get_num_free_blocks() - reserved_blocks:
@@ -260,7 +270,7 @@ class KVCacheManager(_native.SlotAllocator):
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or not prompt.belongs_to(request):
             self._forget(prompt)
-            prompt = _Prompt(request)  # it was not looked up
+            prompt = _Prompt(request, self._ahead)  # it was not looked up
         if prompt.lasts:  # if there is no space, it is looked up in the next step
             self._prompts[request.request_id] = prompt
         known = len(prompt.tokens)
@@ -268,10 +278,11 @@ class KVCacheManager(_native.SlotAllocator):
         if space is not None and prompt.refused is not None and not self._lossy and self._live and prompt.refused.holds(needed, hit, whole, space):
             return None
         refused = None if space is None else _Refusal(needed, hit, whole, space)
-        # Beside windows whose blocks come and go the library would count other numbers of tokens in flight. And a step through a state may write into
-        # all windows: its slots come in two parts, the second of which must not fail.
+        # Beside windows whose blocks come and go the library would count other numbers of tokens in flight, and it knows none of the tokens that a
+        # hash looks ahead for. And a step through a state may write into all windows: its slots come in two parts, the second of which must not fail.
+        counted = whole and (self._lossy or self._ahead > 0)
         parts = inside > hit and self._layout.has_windows
-        if (whole and self._lossy) or parts:
+        if counted or parts:
             room = self.block_pool.get_num_free_blocks() - self._idle_hits(prompt, hit, computed) - (self._watermark if self._live else 0)
             count = self._count_whole(request, hit, computed, num_encoder_tokens) if whole else 0
             if parts:
@@ -287,8 +298,10 @@ class KVCacheManager(_native.SlotAllocator):
             if blocks > self._info.blocks_available - reserved:
                 return None
         config = self._config
-        config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if prompt.shared else _native.KVC_REQUEST_NO_WRITE)
-                        | (_native.KVC_REQUEST_FULL_MUST_FIT if whole and not self._lossy else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
+        # The input of a session takes the place of the last sampled token, which may be a part of a block's identity already.
+        published = prompt.shared and not (self._ahead and getattr(request, "resumable", False))
+        config.flags = ((0 if hit else _native.KVC_REQUEST_NO_READ) | (0 if published else _native.KVC_REQUEST_NO_WRITE)
+                        | (_native.KVC_REQUEST_FULL_MUST_FIT if whole and not counted else 0) | (_native.KVC_REQUEST_RESUMED if request.num_preemptions else 0))
         if self._layout.num_fixed:
             config.cross_tokens = fixed * self.block_size
         config.max_cached_tokens, config.lookahead = hit, max(0, needed - known)
@@ -309,7 +322,7 @@ class KVCacheManager(_native.SlotAllocator):
             _native.kvc_manager_free_request(m, id)
             return None
         self._forget(self._prompts.pop(request.request_id, None))
-        live = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups), self._layout.order, self._layout.num_fixed)
+        live = _native.Admitted(m, id, known, hit, self.block_size, len(self.groups), self._layout.order, self._layout.num_fixed, self._ahead)
         if parts and live.grow(needed) is None:
             _native.kvc_manager_free_request(m, id)
             return None
@@ -326,7 +339,7 @@ class KVCacheManager(_native.SlotAllocator):
         admitted. From the first one that came later on, tokens do not tell what its blocks hold: they are published by none of its commits."""
         known = self._media.get(request.request_id)
         if known is not None and len(request.mm_features) > known:
-            num_tokens = min(num_tokens, min(feature.mm_position.offset for feature in request.mm_features[known:]))
+            num_tokens = min(num_tokens, min(feature.mm_position.offset for feature in request.mm_features[known:]) - live.ahead)
         if num_tokens <= live.committed:
             return
         if self._events is not None:
@@ -349,11 +362,6 @@ class KVCacheManager(_native.SlotAllocator):
         if self._info.num_cached == hit == computed:
             return self._info.blocks_needed - self._layout.blocks_for(hit + 1, hit // self.block_size, False)
         return self.coordinator.num_idle_blocks(KVCacheBlocks(self._peek(prompt, hit)).blocks, 0, computed)
-
-    def _processed(self, request: Any) -> int:
-        """Number of tokens that no step in flight computes."""
-        processed: int = request.num_computed_tokens - request.num_in_flight_tokens
-        return processed
 
     def _tables(self, live: _native.Admitted) -> list[list[int]]:
         if self._lossy:
@@ -389,7 +397,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
         if live is not None and self._lossy:
-            self._commit(live, request, self._processed(request))
+            self._commit(live, request, request.num_computed_tokens)
         self._media.pop(request.request_id, None)
         return live
 

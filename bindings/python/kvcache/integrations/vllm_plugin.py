@@ -38,7 +38,7 @@ def register() -> None:
         return
     different = differences(own, KVCacheManager)
     if different:
-        _log.warning("kvcache: vLLM's own KVCacheManager runs: vLLM %s has other parameters than 0.33 in %s", vllm.__version__, ", ".join(different))
+        _log.warning("kvcache: vLLM's own KVCacheManager runs: vLLM %s has other parameters than 0.32 and 0.33 in %s", vllm.__version__, ", ".join(different))
         return
     scheduling.KVCacheManager = _ours_or(own, KVCacheManager)
     engine.EngineCore.preprocess_add_request = _without_hashes(engine.EngineCore.preprocess_add_request)
@@ -59,14 +59,22 @@ def _ours_or(own: type, ours: type) -> Callable[..., Any]:
 
 
 def differences(theirs: type, ours: type) -> list[str]:
-    """Returns the public methods of `theirs` that `ours` lacks or has with other parameters."""
+    """Returns the public methods of `theirs` that `ours` lacks, or that can be called as `ours` cannot. Ours may have more parameters, with defaults:
+    behind the others, or anywhere in the constructor, which vLLM calls by names. So a release that has not got them yet is accepted."""
 
-    def parameters(kind: type, name: str) -> list[str]:
+    def parameters(kind: type, name: str) -> dict[str, inspect.Parameter]:
         method = getattr(kind, name, None)
-        return list(inspect.signature(method).parameters) if method else []
+        return dict(inspect.signature(method).parameters) if method else {}
+
+    def agrees(name: str) -> bool:
+        asked, have = parameters(theirs, name), parameters(ours, name)
+        more = [parameter for parameter in have if parameter not in asked]
+        common = [parameter for parameter in have if parameter in asked]
+        behind = list(have)[len(asked):] == more or name == "__init__"
+        return common == list(asked) and behind and all(have[parameter].default is not inspect.Parameter.empty for parameter in more)
 
     names = [name for name, _ in inspect.getmembers(theirs, inspect.isfunction) if name == "__init__" or not name.startswith("_")]
-    return [name for name in names if parameters(theirs, name) != parameters(ours, name)]
+    return [name for name in names if not agrees(name)]
 
 
 def reads_hashes(scheduler: Any) -> bool:

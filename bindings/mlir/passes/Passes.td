@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes of the kvc dialect.
+#ifndef KVC_PASSES_TD
+#define KVC_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def KvcToCalls : Pass<"kvc-to-calls", "::mlir::ModuleOp"> {
+  let summary = "Lowers all kvc ops on memrefs to calls of the C interface.";
+  let description = [{
+    Handles and caches become pointers, requests their ids. Functions that the module calls are declared as the
+    public headers declare them. Run it after bufferization.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect", "::mlir::cf::ControlFlowDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+}
+
+def KvcToReference : Pass<"kvc-to-reference", "::mlir::ModuleOp"> {
+  let summary = "Lowers caches to memrefs, and ops on them to loops: a reference that can be executed.";
+  let description = [{
+    Works in float64, one query after the other, and needs no library. Handles stay for `kvc-to-calls`. Caches have
+    elements of f32, f16 or bf16. Run it after bufferization.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::cf::ControlFlowDialect", "::mlir::func::FuncDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::scf::SCFDialect"];
+}
+
+def KvcRemoveDeadLookups : Pass<"kvc-remove-dead-lookups"> {
+  let summary = "Removes lookups and attention whose results nobody reads.";
+  let description = "Also those that write memrefs of this function that nobody reads, with these memrefs.";
+}
+
+def KvcFuseAppends : Pass<"kvc-fuse-appends"> {
+  let summary = "Makes one append of consecutive ones to one layer of a cache.";
+  let description = [{
+    Concatenates the rows of two appends of tensors to the same cache and layer, if the second continues the first: by
+    the same block table from the position where the first ends; or by constant slots that differ. No append is
+    dropped. Nothing with an effect on memory stands between them: no other access to any cache, no call, no write.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def KvcImportLlm : Pass<"kvc-import-llm", "::mlir::ModuleOp"> {
+  let summary = "Imports LLMIR's llm.append_kv, llm.lookup_kv and llm.paged_attention.";
+  let description = [{
+    Each function with such ops gets two arguments behind its own: the slots of the tokens that its appends write, and
+    the block tables of its batch. Both come from the manager of an engine; llm's ops allocate blocks themselves.
+    A layer is the op's attribute `layer`, or 0 in a cache of one layer.
+  }];
+  let options = [Option<"blocks", "blocks", "int64_t", "0", "Blocks of the cache, which llm's type does not have.">];
+  let dependentDialects = ["::mlir::kvc::KvcDialect", "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+#endif  // KVC_PASSES_TD
