@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import kvcache_headers  # noqa: E402
 
 INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
-HEADERS = ["types", "device", "storage", "attention", "model", "manager", "request", "step"]  # in the order of their includes
+HEADERS = ["types", "device", "storage", "attention", "manager", "model", "request", "step"]  # in the order of their includes
 
 
 class AbiDiff(unittest.TestCase):

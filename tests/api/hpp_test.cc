@@ -199,8 +199,8 @@ TEST(Hpp, NamespacesPinsAndDrops) {
   EXPECT_EQ(m.drop(inside), 2u);
   const uint64_t id = ns.id();
   ns.reset();
-  EXPECT_EQ(status_of([&] { m.reset(id); }), KVC_ERROR_NOT_FOUND);
-  m.reset();
+  EXPECT_EQ(status_of([&] { m.reset_namespace(id); }), KVC_ERROR_NOT_FOUND);
+  m.reset_all();
   m.verify();
 }
 
