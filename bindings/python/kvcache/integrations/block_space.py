@@ -190,7 +190,7 @@ class BlockSpaceManager:
         return self.host.pool_info().free if self.host else 0
 
     def reset_prefix_cache(self) -> bool:
-        self.device.reset()
+        self.device.reset_all()
         return True
 
     def get_prefix_cache_hit_rate(self) -> float:
