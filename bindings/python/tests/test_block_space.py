@@ -116,6 +116,16 @@ def test_swapping_without_space_is_foreseen_and_changes_nothing():
     assert n.can_swap_in(group) == AllocStatus.OK and n.can_swap_in(group, 9) == AllocStatus.NEVER
 
 
+def test_a_reset_forgets_what_is_cached():
+    m = make(enable_caching=True)
+    for number, reset in ((1, True), (2, True), (3, False), (4, False)):
+        a = Sequence(number, range(10))
+        m.allocate(Group(a)), m.mark_blocks_as_computed(Group(a), 10), m.free(a)
+        assert m.device.stats.cached_tokens == (8 if number == 4 else 0)
+        assert not reset or m.reset_prefix_cache()
+    m.device.check()
+
+
 def test_what_is_still_cached_is_not_swapped_in():
     m = make(enable_caching=True)
     a = Sequence(1, range(10))
