@@ -228,7 +228,7 @@ void live(Cache& cache, std::mt19937_64& random) {
   } else if (kind < 9) {
     cache.evict(random() % 6);
   } else {
-    cache.reset();
+    cache.reset_all();
   }
 }
 
