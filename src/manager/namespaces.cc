@@ -18,7 +18,7 @@ kvc_status Blocks::find_namespace(uint64_t id, uint32_t* ns) const {
     if (id == KVC_ALL_NAMESPACES) {
       return fail(
           KVC_ERROR_NOT_FOUND,
-          "KVC_ALL_NAMESPACES is no namespace: curves alone take it; kvc_manager_reset_all resets all");
+          "the number of all namespaces is none of one: curves alone take it; another call resets all");
     }
     return fail(KVC_ERROR_NOT_FOUND, "no namespace %llu: it was closed, or is of another manager", ull(id));
   }
