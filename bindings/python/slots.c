@@ -22,7 +22,8 @@ typedef struct SlotAllocator {
   int simple;            // new blocks need no further bookkeeping in Python
 } SlotAllocator;
 
-static PyObject *s_request_id, *s_num_computed_tokens, *s_num_lookahead_tokens, *s_all_token_ids, *s_general;
+static PyObject *s_request_id, *s_num_computed_tokens, *s_num_in_flight_tokens, *s_num_lookahead_tokens,
+    *s_all_token_ids, *s_general;
 
 static int as_size(PyObject* number, Py_ssize_t* value) {
   if (!number) return 0;
@@ -82,12 +83,16 @@ static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssi
 }
 
 // Takes slots for `needed` tokens of a running request, of which `end` are computed after this step. With
-// full attention, publishes the blocks that are then full. If tables lose blocks, first commits the tokens of
-// all steps before this one, which also frees the blocks that they leave: steps in flight read them before
-// this one writes them, and drafts that are rejected take back no token whose id is known.
+// full attention, publishes the blocks that are then full. If tables lose blocks, first commits the tokens
+// that no step in flight computes, which also frees the blocks that they leave.
 static PyObject* extend(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t computed,
                         Py_ssize_t end, Py_ssize_t needed) {
-  if (self->num_edges && !commit(self, live, request, computed)) return NULL;
+  if (self->num_edges) {
+    Py_ssize_t in_flight;
+    if (!read_size(request, s_num_in_flight_tokens, &in_flight) ||
+        !commit(self, live, request, computed - in_flight))
+      return NULL;
+  }
   if (needed > self->max_model_len) needed = self->max_model_len;
   PyObject* result = self->empty;
   if (needed <= live->num_blocks * live->block_size) {
@@ -321,6 +326,7 @@ int kvc_add_slots(PyObject* module) {
   s_num_computed_tokens = PyUnicode_InternFromString("num_computed_tokens");
   s_num_lookahead_tokens = PyUnicode_InternFromString("num_lookahead_tokens");
   s_all_token_ids = PyUnicode_InternFromString("all_token_ids");
+  s_num_in_flight_tokens = PyUnicode_InternFromString("num_in_flight_tokens");
   s_general = PyUnicode_InternFromString("_allocate_slots");
   return s_general && allocator && PyModule_AddObject(module, "SlotAllocator", allocator) == 0;
 }

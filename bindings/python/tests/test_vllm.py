@@ -573,22 +573,6 @@ def test_a_state_that_is_not_cached_stays_in_its_block():
     assert m.usage == 0
 
 
-@pytest.mark.parametrize("kinds", [(0, 8), (0, ("chunk", 8)), (0, ("state", 0))])
-def test_what_steps_in_flight_compute_is_found_by_later_ones(kinds):
-    """Kernels run in the order of their steps: with the asynchronous scheduler, too, a step finds what the steps before it compute."""
-    m = make(kinds=kinds)
-    a = Request("a", range(24))
-    m.allocate_slots(a, 12)
-    a.num_computed_tokens = a.num_in_flight_tokens = 12
-    assert m.get_computed_blocks(Request("b", range(24)))[1] == 0  # by this step
-    m.allocate_slots(a, 8)
-    a.num_computed_tokens = a.num_in_flight_tokens = 20
-    assert m.get_computed_blocks(Request("b", range(24)))[1] == 12
-    m.free(a)  # preempted while both steps are in flight
-    assert m.get_computed_blocks(Request("b", range(24)))[1] == 20
-    m.manager.check()
-
-
 def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
     m = make(kinds=(8,))
     a = Request("a", range(12))

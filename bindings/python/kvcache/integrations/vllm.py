@@ -18,8 +18,8 @@ n tokens behind a block a part of its identity. The library then gets the tokens
 with all before it, stands for the tokens up to the end of block i and n more.
 
 Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
-a step run in order. With a sliding window, chunks or states, the tokens of a step are committed when its request is scheduled again or freed, because a
-commit also returns the blocks that are behind, which the step itself still reads. One thread calls a manager, as in vLLM.
+a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
+returns the blocks that are behind. One thread calls a manager, as in vLLM.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class KVCacheManager(_native.SlotAllocator):
     """Takes the parameters of vLLM's KVCacheManager. `manager` is the underlying Manager; its block 0 is the null block."""
 
     reads_hashes = False  # request.block_hashes
-    mamba_shared_prefix_checkpoint = False  # no hit ends inside a block
 
     def __init__(self, kv_cache_config: Any, max_model_len: int, scheduler_block_size: int, hash_block_size: int,
                  max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True, use_eagle: bool = False,
@@ -192,7 +191,7 @@ class KVCacheManager(_native.SlotAllocator):
             if num_encoder_tokens:
                 raise UnsupportedError(f"num_encoder_tokens is {num_encoder_tokens} for a request that has blocks; give it when the request gets the first ones")
             if self._lossy:
-                self._commit(live, request, request.num_computed_tokens)
+                self._commit(live, request, self._processed(request))
             if full_sequence_must_fit and self._count_whole(request, 0, start, 0) > self.block_pool.get_num_free_blocks():
                 return None
             if reserved_blocks and self._layout.blocks_for(needed, live.num_blocks, False) > self.block_pool.get_num_free_blocks() - reserved_blocks:
@@ -363,6 +362,11 @@ class KVCacheManager(_native.SlotAllocator):
             return self._info.blocks_needed - self._layout.blocks_for(hit + 1, hit // self.block_size, False)
         return self.coordinator.num_idle_blocks(KVCacheBlocks(self._peek(prompt, hit)).blocks, 0, computed)
 
+    def _processed(self, request: Any) -> int:
+        """Number of tokens that no step in flight computes."""
+        processed: int = request.num_computed_tokens - request.num_in_flight_tokens
+        return processed
+
     def _tables(self, live: _native.Admitted) -> list[list[int]]:
         if self._lossy:
             live.refresh()
@@ -397,7 +401,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
         if live is not None and self._lossy:
-            self._commit(live, request, request.num_computed_tokens)
+            self._commit(live, request, self._processed(request))
         self._media.pop(request.request_id, None)
         return live
 
