@@ -97,7 +97,7 @@ foreach(file README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md)
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${kvc_docs}/docs" COMPONENT development FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples/" DESTINATION "${kvc_docs}/examples" COMPONENT development
-  FILES_MATCHING PATTERN "*.c" PATTERN "*.cc" PATTERN "*.h" PATTERN "*.py")
+  FILES_MATCHING PATTERN "*.c" PATTERN "*.cc" PATTERN "*.h" PATTERN "*.py" PATTERN "*.mlir")
 
 # What dpkg has to know of a shared library: which package gives it to others, and that the loader's cache changes.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/debian/shlibs"

@@ -354,10 +354,14 @@ TEST(Processes, ShareAFolderAndItsRoom) {
   }
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
     EXPECT_NE(entry.path().extension(), ".part");
-  const FolderUsage used = test::used_by_pages(path);
-  EXPECT_LE(used.bytes, config.bytes);
+  // A page that came while another process had the lock of its subfolder is counted by whoever opens the
+  // folder.
+  const FolderUsage left = test::used_by_pages(path);
+  EXPECT_LE(left.bytes, config.bytes + kProcesses * (config.bytes / 20));
   PageStorePtr store;
   ASSERT_EQ(open_directory_store(default_env(), system_files(), config, &store), KVC_OK);
+  const FolderUsage used = test::used_by_pages(path);
+  EXPECT_LE(used.bytes, config.bytes);
   EXPECT_EQ(store->stats().bytes, used.bytes);
   EXPECT_EQ(store->stats().pages, used.pages);
 }
