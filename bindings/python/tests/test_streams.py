@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work that is enqueued gives what the same calls give at once, and lives as long as it needs."""
 
+import dataclasses
 import gc
 import weakref
 
@@ -110,7 +111,9 @@ def test_a_storage_may_be_closed_while_its_work_is_enqueued():
 
 def test_the_device_says_what_it_is():
     info = kvcache.device_info()
-    assert info.memory_bytes > 0 and info.num_processors > 0 and info == kvcache.device_info("cpu")
+    assert info.memory_bytes > 0 and info.num_processors > 0
+    named = kvcache.device_info("cpu")  # what is free may change between two calls
+    assert dataclasses.replace(named, free_bytes=info.free_bytes) == info
     with pytest.raises(kvcache.NotFoundError):
         kvcache.device_info("none")
 
