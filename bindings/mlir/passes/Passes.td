@@ -41,6 +41,53 @@ def KvcFuseAppends : Pass<"kvc-fuse-appends"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def KvcHoistLookups : Pass<"kvc-hoist-lookups"> {
+  let summary = "Does a gather once, before a loop, that finds the same in each turn.";
+  let description = [{
+    Moves lookups of tensors out of `scf.for`, if cache, layer, slots or table and destinations are defined outside, and
+    nothing in the loop writes memory, calls or frees. A loop that may have no turn gets the lookup inside an `scf.if`.
+    `loop-invariant-code-motion` before it moves what the lookup needs; `cse` makes one of equal lookups.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect"];
+}
+
+def KvcFuseAttention : Pass<"kvc-fuse-attention"> {
+  let summary = "Makes one kvc.paged_attention of a gather and dense attention over what it gathered.";
+  let description = [{
+    The chain is a lookup by a block table from 0; scores by a `linalg.generic` of f32 [q_heads][queries][tokens]; a
+    constant scale, if any; `linalg.softmax`; and a `linalg.generic` with the values. Query heads may share KV heads by
+    `floordiv`. It has no mask: each query sees all tokens, as in decode. Nothing between its ops writes memory. If it is
+    not known that there are at most as many queries as tokens, a branch keeps the chain. The sums may round in another
+    order.
+  }];
+  let dependentDialects = ["::mlir::kvc::KvcDialect", "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def KvcDecomposeSoftmax : Pass<"kvc-decompose-softmax"> {
+  let summary = "Makes linalg.generic ops of linalg.softmax on tensors, for which MLIR 19 has no pass.";
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def KvcNarrowCaches : Pass<"kvc-narrow-caches"> {
+  let summary = "Makes a cache of f32 one of f16 or bf16, if it holds nothing but rows of that type.";
+  let description = [{
+    For caches of `kvc.create_cache` whose only users are appends, lookups, attention and `kvc.destroy_cache`. All
+    appended rows have the same type of 16 bits, so a lookup gives the same numbers, in half of the memory.
+  }];
+}
+
+def KvcPlanWorkspace : Pass<"kvc-plan-workspace", "::mlir::func::FuncOp"> {
+  let summary = "Gives the buffers of a function one allocation, in which those share memory that are never in use together.";
+  let description = [{
+    Takes `memref.alloc` of static size, in loops too, if the memory is not in use after its block, and is not returned,
+    passed to a call, adopted or stored. Their deallocations go; the workspace is freed where the function returns. Run
+    it after bufferization and before the lowerings.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
+}
+
 def KvcImportLlm : Pass<"kvc-import-llm", "::mlir::ModuleOp"> {
   let summary = "Imports LLMIR's llm.append_kv, llm.lookup_kv and llm.paged_attention.";
   let description = [{

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "c_abi.h"
 
+#include <mlir/Conversion/LLVMCommon/MemRefBuilder.h>
+#include <mlir/Conversion/LLVMCommon/TypeConverter.h>
 #include <mlir/Interfaces/FunctionInterfaces.h>
 
 namespace mlir::kvc {
@@ -58,11 +60,15 @@ Value CCalls::load(Type type, Value pointer) { return b_.create<LLVM::LoadOp>(lo
 CArray CCalls::array(Value memref) {
   const auto type = cast<MemRefType>(memref.getType());
   auto parts = b_.create<memref::ExtractStridedMetadataOp>(loc_, memref);
-  const Value start = as(b_.getI64Type(), b_.create<memref::ExtractAlignedPointerAsIndexOp>(loc_, memref));
-  const Value bytes = number(type.getElementTypeBitWidth() / 8);
-  const Value offset = b_.create<arith::MulIOp>(loc_, as(b_.getI64Type(), parts.getOffset()), bytes);
-  const Value at = b_.create<arith::AddIOp>(loc_, start, offset);
-  CArray array{b_.create<LLVM::IntToPtrOp>(loc_, pointer_type(), at), {}, {}};
+  // From the descriptor itself: MLIR 19 takes the pointer of a memref.view for that of its source.
+  const LLVMTypeConverter types(b_.getContext());
+  const Type form = types.convertType(type);
+  MemRefDescriptor descriptor(b_.create<UnrealizedConversionCastOp>(loc_, form, memref).getResult(0));
+  const Value offset = as(b_.getI64Type(), parts.getOffset());
+  CArray array{b_.create<LLVM::GEPOp>(loc_, pointer_type(), types.convertType(type.getElementType()),
+                                      descriptor.alignedPtr(b_, loc_), ArrayRef<LLVM::GEPArg>{offset}),
+               {},
+               {}};
   for (const Value size : parts.getSizes()) array.sizes.push_back(as(b_.getI64Type(), size));
   for (const Value stride : parts.getStrides()) array.strides.push_back(as(b_.getI64Type(), stride));
   emit_contiguous_check(b_, op_, memref, parts.getStrides().back());

@@ -12,8 +12,9 @@ import sys
 ELEMENTS = ["f32", "f16", "bf16"]
 SEPARATOR = "// -----\n"
 PIPELINES = {
-    "calls": "kvc-remove-dead-lookups,kvc-fuse-appends,one-shot-bufferize{bufferize-function-boundaries=true},kvc-to-calls,canonicalize,cse",
-    "reference": "kvc-fuse-appends,one-shot-bufferize{bufferize-function-boundaries=true},kvc-remove-dead-lookups,kvc-to-reference,kvc-to-calls",
+    "calls": "kvc-remove-dead-lookups,kvc-fuse-appends,kvc-fuse-attention,loop-invariant-code-motion,kvc-hoist-lookups,kvc-narrow-caches,one-shot-bufferize{allow-return-allocs-from-loops=true bufferize-function-boundaries=true},"
+             "func.func(kvc-plan-workspace),kvc-to-calls,canonicalize,cse",
+    "reference": "kvc-fuse-appends,one-shot-bufferize{allow-return-allocs-from-loops=true bufferize-function-boundaries=true},kvc-remove-dead-lookups,kvc-to-reference,kvc-to-calls",
 }
 
 
@@ -77,7 +78,7 @@ class Module:
         return "slots(%slots : tensor<?xi64>)"
 
     def statement(self, broken):
-        kind = self.rng.choice(["append", "append", "append_twice", "lookup", "attention", "handles", "own"])
+        kind = self.rng.choice(["append", "append", "append_twice", "lookup", "loop", "attention", "handles", "own"])
         fault = self.rng.choice(["layer", "shape", "element", "places"]) if broken else None
         getattr(self, kind)(fault)
 
@@ -129,6 +130,23 @@ class Module:
             self.add(f"{used} = tensor.extract {result}#0[{zero}, {zero}, {zero}] : {kind}")
             self.add(f"{keep} = memref.alloc() : memref<{element}>")
             self.add(f"memref.store {used}, {keep}[] : memref<{element}>")
+
+    def loop(self, fault):
+        """A lookup in a loop, which may write, or have no turn."""
+        if fault:
+            return self.lookup(fault)
+        tokens, (k, kind), (v, _) = self.rows(None)
+        places, layer = self.places(tokens, False), self.layer(False)
+        zero, one, result = self.name(), self.name(), self.name()
+        self.add(f"{zero} = arith.constant 0 : index")
+        self.add(f"{one} = arith.constant {self.rng.randint(1, 3)} : index")
+        self.add(f"{result} = scf.for %i = {zero} to {self.rng.choice(['%n', one])} step {one} iter_args(%x = {k}) -> {kind} {{")
+        self.add(f"  %r:2 = kvc.lookup_kv %cache[{layer}] {places} outs({k}, {v} : {kind}, {kind}) : {self.cache} -> {kind}, {kind}")
+        if self.rng.random() < 0.5:
+            self.add(f"  kvc.append_kv {k}, {v} into %cache[{layer}] {places} : {kind}, {kind} into {self.cache}")
+        self.add(f"  scf.yield %r#0 : {kind}")
+        self.add("}")
+        return None
 
     def attention(self, fault):
         queries, heads = self.rng.choice([None, 1, 3]), self.heads * self.rng.randint(1, 4)

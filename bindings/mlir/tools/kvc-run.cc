@@ -37,11 +37,15 @@ cl::opt<bool> print_results("print", cl::desc("Print the results"));
 // Optimisations, which the reference goes without; tensors to memrefs; caches to memrefs in the reference;
 // handles to calls; then all that is left to LLVM's dialect.
 std::string pipeline(bool reference) {
-  const std::string optimise = reference ? "" : "kvc-remove-dead-lookups,kvc-fuse-appends,";
+  const std::string optimise = reference ? ""
+                                         : "kvc-remove-dead-lookups,kvc-fuse-appends,kvc-fuse-attention,kvc-"
+                                           "hoist-lookups,kvc-narrow-caches,";
   const std::string tensors =
-      "func.func(convert-elementwise-to-linalg),one-shot-bufferize{allow-return-allocs-from-loops=true "
+      "kvc-decompose-softmax,func.func(convert-elementwise-to-linalg),one-shot-bufferize{allow-return-allocs-"
+      "from-loops=true "
       "bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map},";
-  const std::string caches = reference ? "kvc-to-reference,kvc-to-calls," : "kvc-to-calls,";
+  const std::string caches =
+      reference ? "kvc-to-reference,kvc-to-calls," : "func.func(kvc-plan-workspace),kvc-to-calls,";
   return optimise + tensors + caches +
          "canonicalize,cse,func.func(convert-linalg-to-loops),memref-expand,expand-strided-metadata,lower-"
          "affine,"
