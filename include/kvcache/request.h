@@ -14,9 +14,12 @@
 extern "C" {
 #endif
 
+/** Most extra keys over one token. */
+#define KVC_MAX_KEYS_OF_TOKEN 16
+
 /** Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an
  *  image. Two blocks are equal only if the spans over them have equal digests, lengths and offsets. A hit
- *  never ends inside a span. Frozen. */
+ *  never ends inside a span. Spans may share tokens, as those of a video and its sound. Frozen. */
 typedef struct kvc_extra_key {
   uint64_t first_token; /**< Position of the span's first token in the request. */
   uint64_t num_tokens;  /**< Length of the span, at least 1. */
@@ -29,7 +32,8 @@ typedef struct kvc_prompt {
   uint64_t namespace_id; /**< From kvc_manager_open_namespace; 0 = the default one. */
   const int32_t* tokens; /**< [num_tokens] */
   size_t num_tokens;     /**< May be 0. */
-  /** [num_keys] in order of first_token, without overlaps, inside the tokens; NULL = none. */
+  /** [num_keys] inside the tokens, in any order, at most KVC_MAX_KEYS_OF_TOKEN over one token; NULL = none.
+   *  Of equal ones one counts. */
   const kvc_extra_key* keys;
   /** Number of extra keys. 0 means none, also if `keys` is set: do not forget it. */
   size_t num_keys;
@@ -139,8 +143,8 @@ typedef struct kvc_request_info {
  *  @param[in]  prompt  Its tokens and their identity.
  *  @param[in]  config  Options; NULL = defaults.
  *  @param[out] request Its id.
- *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, keys out of order), NOT_FOUND (namespace),
- *  LIMIT (max_requests, max_request_tokens), UNSUPPORTED, OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, a key outside the tokens), NOT_FOUND (namespace),
+ *  LIMIT (max_requests, max_request_tokens, keys over a token), UNSUPPORTED, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
                                               const kvc_request_config* config, uint64_t* request);
 

@@ -103,7 +103,7 @@ uint64_t Requests::next_chain(const Request& request) const {
   const uint64_t first = uint64_t{request.hashed} * shape_.block_size;
   hash_.blocks(request.chain, request.token(first), shape_.block_size, 1, &chain);
   if (request.num_keys == 0) return chain;
-  return ExtraView(request.keys.data, request.num_keys, first, shape_.block_size).hash(hash_, chain);
+  return ExtraView(request.key_list(), first, shape_.block_size).hash(hash_, chain);
 }
 
 kvc_status Requests::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies) {
@@ -215,8 +215,7 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     stop_publishing(request, false);
     return KVC_OK;
   }
-  ExtraRecords extras(arena_, request.keys.data, request.num_keys, request.published, full,
-                      shape_.block_size);
+  ExtraRecords extras(arena_, request.key_list(), request.published, full, shape_.block_size);
   if (!extras.ok()) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks",
                 full - request.published);

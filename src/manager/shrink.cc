@@ -291,7 +291,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   }
 
   if (unpublished != 0) std::memcpy(child.tail.data, parent.token(first), unpublished * sizeof(int32_t));
-  if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(kvc_extra_key));
+  if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(ExtraKey));
   child.fork_from(parent, positions, published, num_keys);
   if (shape_.has_hints()) {
     RequestHints& hints = hints_[table_.index_of(child)];

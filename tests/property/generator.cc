@@ -169,6 +169,11 @@ Generator::Generator(Random& random, const Setup& setup)
             {first, random_.between(1, 2 * B_), static_cast<int32_t>(random_.between(1, 2))});
         first += text.spans.back().count + random_.below(3 * B_);
       }
+    if (random_.chance(30)) {  // in any order, and some share tokens
+      for (uint64_t n = random_.between(1, 5); n != 0; --n)
+        text.spans.push_back({random_.below(6 * B_), random_.between(1, random_.chance(30) ? 5 * B_ : B_),
+                              static_cast<int32_t>(random_.between(1, 2))});
+    }
     texts_.push_back(text);
   }
 }
@@ -190,6 +195,8 @@ model::Text Generator::prompt() {
   text.tokens.assign(from.tokens.begin(), from.tokens.begin() + static_cast<ptrdiff_t>(n));
   for (const model::Span& span : from.spans)
     if (span.first + span.count <= n) text.spans.push_back(span);
+  if (random_.chance(30)) std::reverse(text.spans.begin(), text.spans.end());
+  if (!text.spans.empty() && random_.chance(10)) text.spans.push_back(text.spans.front());
   if (random_.chance(50)) {
     const std::vector<int32_t> tail = tokens(random_.below(3 * B_));
     text.tokens.insert(text.tokens.end(), tail.begin(), tail.end());

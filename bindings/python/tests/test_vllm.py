@@ -243,7 +243,7 @@ def test_what_a_session_appends_with_an_image_is_never_published(kinds):
     m.manager.check()
 
 
-def test_media_that_share_tokens_are_one_key_of_all():
+def test_media_that_share_tokens_all_count():
     m = make(num_blocks=1000, max_model_len=100)
     both = [("video", 4, 20), ("audio", 4, 20)]
     kinds = [[], both, both[:1], both[1:], [("video", 4, 20), ("voice", 4, 20)], [("video", 4, 20), ("audio", 6, 4)], [("audio", 6, 4), ("video", 4, 20)][::-1],

@@ -223,9 +223,9 @@ class KVCacheManager(_native.SlotAllocator):
         tokens, keys = prompt.tokens, prompt.keys
         if limit is not None and limit + 1 < len(tokens):
             length = limit + 1
-            for key in keys:  # in order; no hit ends inside a span, so a span that the limit cuts is left out
-                if key.first_token < length < key.first_token + key.num_tokens:
-                    length = key.first_token
+            # No hit ends inside a span, so a span that the limit cuts is left out.
+            while cut := [key.first_token for key in keys if key.first_token < length < key.first_token + key.num_tokens]:
+                length = min(cut)
             tokens, keys = tokens[:length], [key for key in keys if key.first_token < length]
         whole = len(tokens) == len(prompt.tokens)
         if whole and prompt.id:
