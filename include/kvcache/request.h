@@ -180,6 +180,17 @@ KVC_API kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, 
 KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
                                              size_t num_tokens);
 
+/** Adds extra keys to a request: what tokens stand for that it gets later, such as an image in the next input
+ *  of a session. The tokens may be known already, or come after the call, also by a step; they must not be
+ *  committed yet. Keys that the request has already are left out, so a caller may give all that it knows. A
+ *  waiting request may get keys over any of its tokens.
+ *  @param[in] keys [num_keys] in any order; within max_request_tokens.
+ *  @return KVC_OK; INVALID_ARGUMENT (an empty key, one behind max_request_tokens, or one over tokens that are
+ *  committed or published), LIMIT (keys over a token), NOT_FOUND; UNSUPPORTED (one over token 0 beside
+ *  cross_digest); OUT_OF_MEMORY. Since 0.3. */
+KVC_API kvc_status kvc_manager_add_keys(kvc_manager* m, uint64_t request, const kvc_extra_key* keys,
+                                        size_t num_keys);
+
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
@@ -196,6 +207,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  state block leaves slots for the committed tokens alone, fewer than asked: see kvc_request_info.capacity.
  *  If a kernel has run past the committed tokens, restore their state before the next step. To go back to a
  *  checkpoint, preempt the request, truncate it and admit it again.
+ *  Extra keys that begin behind the kept tokens are dropped. If a kept one goes on behind them, what comes
+ *  there later is never taken for what that key stands for.
  *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
  *  at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */

@@ -83,6 +83,14 @@ struct Tokens {
   }
 };
 
+struct Keys {
+  static constexpr size_t kParams = 2;
+  template <typename Log>
+  static void inputs(Log& log, const kvc_extra_key*& keys, size_t& count) {
+    if (log.length(count, keys, most_tokens(log.shape()) * KVC_MAX_KEYS_OF_TOKEN)) log.elements(keys, count);
+  }
+};
+
 struct Blocks {
   static constexpr size_t kParams = 2;
   template <typename Log>

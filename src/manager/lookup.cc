@@ -19,19 +19,18 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
   return invalid("token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i, tokens[i], limit);
 }
 
-static kvc_status check_keys(const TokenSpan& span) {
-  if (span.num_keys != 0 && (span.num_keys - 1) / KVC_MAX_KEYS_OF_TOKEN >= span.num_tokens) {
+kvc_status check_keys(const kvc_extra_key* keys, size_t num_keys, uint64_t num_tokens) {
+  if (num_keys != 0 && (num_keys - 1) / KVC_MAX_KEYS_OF_TOKEN >= num_tokens) {
     return invalid(
-        "%zu extra keys over %zu tokens; each covers at least one of its own, and at most %d cover one",
-        span.num_keys, span.num_tokens, KVC_MAX_KEYS_OF_TOKEN);
+        "%zu extra keys over %llu tokens; each covers at least one of its own, and at most %d cover one",
+        num_keys, ull(num_tokens), KVC_MAX_KEYS_OF_TOKEN);
   }
-  for (size_t i = 0; i < span.num_keys; ++i) {
-    const kvc_extra_key& key = span.keys[i];
-    if (key.num_tokens == 0 || key.num_tokens > span.num_tokens ||
-        key.first_token > span.num_tokens - key.num_tokens) {
+  for (size_t i = 0; i < num_keys; ++i) {
+    const kvc_extra_key& key = keys[i];
+    if (key.num_tokens == 0 || key.num_tokens > num_tokens || key.first_token > num_tokens - key.num_tokens) {
       return invalid(
-          "extra key %zu covers tokens %llu + %llu; keys must be not empty and inside the %zu tokens", i,
-          ull(key.first_token), ull(key.num_tokens), span.num_tokens);
+          "extra key %zu covers tokens %llu + %llu; keys must be not empty and inside the %llu tokens", i,
+          ull(key.first_token), ull(key.num_tokens), ull(num_tokens));
     }
   }
   return KVC_OK;
@@ -42,7 +41,7 @@ kvc_status check_span(const TokenSpan& span, const Shape& shape) {
     return fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", span.num_tokens,
                 ull(shape.max_request_tokens));
   }
-  return check_keys(span);
+  return check_keys(span.keys, span.num_keys, span.keys_ahead ? shape.max_request_tokens : span.num_tokens);
 }
 
 kvc_status check_links(uint64_t token) {

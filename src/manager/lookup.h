@@ -16,6 +16,7 @@ struct TokenSpan {
   const kvc_extra_key* keys;
   size_t num_keys;
   uint64_t namespace_id = 0;
+  bool keys_ahead = false;  // its keys may lie behind its tokens: those of a request that lives
 };
 
 inline bool token_in_range(int32_t token, uint32_t vocab_size) {
@@ -26,6 +27,8 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
 // LIMIT if there are more tokens than a request may have; INVALID_ARGUMENT if the keys are not inside the
 // tokens.
 kvc_status check_span(const TokenSpan& span, const Shape& shape);
+// INVALID_ARGUMENT if keys are not inside so many tokens.
+kvc_status check_keys(const kvc_extra_key* keys, size_t num_keys, uint64_t num_tokens);
 // LIMIT if link_keys() has found a token with too many keys.
 kvc_status check_links(uint64_t token);
 

@@ -279,9 +279,12 @@ kvc_status Restore::create_requests() {
     config.flags = from.flags;
     config.drop_tail_blocks = from.drop_tail_blocks;
     if (manager_.shape_.has_headroom()) config.headroom = from.headroom;
-    const TokenSpan prompt = {contents_.request_tokens.data() + from.first_token, from.num_tokens,
-                              contents_.request_keys.data() + from.first_key, from.num_keys,
-                              namespace_ids_[from.ns]};
+    const TokenSpan prompt = {contents_.request_tokens.data() + from.first_token,
+                              from.num_tokens,
+                              contents_.request_keys.data() + from.first_key,
+                              from.num_keys,
+                              namespace_ids_[from.ns],
+                              true};
     uint64_t id = 0;
     KVC_TRY(check_tokens(prompt.tokens, prompt.num_tokens, manager_.shape_.vocab_size));
     KVC_TRY(manager_.create_request(prompt, config, false, &id, nullptr));

@@ -15,6 +15,10 @@ int compare(const ExtraKey& a, const ExtraKey& b) {
 
 bool precedes(const ExtraKey& a, const ExtraKey& b) { return compare(a, b) < 0; }
 
+constexpr uint8_t kCut[32] = "kvcache: a key's span was cut";  // no SHA-256 that anybody knows a content of
+
+bool is_cut(const ExtraKey& key) { return std::memcmp(key.digest, kCut, sizeof kCut) == 0; }
+
 // visit(index): keys of the first `count` ones that end behind `token`, which none of them begins behind,
 // from the last on, until it returns false.
 template <typename Visit>
@@ -35,6 +39,12 @@ void each_over(const ExtraKey* keys, size_t count, uint64_t token, Visit&& visit
 kvc_extra_key ExtraKey::plain() const {
   kvc_extra_key key = {first_token, num_tokens, {}};
   std::memcpy(key.digest, digest, sizeof digest);
+  return key;
+}
+
+kvc_extra_key key_of_cut(uint64_t token) {
+  kvc_extra_key key = {token, 1, {}};
+  std::memcpy(key.digest, kCut, sizeof kCut);
   return key;
 }
 
@@ -71,8 +81,10 @@ uint64_t link_keys(ExtraKey* keys, size_t begin, size_t end) {
     auto outer = static_cast<uint32_t>(i);
     while (outer != 0 && keys[outer - 1].end() <= key.end()) outer = keys[outer - 1].outer;
     key.outer = outer;
+    if (is_cut(key)) continue;
     size_t over = 1;  // the key's first token
-    each_over(keys, i, key.first_token, [&](uint32_t) { return ++over <= KVC_MAX_KEYS_OF_TOKEN; });
+    each_over(keys, i, key.first_token,
+              [&](uint32_t j) { return (over += !is_cut(keys[j])) <= KVC_MAX_KEYS_OF_TOKEN; });
     if (over > KVC_MAX_KEYS_OF_TOKEN) return key.first_token;
   }
   return kNoToken;

@@ -39,6 +39,9 @@ struct KeyList {
 // links.
 size_t order_keys(const kvc_extra_key* keys, size_t num_keys, ExtraKey* out, size_t num_before = 0,
                   size_t* first_new = nullptr);
+// Of the first token behind the place where a request was cut inside a key's span: what comes there is not
+// what the key says. It counts for no limit.
+kvc_extra_key key_of_cut(uint64_t token);
 // Links the keys from `begin` on; those before are linked. Returns a token with more than
 // KVC_MAX_KEYS_OF_TOKEN keys, else kNoToken.
 constexpr uint64_t kNoToken = UINT64_MAX;

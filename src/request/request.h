@@ -208,6 +208,13 @@ struct alignas(64) Request {
   // kept hash is nearer.
   void cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_published, uint64_t cursor_chain);
   void cut_waiting(uint32_t tokens, uint64_t root);
+  // Whether the first `tokens` tokens end inside a key's span. What comes behind them is told from the rest
+  // of the span by a key of its own, for which the caller of cut() and the like has made room.
+  bool ends_inside_key(uint64_t tokens) const { return !ExtraView(key_list(), tokens, 0).empty(); }
+  // Keys that are new from `first_new` on. The chain goes back to before them, as in cut().
+  void replace_keys(Arena& arena, const Buffer<ExtraKey>& all, size_t count, size_t first_new,
+                    uint64_t cursor_chain);
+  void cut_keys(uint32_t tokens);
 
   // The lane (see above). What it allows, and what it does then.
   void close_lane() { append_limit = commit_limit = 0; }
@@ -249,7 +256,7 @@ struct alignas(64) Request {
     const uint64_t fits = uint64_t{positions} * block_size;
     room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
   }
-  void cut_keys(uint32_t tokens) { num_keys = keys_within(tokens); }
+  void go_back(uint32_t blocks, uint64_t cursor_chain);
 };
 
 static_assert(sizeof(Request) == 256);

@@ -71,6 +71,12 @@ struct Text {
   std::vector<int32_t> tokens;
   std::vector<Span> spans;
 };
+constexpr int32_t kCut = -1000000000;  // digest of what stands behind a span that was cut
+inline void cut_spans(Text& text, uint64_t n) {
+  std::erase_if(text.spans, [&](const Span& s) { return s.first >= n; });
+  if (std::any_of(text.spans.begin(), text.spans.end(), [&](const Span& s) { return s.covers(n); }))
+    text.spans.push_back({n, 1, kCut});
+}
 struct Key {
   uint64_t ns = 0, epoch = 0;
   std::vector<Letter> prefix;
