@@ -110,6 +110,7 @@ class Request : public Handle<kvc_manager_free_request> {
   Fit admit(uint64_t* cached = nullptr) { return Fit(kvc_manager_admit_request(manager_, id_, cached)); }
   Fit reserve(uint64_t capacity) { return Fit(kvc_manager_reserve_tokens(manager_, id_, capacity)); }
   Fit append(Tokens t) { return Fit(kvc_manager_append_tokens(manager_, id_, t.data(), t.size())); }
+  void add_keys(Keys k) { check(kvc_manager_add_keys(manager_, id_, k.data(), k.size())); }
   void commit(uint64_t num_committed) { check(kvc_manager_commit_tokens(manager_, id_, num_committed)); }
   void truncate(uint64_t num_tokens) { check(kvc_manager_truncate_request(manager_, id_, num_tokens)); }
   void preempt() { check(kvc_manager_preempt_request(manager_, id_)); }

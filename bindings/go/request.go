@@ -51,7 +51,7 @@ type RequestOptions struct {
 	PublishEnqueued bool       // The known tokens that a step gives slots are computed by that step. Needs Config.Fills, as the next two do.
 	ShareFilling    bool       // Hits may end in blocks that a step in flight writes.
 	WaitUntilNs     uint64     // Until then ErrFilling while another request computes the next tokens; 0 = compute them too.
-	ExtraKeys       []ExtraKey // In order, without overlaps.
+	ExtraKeys       []ExtraKey // In any order; at most 16 over a token.
 	Headroom         Headroom    // Room for the tokens to come; appends within it never lack a block. Needs Config.Headroom.
 	CrossTokens     uint64     // Tokens of the request's encoder; 0 = none. Needs a Group with Cross.
 	CrossDigest     [32]byte   // Of the encoder's input: requests with equal ones share. All zero = private, which shares nothing.
@@ -118,6 +118,12 @@ func (m *Manager) AppendTokens(request Request, tokens []int32) error {
 		return ErrClosed
 	}
 	return native.Kvc_manager_append_tokens(m.c, uint64(request), tokens)
+}
+
+// AddKeys adds extra keys: what tokens stand for that the request gets later, such as an image in the next input of a session. Call it before the
+// tokens are committed. Keys that the request has already are left out. Errors: ErrInvalidArgument (tokens that are committed), ErrLimit, ErrNotFound, ...
+func (m *Manager) AddKeys(request Request, keys []ExtraKey) error {
+	return m.call(func(c uintptr) error { return native.Kvc_manager_add_keys(c, uint64(request), asBytes(keys)) })
 }
 
 // AppendToken appends one known token.

@@ -48,8 +48,8 @@ typedef struct kvc_event {
   int32_t block;             /**< Block stored; for REMOVED the block that held it; -1 = none. */
   uint8_t digest[32];        /**< Chained identity of the position. */
   uint8_t parent_digest[32]; /**< That of its parent. */
-  /** SHA-256 over the extra keys in this block: per key int64 offset from the block's first token, uint64
-   *  length, digest; zeros if there are none. */
+  /** SHA-256 over the extra keys in this block, in the order of first token, length and digest: per key int64
+   *  offset from the block's first token, uint64 length, digest; zeros if there are none. */
   uint8_t extra_digest[32];
 } kvc_event;
 

@@ -14,9 +14,12 @@
 extern "C" {
 #endif
 
+/** Most extra keys over one token. */
+#define KVC_MAX_KEYS_OF_TOKEN 16
+
 /** Identity of a span of tokens that their ids alone do not identify, such as the placeholder tokens of an
  *  image. Two blocks are equal only if the spans over them have equal digests, lengths and offsets. A hit
- *  never ends inside a span. Frozen. */
+ *  never ends inside a span. Spans may share tokens, as those of a video and its sound. Frozen. */
 typedef struct kvc_extra_key {
   uint64_t first_token; /**< Position of the span's first token in the request. */
   uint64_t num_tokens;  /**< Length of the span, at least 1. */
@@ -29,7 +32,8 @@ typedef struct kvc_prompt {
   uint64_t namespace_id; /**< From kvc_manager_open_namespace; 0 = the default one. */
   const int32_t* tokens; /**< [num_tokens] */
   size_t num_tokens;     /**< May be 0. */
-  /** [num_keys] in order of first_token, without overlaps, inside the tokens; NULL = none. */
+  /** [num_keys] inside the tokens, in any order, at most KVC_MAX_KEYS_OF_TOKEN over one token; NULL = none.
+   *  Of equal ones one counts. */
   const kvc_extra_key* keys;
   /** Number of extra keys. 0 means none, also if `keys` is set: do not forget it. */
   size_t num_keys;
@@ -139,8 +143,8 @@ typedef struct kvc_request_info {
  *  @param[in]  prompt  Its tokens and their identity.
  *  @param[in]  config  Options; NULL = defaults.
  *  @param[out] request Its id.
- *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, keys out of order), NOT_FOUND (namespace),
- *  LIMIT (max_requests, max_request_tokens), UNSUPPORTED, OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; INVALID_ARGUMENT (a token out of range, a key outside the tokens), NOT_FOUND (namespace),
+ *  LIMIT (max_requests, max_request_tokens, keys over a token), UNSUPPORTED, OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
                                               const kvc_request_config* config, uint64_t* request);
 
@@ -176,6 +180,17 @@ KVC_API kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, 
 KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
                                              size_t num_tokens);
 
+/** Adds extra keys to a request: what tokens stand for that it gets later, such as an image in the next input
+ *  of a session. The tokens may be known already, or come after the call, also by a step; they must not be
+ *  committed yet. Keys that the request has already are left out, so a caller may give all that it knows. A
+ *  waiting request may get keys over any of its tokens.
+ *  @param[in] keys [num_keys] in any order; within max_request_tokens.
+ *  @return KVC_OK; INVALID_ARGUMENT (an empty key, one behind max_request_tokens, or one over tokens that are
+ *  committed or published), LIMIT (keys over a token), NOT_FOUND; UNSUPPORTED (one over token 0 beside
+ *  cross_digest); OUT_OF_MEMORY. Since 0.3. */
+KVC_API kvc_status kvc_manager_add_keys(kvc_manager* m, uint64_t request, const kvc_extra_key* keys,
+                                        size_t num_keys);
+
 /** States that the KV of the first num_committed tokens is written. Full blocks are published. Blocks that
  *  left a window are returned.
  *  @param[in] num_committed Absolute count.
@@ -192,6 +207,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  state block leaves slots for the committed tokens alone, fewer than asked: see kvc_request_info.capacity.
  *  If a kernel has run past the committed tokens, restore their state before the next step. To go back to a
  *  checkpoint, preempt the request, truncate it and admit it again.
+ *  Extra keys that begin behind the kept tokens are dropped. If a kept one goes on behind them, what comes
+ *  there later is never taken for what that key stands for.
  *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
  *  at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */

@@ -83,6 +83,14 @@ struct Tokens {
   }
 };
 
+struct Keys {
+  static constexpr size_t kParams = 2;
+  template <typename Log>
+  static void inputs(Log& log, const kvc_extra_key*& keys, size_t& count) {
+    if (log.length(count, keys, most_tokens(log.shape()) * KVC_MAX_KEYS_OF_TOKEN)) log.elements(keys, count);
+  }
+};
+
 struct Blocks {
   static constexpr size_t kParams = 2;
   template <typename Log>
@@ -101,8 +109,9 @@ struct Prompt {
     if (prompt == nullptr) return;
     log.id(prompt->namespace_id);
     Tokens::inputs(log, prompt->tokens, prompt->num_tokens);
-    if (log.length(prompt->num_keys, prompt->keys, prompt->num_tokens))  // each has a token at least
-      log.elements(prompt->keys, prompt->num_keys);
+    const uint64_t most_keys =
+        std::min<uint64_t>(prompt->num_tokens, most_tokens(log.shape())) * KVC_MAX_KEYS_OF_TOKEN;
+    if (log.length(prompt->num_keys, prompt->keys, most_keys)) log.elements(prompt->keys, prompt->num_keys);
   }
 };
 

@@ -95,7 +95,8 @@ struct Step {
         if (creates(i)) log.configs(step.admit_configs, stride, i);
     }
     if (log.given(step.admit_key_offsets))
-      log.elements(step.admit_keys, log.offsets(step.admit_key_offsets, count, limit));
+      log.elements(step.admit_keys,
+                   log.offsets(step.admit_key_offsets, count, limit * KVC_MAX_KEYS_OF_TOKEN));
   }
 
   template <typename Log>

@@ -64,6 +64,15 @@ kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int
   });
 }
 
+kvc_status kvc_manager_add_keys(kvc_manager* m, uint64_t request, const kvc_extra_key* keys,
+                                size_t num_keys) {
+  KVC_RECORD(kvc_manager_add_keys, m, request, keys, num_keys);
+  return on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_ARRAY(keys, num_keys);
+    return manager.add_keys(request, keys, num_keys);
+  });
+}
+
 kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed) {
   KVC_RECORD(kvc_manager_commit_tokens, m, request, num_committed);
   return on_manager(m, [&](Manager& manager) { return manager.commit_tokens(request, num_committed); });

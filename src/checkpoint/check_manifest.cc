@@ -111,20 +111,28 @@ class ManifestCheck {
   kvc_status check_spans(size_t index, const Contents::Position& position) const {
     const uint64_t count = contents_.spans.size();
     if (position.first_span > count || position.num_spans > count - position.first_span ||
-        position.num_spans > contents_.block_size)
+        position.num_spans > most_keys_of_block(contents_.block_size))
       return wrong("the extra keys of position", index);
     const auto block_size = static_cast<int64_t>(contents_.block_size);
     const int64_t first = int64_t{position.depth} * block_size;
-    int64_t end = -first;
+    std::vector<kvc_extra_key> keys(position.num_spans);
     for (uint32_t i = 0; i < position.num_spans; ++i) {
       const ExtraSpan& span = contents_.spans[position.first_span + i];
-      if (span.offset < end || span.offset >= block_size || span.length == 0 ||
-          span.length > (uint64_t{1} << 40) || span.offset + static_cast<int64_t>(span.length) <= 0) {
+      if (span.offset < -first || span.offset >= block_size || span.length == 0 || span.length > UINT32_MAX ||
+          span.offset + static_cast<int64_t>(span.length) <= 0) {
         return wrong("the extra keys of position", index);
       }
-      end = span.offset + static_cast<int64_t>(span.length);
+      keys[i] = {static_cast<uint64_t>(first + span.offset), span.length, {}};
+      std::memcpy(keys[i].digest, span.digest, sizeof span.digest);
     }
-    return KVC_OK;
+    std::vector<ExtraKey> ordered(keys.size());
+    bool good = order_keys(keys.data(), keys.size(), ordered.data()) == keys.size() &&
+                link_keys(ordered.data(), 0, ordered.size()) == kNoToken;
+    for (size_t i = 0; good && i < keys.size(); ++i) {
+      const kvc_extra_key key = ordered[i].plain();
+      good = std::memcmp(&key, &keys[i], sizeof key) == 0;
+    }
+    return good ? KVC_OK : wrong("the extra keys of position", index);
   }
 
   kvc_status check_pools() const {

@@ -18,10 +18,6 @@ constexpr auto kCrossTokens = [] {
   return tokens;
 }();
 
-bool is_first_key(const TokenSpan& prompt, const kvc_extra_key& key) {
-  return prompt.num_keys != 0 && std::memcmp(&prompt.keys[0], &key, sizeof key) == 0;
-}
-
 }  // namespace
 
 bool cross_key(const kvc_request_config& config, kvc_extra_key* key) {
@@ -38,11 +34,15 @@ bool cross_key(const kvc_request_config& config, kvc_extra_key* key) {
 }
 
 kvc_status check_cross_key(const TokenSpan& prompt, const kvc_extra_key& key) {
-  if (prompt.num_keys == 0 || prompt.keys[0].first_token != 0 || is_first_key(prompt, key)) return KVC_OK;
-  return fail(
-      KVC_ERROR_UNSUPPORTED,
-      "extra key 0 covers token 0, to which cross_digest binds the prefix; let the keys begin behind it, "
-      "and put what the first one says into cross_digest");
+  for (size_t i = 0; i < prompt.num_keys; ++i) {
+    if (prompt.keys[i].first_token != 0 || std::memcmp(&prompt.keys[i], &key, sizeof key) == 0) continue;
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "extra key %zu covers token 0, to which cross_digest binds the prefix; let the keys begin behind it, "
+        "and put what this one says into cross_digest",
+        i);
+  }
+  return KVC_OK;
 }
 
 bool Requests::reserve_cross_hashes(Request& request) {
@@ -51,9 +51,8 @@ bool Requests::reserve_cross_hashes(Request& request) {
 }
 
 void Requests::begin_cross(Request& request, const kvc_request_config& config, const kvc_extra_key& key) {
-  kvc_extra_key& content = cross_[table_.index_of(request)].key;
-  content.first_token = 0;
-  content.num_tokens = config.cross_tokens;
+  ExtraKey& content = cross_[table_.index_of(request)].key;
+  content = {0, static_cast<uint32_t>(config.cross_tokens), 0, {}};
   std::memcpy(content.digest, config.cross_digest, sizeof content.digest);
   request.share_cross(key);
 }
@@ -64,13 +63,10 @@ size_t Requests::fill_cross(Request& request, const TokenSpan& prompt) {
   uint64_t chain = request.chain;
   for (size_t j = 0; j < shape_.positions_of(request.cross_tokens); ++j) {
     hash_.blocks(chain, kCrossTokens.data(), shape_.block_size, 1, &chain);
-    chain = ExtraView(&cross.key, 1, j * shape_.block_size, shape_.block_size).hash(hash_, chain);
+    chain = ExtraView(cross.keys(), j * shape_.block_size, shape_.block_size).hash(hash_, chain);
     cross.hashes.data[j] = chain;
   }
-  const size_t given = is_first_key(prompt, request.keys.data[0]);
-  const size_t more = prompt.num_keys - given;
-  if (more != 0) std::memcpy(request.keys.data + 1, prompt.keys + given, more * sizeof(kvc_extra_key));
-  return 1 + more;
+  return order_keys(prompt.keys, prompt.num_keys, request.keys.data, 1);
 }
 
 // Whether all of the encoder's blocks are cached, in cross_path_, which has room for them.
@@ -79,7 +75,7 @@ bool Requests::find_cross(const Request& request, uint64_t epoch) {
   const PrefixTree& tree = blocks_.tree();
   NodeId node = root_of(request.ns);
   for (size_t j = 0; j < shape_.positions_of(request.cross_tokens); ++j) {
-    const ExtraView extra(&cross.key, 1, j * shape_.block_size, shape_.block_size);
+    const ExtraView extra(cross.keys(), j * shape_.block_size, shape_.block_size);
     node = tree.find(node, cross.hashes.data[j], kCrossTokens.data(), extra, epoch);
     if (!is_node(node) || tree[node].resident != shape_.cross_groups) return false;
     cross_path_.data[j] = node;
@@ -146,7 +142,7 @@ kvc_status Requests::commit_cross(Request& request, uint32_t committed) {
   const Cross& cross = cross_[table_.index_of(request)];
   const bool publishes = request.next_full != UINT32_MAX && !stale(request);
   const size_t positions = request.cross_positions;
-  ExtraRecords extras(arena_, &cross.key, publishes, 0, positions, shape_.block_size);
+  ExtraRecords extras(arena_, publishes ? cross.keys() : KeyList{}, 0, positions, shape_.block_size);
   if (!extras.ok())
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
   KVC_TRY(commit_known(request, committed));

@@ -12,8 +12,9 @@ inline constexpr int32_t kCrossToken = -1;
 
 // What a manager with cross groups keeps of a request whose encoder has a digest.
 struct Cross {
-  kvc_extra_key key;        // over all of the encoder's tokens
+  ExtraKey key;             // over all of the encoder's tokens
   Buffer<uint64_t> hashes;  // table keys of its positions
+  KeyList keys() const { return {&key, 1}; }
 };
 
 // The first key of a request: what the decoder computes depends on the encoder's digest and on the number of

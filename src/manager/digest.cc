@@ -89,7 +89,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
   const uint32_t published = request.published_tokens();
   if (request.known > published)
     out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
-  out.add_bytes(request.keys.data, request.num_keys * sizeof(kvc_extra_key));
+  out.add_bytes(request.keys.data, request.num_keys * sizeof(ExtraKey));
   if (request.cross_tokens != 0) {
     out.add(request.cross_tokens | uint64_t{request.cross_shared} << 32 |
             uint64_t{request.cross_pending} << 33 | uint64_t{request.cross_cached} << 34);
@@ -158,7 +158,7 @@ uint64_t StateReader::digest() const {
     out.add(prompt.ns);
     out.add_bytes(prompt.name.data, prompt.name_size);
     out.add_bytes(prompt.tokens.data, prompt.num_tokens * sizeof(int32_t));
-    out.add_bytes(prompt.keys.data, prompt.num_keys * sizeof(kvc_extra_key));
+    out.add_bytes(prompt.keys.data, prompt.num_keys * sizeof(ExtraKey));
     out.add_bytes(prompt.blocks.data, prompt.num_pinned * shape.num_token_groups * sizeof(BlockId));
   });
   each_pin([&](size_t i, const Pin& pin) {

@@ -122,9 +122,11 @@ kvc_status Manager::position_digests(const TokenSpan& tokens, Digest256* out, si
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prompt has %zu full blocks, the array room for %zu",
                 num_blocks, capacity);
   if (num_blocks == 0) return KVC_OK;
+  OrderedKeys keys(monitor_.mutex(), arena_);
+  KVC_TRY(keys.order(tokens));
   PositionDigests digests(block_size, tokens.tokens);
   for (size_t i = 0; i < num_blocks; ++i) {
-    const ExtraView extra(tokens.keys, tokens.num_keys, i * block_size, block_size);
+    const ExtraView extra(keys.list(), i * block_size, block_size);
     const int32_t* next = i + 1 == num_blocks ? nullptr : tokens.tokens + (i + 1) * block_size;
     before = out[i] = digests.next(before, extra.digest(), next);
   }

@@ -119,7 +119,7 @@ kvc_status ExternalBlocks::publish(LookupScratch& scratch, uint32_t group, const
   if (room < wanted) {
     return fail(KVC_ERROR_LIMIT, "%zu new prefix positions, %zu nodes left; raise max_nodes", wanted, room);
   }
-  ExtraRecords extras(arena_, prompt.keys, prompt.num_keys, 0, num_blocks, shape_.block_size);
+  ExtraRecords extras(arena_, prompt.keys, 0, num_blocks, shape_.block_size);
   if (!extras.ok())
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", num_blocks);
   blocks_.publish_external(prompt, group, blocks, num_blocks, extras);

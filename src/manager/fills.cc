@@ -66,9 +66,7 @@ bool Requests::find_fill(const Request& request, const Matcher::Match& hit, uint
   }
   const NodeId before = next == 0 ? root_of(request.ns) : hit.path[next - 1];
   const uint64_t first = next * shape_.block_size;
-  const auto keys = [&](const Request& of) {
-    return ExtraView(of.keys.data, of.num_keys, first, shape_.block_size);
-  };
+  const auto keys = [&](const Request& of) { return ExtraView(of.key_list(), first, shape_.block_size); };
   const uint32_t index = fills_.find(request.hashes.data[next], [&](uint32_t i) {
     const Request& other = table_[i];
     return &other != &request && other.cursor == before && !stale(other) &&

@@ -103,7 +103,7 @@ uint64_t Requests::next_chain(const Request& request) const {
   const uint64_t first = uint64_t{request.hashed} * shape_.block_size;
   hash_.blocks(request.chain, request.token(first), shape_.block_size, 1, &chain);
   if (request.num_keys == 0) return chain;
-  return ExtraView(request.keys.data, request.num_keys, first, shape_.block_size).hash(hash_, chain);
+  return ExtraView(request.key_list(), first, shape_.block_size).hash(hash_, chain);
 }
 
 kvc_status Requests::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies) {
@@ -115,6 +115,50 @@ kvc_status Requests::append(Request& request, const int32_t* tokens, size_t num_
   if (request.admitted) KVC_TRY(extend(request, capacity_for(request, known), known, copies));
   add_known(request, tokens, num_tokens);
   return KVC_OK;
+}
+
+kvc_status Requests::add_keys(Request& request, const kvc_extra_key* keys, size_t num_keys) {
+  KVC_TRY(check_keys(keys, num_keys, shape_.max_request_tokens));
+  const size_t before = request.num_keys;
+  Buffer<ExtraKey> all = {};
+  if (num_keys == 0) return KVC_OK;
+  if (!all.reserve(arena_, before + num_keys, 0))
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu extra keys", before + num_keys);
+  if (before != 0) std::memcpy(all.data, request.keys.data, before * sizeof(ExtraKey));
+  size_t first_new = 0;
+  const size_t count = order_keys(keys, num_keys, all.data, before, &first_new);
+  const uint64_t first = count == before ? UINT64_MAX : all.data[first_new].first_token;
+  const kvc_status status = check_new_keys(request, first);
+  const uint64_t full = link_keys(all.data, first_new, count);
+  if (count == before || status != KVC_OK || full != kNoToken) {
+    all.clear(arena_);
+    return status != KVC_OK ? status : check_links(full);
+  }
+  const NodeId cursor = request.cursor;
+  request.replace_keys(arena_, all, count, first_new,
+                       is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
+  if (!request.admitted) {
+    hash_known(request);
+  } else if (shape_.has_fills()) {
+    Fills::Of& fill = fills_[table_.index_of(request)];
+    if (fill.end > first) fill.end = static_cast<uint32_t>(first);
+    follow_fill(request);
+  }
+  return KVC_OK;
+}
+
+// What is written, or published for a step that writes it, is identified already.
+kvc_status Requests::check_new_keys(const Request& request, uint64_t first) const {
+  if (first == 0 && request.cross_shared) {
+    return fail(
+        KVC_ERROR_UNSUPPORTED,
+        "an extra key covers token 0, to which cross_digest binds the prefix; let the keys begin behind it");
+  }
+  const uint32_t fixed = request.admitted ? std::max(request.committed, request.published_tokens()) : 0;
+  if (first >= fixed) return KVC_OK;
+  return invalid(
+      "an extra key begins at token %llu; the first %u tokens of the request are written or published",
+      ull(first), fixed);
 }
 
 kvc_status Requests::learn(Request& request, const int32_t* tokens, size_t num_tokens) {
@@ -215,8 +259,7 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     stop_publishing(request, false);
     return KVC_OK;
   }
-  ExtraRecords extras(arena_, request.keys.data, request.num_keys, request.published, full,
-                      shape_.block_size);
+  ExtraRecords extras(arena_, request.key_list(), request.published, full, shape_.block_size);
   if (!extras.ok()) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks",
                 full - request.published);

@@ -56,8 +56,8 @@ void Requests::demote_tail(const Request& request) {
     return;
   }
   if (request.cross_private()) return;  // equal tokens are other content
-  const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
-                      request.num_keys,  request.ns,          blocks_.namespaces().epoch(request.ns)};
+  const Prompt prompt{request.tail.data, request.hashes.data, request.key_list(), request.ns,
+                      blocks_.namespaces().epoch(request.ns)};
   blocks_.demote(blocks_.tree().last_known(prompt, request.num_hashes), hints.shared_positions, 0);
 }
 

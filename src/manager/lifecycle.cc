@@ -87,7 +87,8 @@ kvc_status Requests::fill(Request& request, const TokenSpan& prompt) {
   if (request.cross_shared) [[unlikely]]
     num_keys = fill_cross(request, prompt);
   else if (num_keys != 0)
-    std::memcpy(request.keys.data, prompt.keys, num_keys * sizeof(kvc_extra_key));
+    num_keys = order_keys(prompt.keys, num_keys, request.keys.data);
+  if (num_keys != 0) KVC_TRY(check_links(link_keys(request.keys.data, 0, num_keys)));
   for (size_t done = 0; done < prompt.num_tokens; done += piece) {
     const size_t count = prompt.num_tokens - done < piece ? prompt.num_tokens - done : piece;
     int32_t* tokens = request.tail.data + done;
@@ -99,7 +100,7 @@ kvc_status Requests::fill(Request& request, const TokenSpan& prompt) {
     }
   }
   if (num_keys != 0) {
-    chain = hash_span(hash_, chain, {request.tail.data, prompt.num_tokens, request.keys.data, num_keys},
+    chain = hash_span(hash_, chain, request.tail.data, prompt.num_tokens, {request.keys.data, num_keys},
                       block_size, request.hashes.data);
   }
   request.set_prompt(prompt.num_tokens, num_keys, chain);
@@ -172,8 +173,8 @@ void Requests::plan_demand(const Request& request, const AdmittedSlots& slots,
 inline kvc_status Requests::plan(const Request& request, size_t max_positions, uint64_t step_id,
                                  AdmissionPlan* admission) {
   admission->epoch = blocks_.namespaces().epoch(request.ns);
-  const Prompt prompt{request.tail.data, request.hashes.data, request.keys.data,
-                      request.num_keys,  request.ns,          admission->epoch};
+  const Prompt prompt{request.tail.data, request.hashes.data, request.key_list(), request.ns,
+                      admission->epoch};
   const uint64_t behind = fills_behind(request, step_id);
   KVC_TRY(matcher_.match(prompt, hit_limit(request), request.drop_tail_blocks, behind, &admission->hit));
   if (request.cross_tokens != 0) [[unlikely]]

@@ -19,22 +19,19 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
   return invalid("token %zu is %d; ids must be 0 .. %d (vocab_size)", offset + i, tokens[i], limit);
 }
 
-static kvc_status check_keys(const TokenSpan& span) {
-  if (span.num_keys > span.num_tokens) {
-    return invalid("%zu extra keys over %zu tokens; each covers at least one of its own", span.num_keys,
-                   span.num_tokens);
+kvc_status check_keys(const kvc_extra_key* keys, size_t num_keys, uint64_t num_tokens) {
+  if (num_keys != 0 && (num_keys - 1) / KVC_MAX_KEYS_OF_TOKEN >= num_tokens) {
+    return invalid(
+        "%zu extra keys over %llu tokens; each covers at least one of its own, and at most %d cover one",
+        num_keys, ull(num_tokens), KVC_MAX_KEYS_OF_TOKEN);
   }
-  uint64_t end = 0;
-  for (size_t i = 0; i < span.num_keys; ++i) {
-    const kvc_extra_key& key = span.keys[i];
-    if (key.num_tokens == 0 || key.first_token < end || key.num_tokens > span.num_tokens ||
-        key.first_token > span.num_tokens - key.num_tokens) {
+  for (size_t i = 0; i < num_keys; ++i) {
+    const kvc_extra_key& key = keys[i];
+    if (key.num_tokens == 0 || key.num_tokens > num_tokens || key.first_token > num_tokens - key.num_tokens) {
       return invalid(
-          "extra key %zu covers tokens %llu + %llu; keys must be ordered, disjoint, not empty and "
-          "inside the %zu tokens",
-          i, ull(key.first_token), ull(key.num_tokens), span.num_tokens);
+          "extra key %zu covers tokens %llu + %llu; keys must be not empty and inside the %llu tokens", i,
+          ull(key.first_token), ull(key.num_tokens), ull(num_tokens));
     }
-    end = key.first_token + key.num_tokens;
   }
   return KVC_OK;
 }
@@ -44,25 +41,51 @@ kvc_status check_span(const TokenSpan& span, const Shape& shape) {
     return fail(KVC_ERROR_LIMIT, "%zu tokens are more than max_request_tokens, %llu", span.num_tokens,
                 ull(shape.max_request_tokens));
   }
-  return check_keys(span);
+  return check_keys(span.keys, span.num_keys, span.keys_ahead ? shape.max_request_tokens : span.num_tokens);
 }
 
-uint64_t hash_span(const TableHash& hash, uint64_t chain, const TokenSpan& span, uint32_t block_size,
-                   uint64_t* out) {
-  const size_t blocks = span.num_tokens / block_size;
-  if (span.num_keys == 0) return hash.blocks(chain, span.tokens, block_size, blocks, out);
+kvc_status check_links(uint64_t token) {
+  if (token == kNoToken) return KVC_OK;
+  return fail(KVC_ERROR_LIMIT,
+              "more than %d extra keys cover token %llu; put what they say into fewer digests",
+              KVC_MAX_KEYS_OF_TOKEN, ull(token));
+}
+
+uint64_t hash_span(const TableHash& hash, uint64_t chain, const int32_t* tokens, size_t num_tokens,
+                   KeyList keys, uint32_t block_size, uint64_t* out) {
+  const size_t blocks = num_tokens / block_size;
+  if (keys.count == 0) return hash.blocks(chain, tokens, block_size, blocks, out);
   for (size_t i = 0; i < blocks; ++i) {
-    hash.blocks(chain, span.tokens + i * block_size, block_size, 1, &chain);
-    chain = ExtraView(span.keys, span.num_keys, i * block_size, block_size).hash(hash, chain);
+    hash.blocks(chain, tokens + i * block_size, block_size, 1, &chain);
+    chain = ExtraView(keys, i * block_size, block_size).hash(hash, chain);
     out[i] = chain;
   }
   return chain;
 }
 
-LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span) : matcher_(matcher), span_(span) {
+kvc_status OrderedKeys::order(const TokenSpan& span) {
+  if (span.num_keys == 0) return KVC_OK;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!keys_.reserve(arena_, span.num_keys, 0))
+      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu extra keys", span.num_keys);
+  }
+  count_ = order_keys(span.keys, span.num_keys, keys_.data);
+  return check_links(link_keys(keys_.data, 0, count_));
+}
+
+OrderedKeys::~OrderedKeys() {
+  if (keys_.data == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  keys_.clear(arena_);
+}
+
+LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span)
+    : matcher_(matcher), span_(span), keys_(matcher.mutex_, matcher.arena_) {
   const Shape& shape = matcher.shape_;
   if ((status_ = check_span(span, shape)) != KVC_OK) return;
   if ((status_ = check_tokens(span.tokens, span.num_tokens, shape.vocab_size)) != KVC_OK) return;
+  if ((status_ = keys_.order(span)) != KVC_OK) return;
   num_blocks_ = span.num_tokens / shape.block_size;
   uint64_t root;
   {
@@ -77,7 +100,7 @@ LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span) : matcher_
       return;
     }
   }
-  hash_span(matcher.hash_, root, span, shape.block_size, hashes_.data);
+  hash_span(matcher.hash_, root, span.tokens, span.num_tokens, keys(), shape.block_size, hashes_.data);
 }
 
 LookupScratch::~LookupScratch() {
@@ -92,8 +115,7 @@ LookupScratch::~LookupScratch() {
 kvc_status LookupScratch::look(Prompt* prompt) const {
   uint32_t ns = 0;
   KVC_TRY(matcher_.blocks_.find_namespace(span_.namespace_id, &ns));
-  *prompt = Prompt{span_.tokens,   hashes_.data, span_.keys,
-                   span_.num_keys, ns,           matcher_.blocks_.namespaces().epoch(ns)};
+  *prompt = Prompt{span_.tokens, hashes_.data, keys(), ns, matcher_.blocks_.namespaces().epoch(ns)};
   return KVC_OK;
 }
 

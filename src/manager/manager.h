@@ -66,6 +66,9 @@ class Manager {
     return view().admit(id, num_cached, max_positions);
   }
   kvc_status append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens);
+  kvc_status add_keys(uint64_t id, const kvc_extra_key* keys, size_t num_keys) {
+    return change(id, false, [&](Request& request) { return requests_.add_keys(request, keys, num_keys); });
+  }
   kvc_status commit_tokens(uint64_t id, uint64_t num_committed);
   kvc_status reserve_tokens(uint64_t id, uint64_t capacity) {
     return change(id, true, [&](Request& request) { return requests_.extend(request, capacity, nullptr); });

@@ -32,15 +32,13 @@ size_t Matcher::longest_window(uint32_t group, size_t limit, const uint32_t* res
 }
 
 // Largest length <= positions that does not end inside an extra key's span.
-size_t Matcher::cut(const TokenSpan& tokens, size_t positions) const {
-  if (tokens.num_keys == 0) return positions;
-  return cut_at_spans(tokens.keys, tokens.num_keys, positions * shape_.block_size, shape_.block_size) /
-         shape_.block_size;
+size_t Matcher::cut(KeyList keys, size_t positions) const {
+  if (keys.count == 0) return positions;
+  return cut_at_spans(keys, positions * shape_.block_size, shape_.block_size) / shape_.block_size;
 }
 
 // Every constraint only shortens, so the first length that all accept is the longest.
-size_t Matcher::longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
-                               uint32_t groups) const {
+size_t Matcher::longest_common(size_t limit, const uint32_t* residents, KeyList keys, uint32_t groups) const {
   const uint32_t full = groups & shape_.full_groups;
   size_t length = 0;
   while (length < limit && (residents[length] & full) == full) ++length;
@@ -59,7 +57,7 @@ LostReuse Matcher::find_lost(size_t known, size_t length, const uint32_t* reside
   LostReuse lost;
   lost.most = static_cast<uint32_t>(length);
   for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
-    const auto alone = static_cast<uint32_t>(longest_common(known, residents, TokenSpan{}, rest & -rest));
+    const auto alone = static_cast<uint32_t>(longest_common(known, residents, KeyList{}, rest & -rest));
     lost.alone[__builtin_ctz(rest)] = alone;
     if (alone > lost.most) lost.most = alone;
   }
@@ -69,7 +67,7 @@ LostReuse Matcher::find_lost(size_t known, size_t length, const uint32_t* reside
 
 size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
                       NodeId* path, uint32_t* residents, LostReuse* lost, Match* found) const {
-  const TokenSpan keys{nullptr, 0, prompt.keys, prompt.num_keys};
+  const KeyList keys = prompt.keys;
   const bool one_full_group = (groups & shape_.window_groups) == 0 && (groups & (groups - 1)) == 0;
   const bool looks = blocks_.pool().num_filling() != 0;  // at what is filling
   if (lost != nullptr) lost->positions = 0;
@@ -89,7 +87,7 @@ size_t Matcher::match(const Prompt& prompt, size_t limit, uint32_t groups, uint3
     while (end != 0 && residents[end - 1] == 0) --end;  // nothing can be read from there on
     length = longest_common(end, residents, keys, groups);
     if (lost != nullptr) {
-      *lost = find_lost(end, longest_common(end, residents, TokenSpan{}, groups), residents, groups);
+      *lost = find_lost(end, longest_common(end, residents, KeyList{}, groups), residents, groups);
     }
   }
   if (found != nullptr) {
@@ -125,9 +123,9 @@ uint32_t Matcher::idle_groups(NodeId node) const {
 
 // The hit of a probe that knows so many positions; those at the end that no group can read are no longer
 // known.
-size_t Matcher::hit_of(const TokenSpan& tokens, LookupScratch& scratch, size_t* known) const {
+size_t Matcher::hit_of(LookupScratch& scratch, size_t* known) const {
   while (*known != 0 && scratch.residents()[*known - 1] == 0) --*known;
-  return longest_common(*known, scratch.residents(), tokens, shape_.token_groups());
+  return longest_common(*known, scratch.residents(), scratch.keys(), shape_.token_groups());
 }
 
 // Positions that died do not count: each new one reclaims a dead one. Those without a block count.
@@ -139,7 +137,7 @@ Matcher::Head Matcher::find_head(const Prompt& prompt, NodeId parent, size_t len
   if (limit <= first) return best;
   const auto most = static_cast<uint32_t>(std::min<uint64_t>(limit - first, shape_.block_size - 1));
   const int32_t* const tokens = prompt.tokens + first;
-  const ExtraView keys(prompt.keys, prompt.num_keys, first, shape_.block_size);
+  const ExtraView keys(prompt.keys, first, shape_.block_size);
   int looked = 0;
   for (NodeId id = tree.first_child(parent); is_node(id) && looked < kMostChildren && best.tokens < most;
        id = tree[id].sibling_next) {
@@ -201,15 +199,15 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(prompt.ns, p);
     watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
     if (shape_.reuses_heads() && shape_.caches() && tokens.num_tokens != 0 && !more) [[unlikely]] {
-      const size_t length = hit_of(tokens, scratch, &known);
+      const size_t length = hit_of(scratch, &known);
       head = find_head(prompt, length != 0 ? scratch.path()[length - 1] : root_of(prompt.ns), length,
                        tokens.num_tokens - 1);
       if (is_node(head.node)) idle_head = idle_groups(head.node);
     }
   }
 
-  const size_t length = hit_of(tokens, scratch, &known);
-  const size_t before_cut = longest_common(known, scratch.residents(), TokenSpan{}, groups);
+  const size_t length = hit_of(scratch, &known);
+  const size_t before_cut = longest_common(known, scratch.residents(), KeyList{}, groups);
   const auto ask = [&] {
     AdmittedSlots slots;
     slots.length = length;

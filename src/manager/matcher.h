@@ -33,8 +33,7 @@ class Matcher {
   }
   // Longest length <= limit whose window and sinks are all resident in a sliding-window group.
   size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const;
-  size_t longest_common(size_t limit, const uint32_t* residents, const TokenSpan& keys,
-                        uint32_t groups) const;
+  size_t longest_common(size_t limit, const uint32_t* residents, KeyList keys, uint32_t groups) const;
 
   // Longest hit within `limit` positions in `groups`, less the last `drop` positions; path and residents are
   // filled for it. `lost` may be null.
@@ -69,9 +68,9 @@ class Matcher {
 
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
                NodeId* path, uint32_t* residents, LostReuse* lost, Match* found) const;
-  size_t cut(const TokenSpan& tokens, size_t positions) const;
+  size_t cut(KeyList keys, size_t positions) const;
   uint32_t idle_groups(NodeId node) const;
-  size_t hit_of(const TokenSpan& tokens, LookupScratch& scratch, size_t* known) const;
+  size_t hit_of(LookupScratch& scratch, size_t* known) const;
   LostReuse find_lost(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
 
   const Shape& shape_;

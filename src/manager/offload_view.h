@@ -56,7 +56,7 @@ class OffloadView {
   struct Prompt {
     int32_t* tokens;
     size_t token_capacity, num_tokens;
-    kvc_extra_key* keys;
+    ExtraKey* keys;
     size_t key_capacity, num_keys;  // as many as there are; of them the first ones
     uint64_t namespace_id, epoch, most_cached;
     Digest256 root;

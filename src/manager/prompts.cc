@@ -139,12 +139,12 @@ kvc_status Prompts::begin(const char* name, const TokenSpan& span, const Prompt&
   fresh->ns = content.ns;
   fresh->epoch = content.epoch;
   fresh->num_tokens = static_cast<uint32_t>(span.num_tokens);
-  fresh->num_keys = static_cast<uint32_t>(span.num_keys);
+  fresh->num_keys = static_cast<uint32_t>(content.keys.count);
   fresh->name_size = static_cast<uint32_t>(name_size);
   fresh->name_hash = hash_name(name, name_size);
   copy_to(fresh->name, name, name_size);
   copy_to(fresh->tokens, span.tokens, span.num_tokens);
-  copy_to(fresh->keys, span.keys, span.num_keys);
+  copy_to(fresh->keys, content.keys.data, content.keys.count);
   copy_to(fresh->hashes, content.hashes, fresh->num_positions);
   return KVC_OK;
 }
@@ -222,7 +222,7 @@ kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %zu tokens of a request", num_tokens);
   }
   copy_to(text->tokens, prompt.tokens.data, prompt.num_tokens);
-  copy_to(text->keys, prompt.keys.data, prompt.num_keys);
+  for (size_t i = 0; i < prompt.num_keys; ++i) text->keys.data[i] = prompt.keys.data[i].plain();
   text->span = {text->tokens.data, num_tokens, text->keys.data, prompt.num_keys,
                 blocks_.namespaces().id(prompt.ns)};
   text->index = static_cast<uint32_t>(index);
@@ -237,8 +237,8 @@ void Prompts::keep_prompt_of(uint32_t request) {
 
 // The longest hit within `most` positions replaces what is pinned, unless it is shorter.
 void Prompts::grow(RegisteredPrompt& prompt, size_t most) {
-  const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.keys.data,
-                       prompt.num_keys,    prompt.ns,          blocks_.namespaces().epoch(prompt.ns)};
+  const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.key_list(), prompt.ns,
+                       blocks_.namespaces().epoch(prompt.ns)};
   const size_t limit = shape_.caches() ? std::min<size_t>(most, prompt.num_positions) : 0;
   const size_t hit =
       matcher_.match(content, limit, shape_.token_groups(), 0, path_.data, residents_.data, nullptr);

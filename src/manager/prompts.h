@@ -18,10 +18,11 @@ struct RegisteredPrompt {
   uint32_t ns;
   uint64_t epoch;  // of what is pinned
   uint32_t num_tokens, num_keys;
+  KeyList key_list() const { return {keys.data, num_keys}; }
   uint32_t num_positions;  // full blocks
   uint32_t num_pinned;     // positions
   Buffer<int32_t> tokens;
-  Buffer<kvc_extra_key> keys;
+  Buffer<ExtraKey> keys;
   Buffer<uint64_t> hashes;  // [num_positions]
   Buffer<BlockId> blocks;   // [num_token_groups][num_pinned], room for all positions
 };

@@ -205,7 +205,7 @@ class ContentsReader {
       out.index = static_cast<uint32_t>(i);
       out.num_pinned = prompt->num_pinned;
       out.tokens.assign(prompt->tokens.data, prompt->tokens.data + prompt->num_tokens);
-      if (prompt->num_keys != 0) out.keys.assign(prompt->keys.data, prompt->keys.data + prompt->num_keys);
+      for (size_t k = 0; k < prompt->num_keys; ++k) out.keys.push_back(prompt->keys.data[k].plain());
       const size_t count = size_t{prompt->num_pinned} * state_.shape.num_token_groups;
       for (size_t j = 0; j < count; ++j) {
         if (is_block(prompt->blocks.data[j]))
@@ -498,9 +498,7 @@ class ContentsReader {
       std::copy_n(state_.tree().tokens(node), size, tokens + j * size);
     if (request.known > published)
       std::copy_n(request.token(published), request.known - published, tokens + published);
-    if (request.num_keys != 0)
-      out_.request_keys.insert(out_.request_keys.end(), request.keys.data,
-                               request.keys.data + request.num_keys);
+    for (size_t i = 0; i < request.num_keys; ++i) out_.request_keys.push_back(request.keys.data[i].plain());
     out_.requests.push_back(out);
     Contents::RequestBond bond = {};
     bond.cross_tokens = request.cross_tokens;

@@ -11,7 +11,8 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
   out->num_blocks = 0;
   if (!seen_.create(memory_, old_tree_.num_places() + 1) ||
       !new_ns_.create(memory_, from_.blocks.namespaces().size()) ||
-      !keys_.create(memory_, shape_.block_size) || !taken_.create(memory_, shape_.num_ids)) {
+      !keys_.create(memory_, most_keys_of_block(shape_.block_size) + 1) ||
+      !taken_.create(memory_, shape_.num_ids)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.num_places());
   }
   KVC_TRY(carry_namespaces());
@@ -139,8 +140,9 @@ NodeId Rebuild::make_position(NodeId parent, NodeId old, uint64_t position) {
   const uint32_t ns = new_ns_[old_tree_[old].ns];
   uint64_t key = is_node(parent) ? blocks_.tree()[parent].key : matcher_.root(ns);
   hash_.blocks(key, tokens_, shape_.block_size, 1, &key);
-  key = ExtraView(keys_.data(), num_keys_, position * shape_.block_size, shape_.block_size).hash(hash_, key);
-  ExtraRecords extras(arena_, keys_.data(), num_keys_, position, position + 1, shape_.block_size);
+  const KeyList keys{keys_.data(), num_keys_};
+  key = ExtraView(keys, position * shape_.block_size, shape_.block_size).hash(hash_, key);
+  ExtraRecords extras(arena_, keys, position, position + 1, shape_.block_size);
   out_of_memory_ = out_of_memory_ || !extras.ok();
   if (out_of_memory_) return kNoNode;
   return blocks_.carry_position(parent, key, tokens_, extras, position, ns);
@@ -163,17 +165,16 @@ void Rebuild::gather(NodeId old, uint64_t first) {
   }
 }
 
-// A span over several old blocks is known to each of them.
+// A span over several old blocks is known to each of them. All keys lie over the new position, so no view
+// needs links.
 void Rebuild::gather_keys(NodeId old, uint64_t first) {
   const ExtraRecord* record = old_tree_[old].extra;
   for (uint64_t i = 0; record != nullptr && i < record->count; ++i) {
     const ExtraSpan& span = record->spans()[i];
     kvc_extra_key key = {begin_of(old) + static_cast<uint64_t>(span.offset), span.length, {}};
     std::memcpy(key.digest, span.digest, sizeof key.digest);
-    const bool inside =
-        key.first_token < first + shape_.block_size && key.first_token + key.num_tokens > first;
-    const bool known = num_keys_ != 0 && keys_[num_keys_ - 1].first_token == key.first_token;
-    if (inside && !known) keys_[num_keys_++] = key;
+    if (key.first_token < first + shape_.block_size && key.first_token + key.num_tokens > first)
+      num_keys_ = order_keys(&key, 1, keys_.data(), num_keys_);
   }
 }
 

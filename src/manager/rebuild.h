@@ -96,7 +96,7 @@ class Rebuild {
   int32_t tokens_[kMostTokens];
   NodeId path_[kMostTokens + 1];  // last first
   size_t path_length_ = 0;
-  Array<kvc_extra_key> keys_;
+  Array<ExtraKey> keys_;
   size_t num_keys_ = 0;
 };
 

@@ -115,6 +115,8 @@ class Requests {
   kvc_status append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies);
   // Adds tokens that were computed without being appended.
   kvc_status learn(Request& request, const int32_t* tokens, size_t num_tokens);
+  // Adds what says more of tokens that are not written yet, known or not.
+  kvc_status add_keys(Request& request, const kvc_extra_key* keys, size_t num_keys);
   kvc_status commit(Request& request, uint64_t num_committed);
   kvc_status truncate(Request& request, uint64_t num_tokens);
   kvc_status fork(Request& parent, uint64_t* child);
@@ -210,6 +212,8 @@ class Requests {
   // growth.cc
   kvc_status reserve_known(Request& request, size_t num_tokens);
   void add_known(Request& request, const int32_t* tokens, size_t num_tokens);
+  kvc_status check_new_keys(const Request& request, uint64_t first) const;
+  bool reserve_cut(Request& request, uint64_t tokens);
   bool reserve_copies(size_t added);
   uint64_t transferred(const Request& request) const {
     return std::min<uint64_t>(uint64_t{request.num_cached} + request.external_tokens, request.known);

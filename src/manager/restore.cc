@@ -279,9 +279,12 @@ kvc_status Restore::create_requests() {
     config.flags = from.flags;
     config.drop_tail_blocks = from.drop_tail_blocks;
     if (manager_.shape_.has_headroom()) config.headroom = from.headroom;
-    const TokenSpan prompt = {contents_.request_tokens.data() + from.first_token, from.num_tokens,
-                              contents_.request_keys.data() + from.first_key, from.num_keys,
-                              namespace_ids_[from.ns]};
+    const TokenSpan prompt = {contents_.request_tokens.data() + from.first_token,
+                              from.num_tokens,
+                              contents_.request_keys.data() + from.first_key,
+                              from.num_keys,
+                              namespace_ids_[from.ns],
+                              true};
     uint64_t id = 0;
     KVC_TRY(check_tokens(prompt.tokens, prompt.num_tokens, manager_.shape_.vocab_size));
     KVC_TRY(manager_.create_request(prompt, config, false, &id, nullptr));
@@ -296,11 +299,11 @@ kvc_status Restore::create_requests() {
   return KVC_OK;
 }
 
-kvc_extra_key Restore::key_of(const Contents::Position& position, const ExtraSpan& span) const {
-  kvc_extra_key key = {};
+ExtraKey Restore::key_of(const Contents::Position& position, const ExtraSpan& span) const {
+  ExtraKey key = {};
   key.first_token = static_cast<uint64_t>(
       static_cast<int64_t>(uint64_t{position.depth} * contents_.block_size) + span.offset);
-  key.num_tokens = span.length;
+  key.num_tokens = static_cast<uint32_t>(span.length);
   std::memcpy(key.digest, span.digest, sizeof key.digest);
   return key;
 }
@@ -308,7 +311,7 @@ kvc_extra_key Restore::key_of(const Contents::Position& position, const ExtraSpa
 kvc_status Restore::publish() {
   const size_t count = contents_.positions.size();
   std::vector<NodeId> nodes(count, kNoNode);
-  std::vector<std::vector<kvc_extra_key>> keys(count);
+  std::vector<std::vector<ExtraKey>> keys(count);  // all over one block each, so no view needs links
   std::vector<std::unique_ptr<ExtraRecords>> extras(count);
   std::vector<uint8_t> has_ages(lines_.size(), 0);  // by pool
   const auto num_lists = static_cast<size_t>(manager_.shape_.lists_per_pool());
@@ -321,7 +324,7 @@ kvc_status Restore::publish() {
     const Contents::Position& position = contents_.positions[i];
     for (uint32_t s = 0; s < position.num_spans; ++s)
       keys[i].push_back(key_of(position, contents_.spans[position.first_span + s]));
-    extras[i] = std::make_unique<ExtraRecords>(manager_.arena_, keys[i].data(), keys[i].size(),
+    extras[i] = std::make_unique<ExtraRecords>(manager_.arena_, KeyList{keys[i].data(), keys[i].size()},
                                                position.depth, position.depth + 1, contents_.block_size);
     if (!extras[i]->ok())
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu positions", count);

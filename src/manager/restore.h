@@ -51,7 +51,7 @@ class Restore {
   kvc_status create_requests();
   kvc_status publish();
   void give_all_back();
-  kvc_extra_key key_of(const Contents::Position& position, const ExtraSpan& span) const;
+  ExtraKey key_of(const Contents::Position& position, const ExtraSpan& span) const;
   const Contents::Cached& cached(Entry entry) const {
     return contents_.pools[entry.pool].blocks[entry.index];
   }

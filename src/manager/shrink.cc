@@ -189,6 +189,16 @@ Requests::Restorable Requests::restorable(const Request& request, uint64_t token
   return near;
 }
 
+// Room for the key of a cut.
+bool Requests::reserve_cut(Request& request, uint64_t tokens) {
+  return tokens == request.known || !request.ends_inside_key(tokens) ||
+         request.keys.reserve(arena_, request.num_keys + 1, request.num_keys);
+}
+
+static kvc_status no_memory_to_cut() {
+  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the tokens of a truncated request");
+}
+
 kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   if (num_tokens > request.known) {
     return invalid("cannot keep %llu tokens of %u; the count is absolute", ull(num_tokens), request.known);
@@ -196,6 +206,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   const auto tokens = static_cast<uint32_t>(num_tokens);
   const uint32_t block_size = shape_.block_size;
   if (!request.admitted) {
+    if (!reserve_cut(request, tokens)) return no_memory_to_cut();
     request.cut_waiting(tokens, matcher_.root(request.ns));
     return KVC_OK;
   }
@@ -210,9 +221,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   const size_t full = tokens / block_size, needed = shape_.positions_of(slots);
   const size_t published = full < request.published ? full : request.published;
   const size_t kept = needed < request.positions ? needed : request.positions;
-  if (!gather_tokens(request, published)) {
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the tokens of a truncated request");
-  }
+  if (!reserve_cut(request, tokens) || !gather_tokens(request, published)) return no_memory_to_cut();
   const NodeId cursor = cursor_at(request, published);  // the chain goes on from the last position kept
   blocks_.move_cursor(&request.cursor, cursor);
   cut_blocks(request, tokens, kept);
@@ -280,7 +289,8 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   const size_t positions = shape_.positions_of(parent.committed);
   const uint32_t num_keys = parent.keys_within(parent.committed);
   if (!child.tail.reserve(arena_, unpublished + 2 * shape_.block_size, 0) ||
-      !reserve_tables(child, positions) || !child.keys.reserve(arena_, num_keys, 0) ||
+      !reserve_tables(child, positions) ||
+      !child.keys.reserve(arena_, num_keys + parent.ends_inside_key(parent.committed), 0) ||
       !gather_tokens(parent, published) || (shape_.has_cross() && !reserve_cross_fork(parent, child))) {
     discard(child);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
@@ -291,8 +301,9 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   }
 
   if (unpublished != 0) std::memcpy(child.tail.data, parent.token(first), unpublished * sizeof(int32_t));
-  if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(kvc_extra_key));
+  if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(ExtraKey));
   child.fork_from(parent, positions, published, num_keys);
+  child.cut_keys(child.known);
   if (shape_.has_hints()) {
     RequestHints& hints = hints_[table_.index_of(child)];
     hints = hints_[table_.index_of(parent)];

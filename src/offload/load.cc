@@ -31,7 +31,8 @@ kvc_status Offload::build_lookups() {
       !checked_mul(pages_per_lookup_, lookups, &pages) || !lookups_.create(memory_, lookups) ||
       !pages_.create(memory_, pages) || !keys_.create(memory_, pages) || !items_.create(memory_, pages) ||
       !blocks_.create(memory_, blocks) || !tokens_.create(memory_, tokens) ||
-      !publication_.create(memory_, max_positions_) || !extra_keys_.create(memory_, lookups * kMaxKeys))
+      !publication_.create(memory_, max_positions_) || !extra_keys_.create(memory_, lookups * kMaxKeys) ||
+      !plain_keys_.create(memory_, kMaxKeys))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %zu lookups of %zu blocks", lookups,
                 options_.max_lookup_blocks);
   return KVC_OK;
@@ -91,9 +92,11 @@ kvc_prompt Offload::prompt_of(const Lookup& lookup, size_t positions) const {
   out.namespace_id = lookup.prompt.namespace_id;
   out.tokens = lookup.prompt.tokens;
   out.num_tokens = positions * view_.shape().block_size;
-  out.keys = lookup.prompt.keys;
-  while (out.num_keys < lookup.prompt.num_keys && out.keys[out.num_keys].first_token < out.num_tokens)
-    ++out.num_keys;
+  out.keys = plain_keys_.data();
+  const ExtraKey* const keys = lookup.prompt.keys;
+  for (; out.num_keys < lookup.prompt.num_keys && keys[out.num_keys].first_token < out.num_tokens;
+       ++out.num_keys)
+    plain_keys_[out.num_keys] = keys[out.num_keys].plain();
   return out;
 }
 
@@ -114,7 +117,7 @@ kvc_status Offload::begin(Lookup& lookup) {
     prompt.num_tokens = std::min<size_t>(prompt.num_tokens, prompt.keys[kMaxKeys - 1].first_token);
   }
   const uint64_t most = std::min<uint64_t>(prompt.most_cached, prompt.num_tokens) / block_size * block_size;
-  const size_t positions = cut_at_spans(prompt.keys, prompt.num_keys, most, block_size) / block_size;
+  const size_t positions = cut_at_spans({prompt.keys, prompt.num_keys}, most, block_size) / block_size;
   const kvc_prompt whole = prompt_of(lookup, positions);
   const TokenSpan span = {whole.tokens, whole.num_tokens, whole.keys, whole.num_keys, whole.namespace_id};
   size_t num_hits = 0;
@@ -145,7 +148,7 @@ Digest256 Offload::hash(const Lookup& lookup, size_t begin, size_t end, Digest25
   const OffloadView::Prompt& prompt = lookup.prompt;
   PositionDigests digests(block_size, prompt.tokens + begin * block_size);
   for (size_t p = begin; p < end; ++p) {
-    const ExtraView extra(prompt.keys, prompt.num_keys, p * block_size, block_size);
+    const ExtraView extra({prompt.keys, prompt.num_keys}, p * block_size, block_size);
     at = digests.next(at, extra.digest(), p + 1 == end ? nullptr : prompt.tokens + (p + 1) * block_size);
     if (p < lookup.first) continue;
     for (uint32_t g = 0; g < num_groups(); ++g) {
@@ -268,9 +271,8 @@ size_t Offload::longest(const Lookup& lookup, size_t end, PageState state) {
     return pages[(p - lookup.first) * num_groups() + g].state == state;
   };
   for (size_t length = first_hole(lookup, end, state); length > lookup.first; --length) {
-    if (cut_at_spans(lookup.prompt.keys, lookup.prompt.num_keys, length * block_size, block_size) !=
-        length * block_size)
-      continue;
+    const uint64_t tokens = length * block_size;
+    if (cut_at_spans({lookup.prompt.keys, lookup.prompt.num_keys}, tokens, block_size) != tokens) continue;
     bool all = true;
     for (size_t g = 0; g < num_groups() && all; ++g) {
       const GroupShape& group = view_.shape().groups[g];

@@ -247,8 +247,9 @@ class Offload {
   Array<kvc_tier_item> items_;
   Array<int32_t> blocks_, tokens_;
   Array<int32_t> publication_;  // of one call
-  Array<kvc_extra_key> extra_keys_;
-  uint64_t slow_loads_ = 0;  // expected to be slower than computing
+  Array<ExtraKey> extra_keys_;
+  mutable Array<kvc_extra_key> plain_keys_;  // of one call
+  uint64_t slow_loads_ = 0;                  // expected to be slower than computing
   OffloadCounters counters_ = {};
   TierCounters of_tier_[kMaxTiers] = {};
 };

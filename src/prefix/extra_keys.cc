@@ -7,61 +7,144 @@
 namespace kvc {
 namespace {
 
-// Index of the first key that ends after `token`.
-size_t first_ending_after(const kvc_extra_key* keys, size_t num_keys, uint64_t token) {
-  const kvc_extra_key* key = std::partition_point(keys, keys + num_keys, [token](const kvc_extra_key& k) {
-    return k.first_token + k.num_tokens <= token;
-  });
-  return static_cast<size_t>(key - keys);
+int compare(const ExtraKey& a, const ExtraKey& b) {
+  if (a.first_token != b.first_token) return a.first_token < b.first_token ? -1 : 1;
+  if (a.num_tokens != b.num_tokens) return a.num_tokens < b.num_tokens ? -1 : 1;
+  return std::memcmp(a.digest, b.digest, sizeof a.digest);
+}
+
+bool precedes(const ExtraKey& a, const ExtraKey& b) { return compare(a, b) < 0; }
+
+constexpr uint8_t kCut[32] = "kvcache: a key's span was cut";  // no SHA-256 that anybody knows a content of
+
+bool is_cut(const ExtraKey& key) { return std::memcmp(key.digest, kCut, sizeof kCut) == 0; }
+
+// visit(index): keys of the first `count` ones that end behind `token`, which none of them begins behind,
+// from the last on, until it returns false.
+template <typename Visit>
+void each_over(const ExtraKey* keys, size_t count, uint64_t token, Visit&& visit) {
+  while (count != 0) {
+    const ExtraKey& key = keys[count - 1];
+    if (key.end() <= token) {
+      count = key.outer;  // those between end no later than it does
+      continue;
+    }
+    --count;
+    if (!visit(static_cast<uint32_t>(count))) return;
+  }
 }
 
 }  // namespace
 
-void ExtraView::select(const kvc_extra_key* keys, size_t num_keys, uint64_t first_token,
-                       uint64_t block_size) {
+kvc_extra_key ExtraKey::plain() const {
+  kvc_extra_key key = {first_token, num_tokens, {}};
+  std::memcpy(key.digest, digest, sizeof digest);
+  return key;
+}
+
+kvc_extra_key key_of_cut(uint64_t token) {
+  kvc_extra_key key = {token, 1, {}};
+  std::memcpy(key.digest, kCut, sizeof kCut);
+  return key;
+}
+
+size_t order_keys(const kvc_extra_key* keys, size_t num_keys, ExtraKey* out, size_t num_before,
+                  size_t* first_new) {
+  ExtraKey* const added = out + num_before;
+  bool ordered = true;
+  for (size_t i = 0; i < num_keys; ++i) {
+    added[i] = {keys[i].first_token, static_cast<uint32_t>(keys[i].num_tokens), 0, {}};
+    std::memcpy(added[i].digest, keys[i].digest, sizeof keys[i].digest);
+    ordered = ordered && (i == 0 || precedes(added[i - 1], added[i]));
+  }
+  const auto same = [](const ExtraKey& a, const ExtraKey& b) { return compare(a, b) == 0; };
+  ExtraKey* end = added + num_keys;
+  if (!ordered) {
+    std::sort(added, end, precedes);
+    end = std::unique(added, end, same);
+  }
+  end = std::remove_if(added, end,
+                       [&](const ExtraKey& key) { return std::binary_search(out, added, key, precedes); });
+  if (first_new != nullptr) *first_new = num_before;
+  if (num_before != 0 && end != added && precedes(*added, added[-1])) {
+    const ExtraKey first = *added;
+    std::sort(out, end, precedes);
+    if (first_new != nullptr)
+      *first_new = static_cast<size_t>(std::lower_bound(out, end, first, precedes) - out);
+  }
+  return static_cast<size_t>(end - out);
+}
+
+uint64_t link_keys(ExtraKey* keys, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    ExtraKey& key = keys[i];
+    auto outer = static_cast<uint32_t>(i);
+    while (outer != 0 && keys[outer - 1].end() <= key.end()) outer = keys[outer - 1].outer;
+    key.outer = outer;
+    if (is_cut(key)) continue;
+    size_t over = 1;  // the key's first token
+    each_over(keys, i, key.first_token,
+              [&](uint32_t j) { return (over += !is_cut(keys[j])) <= KVC_MAX_KEYS_OF_TOKEN; });
+    if (over > KVC_MAX_KEYS_OF_TOKEN) return key.first_token;
+  }
+  return kNoToken;
+}
+
+void ExtraView::select(KeyList keys, uint64_t first_token, uint64_t block_size) {
+  keys_ = keys.data;
   first_token_ = first_token;
-  const size_t begin = first_ending_after(keys, num_keys, first_token);
-  size_t end = begin;
-  while (end < num_keys && keys[end].first_token < first_token + block_size) ++end;
-  keys_ = keys + begin;
-  count_ = end - begin;
+  const ExtraKey* const end = keys.data + keys.count;
+  inside_ = std::partition_point(keys.data, end,
+                                 [&](const ExtraKey& key) { return key.first_token < first_token; });
+  const ExtraKey* last = inside_;
+  while (last != end && last->first_token < first_token + block_size) ++last;
+  num_inside_ = static_cast<uint64_t>(last - inside_);
+  each_over(keys_, static_cast<size_t>(inside_ - keys_), first_token, [&](uint32_t i) {
+    before_[num_before_++] = i;
+    return num_before_ < KVC_MAX_KEYS_OF_TOKEN;
+  });
+  std::reverse(before_, before_ + num_before_);
 }
 
 ExtraSpan ExtraView::span(uint64_t i) const {
+  const ExtraKey& own = key(i);
   ExtraSpan span;
-  span.offset = static_cast<int64_t>(keys_[i].first_token) - static_cast<int64_t>(first_token_);
-  span.length = keys_[i].num_tokens;
-  std::memcpy(span.digest, keys_[i].digest, sizeof span.digest);
+  span.offset = static_cast<int64_t>(own.first_token) - static_cast<int64_t>(first_token_);
+  span.length = own.num_tokens;
+  std::memcpy(span.digest, own.digest, sizeof span.digest);
   return span;
 }
 
 bool ExtraView::equals_record(const ExtraRecord& record) const {
-  if (record.count != count_) return false;
-  for (uint64_t i = 0; i < count_; ++i) {
+  if (record.count != count()) return false;
+  for (uint64_t i = 0; i < record.count; ++i) {
     const ExtraSpan mine = span(i);
     if (std::memcmp(&mine, &record.spans()[i], sizeof mine) != 0) return false;
   }
   return true;
 }
 
-// Spans are in order and disjoint, so the first that is not shared whole is where the head ends.
+// The head ends before the first span that only one of both has, and before each one that it would cut.
 uint64_t ExtraView::common_head(const ExtraRecord* record, uint64_t tokens) const {
   const uint64_t others = record == nullptr ? 0 : record->count;
-  for (uint64_t i = 0; i < count_ || i < others; ++i) {
-    int64_t begin = INT64_MAX;
-    ExtraSpan mine = {};
-    if (i < count_) mine = span(i), begin = mine.offset;
-    if (i < others && record->spans()[i].offset < begin) begin = record->spans()[i].offset;
-    const bool same = i < count_ && i < others && std::memcmp(&mine, &record->spans()[i], sizeof mine) == 0;
-    const int64_t end = mine.offset + static_cast<int64_t>(mine.length);
-    if (same && end <= static_cast<int64_t>(tokens)) continue;
-    return begin < 0 ? 0 : std::min(tokens, static_cast<uint64_t>(begin));
+  auto end = static_cast<int64_t>(tokens);
+  uint64_t same = 0;
+  while (same < count() && same < others) {
+    const ExtraSpan mine = span(same);
+    if (std::memcmp(&mine, &record->spans()[same], sizeof mine) != 0) break;
+    ++same;
   }
-  return tokens;
+  if (same < count()) end = std::min(end, span(same).offset);
+  if (same < others) end = std::min(end, record->spans()[same].offset);
+  while (same-- > 0) {
+    const ExtraSpan shared = span(same);
+    if (shared.offset < end && end < shared.offset + static_cast<int64_t>(shared.length)) end = shared.offset;
+  }
+  return end < 0 ? 0 : static_cast<uint64_t>(end);
 }
 
 uint64_t ExtraView::hash(const TableHash& table_hash, uint64_t chain) const {
-  for (uint64_t i = 0; i < count_; ++i) {
+  for (uint64_t i = 0; i < count(); ++i) {
     const ExtraSpan mine = span(i);
     chain = table_hash.extra(chain, &mine, sizeof mine);
   }
@@ -69,14 +152,14 @@ uint64_t ExtraView::hash(const TableHash& table_hash, uint64_t chain) const {
 }
 
 void ExtraView::copy_to(ExtraRecord* record) const {
-  record->count = count_;
-  for (uint64_t i = 0; i < count_; ++i) record->spans()[i] = span(i);
+  record->count = count();
+  for (uint64_t i = 0; i < record->count; ++i) record->spans()[i] = span(i);
 }
 
 Digest256 ExtraView::digest() const {
-  if (count_ == 0) return {};
+  if (empty()) return {};
   Sha256 sha;
-  for (uint64_t i = 0; i < count_; ++i) {
+  for (uint64_t i = 0; i < count(); ++i) {
     const ExtraSpan own = span(i);
     sha.update(&own, sizeof own);
   }
@@ -90,10 +173,9 @@ Digest256 digest_of(const ExtraRecord* record) {
   return sha.finish();
 }
 
-ExtraRecords::ExtraRecords(Arena& arena, const kvc_extra_key* keys, size_t num_keys, size_t begin, size_t end,
-                           uint64_t block_size)
-    : arena_(arena), keys_(keys), num_keys_(num_keys), begin_(begin), end_(end), block_size_(block_size) {
-  if (num_keys == 0 || begin == end) return;
+ExtraRecords::ExtraRecords(Arena& arena, KeyList keys, size_t begin, size_t end, uint64_t block_size)
+    : arena_(arena), keys_(keys), begin_(begin), end_(end), block_size_(block_size) {
+  if (keys.count == 0 || begin == end) return;
   if (!records_.reserve(arena, end - begin, 0)) {
     ok_ = false;
     return;
@@ -118,12 +200,13 @@ ExtraRecords::~ExtraRecords() {
   records_.clear(arena_);
 }
 
-uint64_t cut_at_spans(const kvc_extra_key* keys, size_t num_keys, uint64_t tokens, uint64_t block_size) {
+uint64_t cut_at_spans(KeyList keys, uint64_t tokens, uint64_t block_size) {
   tokens -= tokens % block_size;
   while (tokens != 0) {
-    const size_t i = first_ending_after(keys, num_keys, tokens);
-    if (i == num_keys || keys[i].first_token >= tokens) break;
-    tokens = keys[i].first_token - keys[i].first_token % block_size;
+    const ExtraView over(keys, tokens, 0);
+    if (over.empty()) break;
+    const uint64_t first = over.key(0).first_token;
+    tokens = first - first % block_size;
   }
   return tokens;
 }

@@ -105,7 +105,7 @@ size_t PrefixTree::walk(const Prompt& prompt, NodeId parent, size_t begin, size_
         pool_.prefetch(nodes_[static_cast<size_t>(first)].block);
       }
     }
-    const ExtraView extra(prompt.keys, prompt.num_keys, i * block_size_, block_size_);
+    const ExtraView extra(prompt.keys, i * block_size_, block_size_);
     const NodeId id = look_up(parent, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
     if (!is_node(id) || ((*this)[id].resident & needed) != needed) return i;
     path[i] = parent = id;
@@ -116,7 +116,7 @@ size_t PrefixTree::walk(const Prompt& prompt, NodeId parent, size_t begin, size_
 NodeId PrefixTree::last_known(const Prompt& prompt, size_t limit) const {
   NodeId last = root_of(prompt.ns);
   for (size_t i = 0; i < limit; ++i) {
-    const ExtraView extra(prompt.keys, prompt.num_keys, i * block_size_, block_size_);
+    const ExtraView extra(prompt.keys, i * block_size_, block_size_);
     const NodeId id = look_up(last, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
     if (!is_node(id)) break;
     last = id;

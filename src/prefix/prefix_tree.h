@@ -52,8 +52,7 @@ static_assert(sizeof(Node) == 64);
 struct Prompt {
   const int32_t* tokens;   // of position 0 on
   const uint64_t* hashes;  // chain values of full blocks
-  const kvc_extra_key* keys;
-  size_t num_keys;
+  KeyList keys;
   uint32_t ns;
   uint64_t epoch;
 };

@@ -82,17 +82,12 @@ void Request::set_published(size_t count, bool written) {
 
 void Request::cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_published,
                   uint64_t cursor_chain) {
-  const bool cuts_published = tokens < published_tokens();
   set_positions(kept);
   published = static_cast<uint32_t>(num_published);
   own(positions);
   if (next_full != UINT32_MAX) next_full = (published + 1) * block_size;
-  if (num_hashes > tokens / block_size) num_hashes = tokens / block_size;
-  if (hashed > tokens / block_size || cuts_published) {
-    const bool from_hashes = num_hashes > published;
-    set_chain(from_hashes ? hashes.data[num_hashes - 1] : cursor_chain, from_hashes ? num_hashes : published);
-  }
-  cut_keys(tokens);
+  go_back(tokens / block_size, cursor_chain);
+  if (tokens != known) cut_keys(tokens);
   known = tokens;
   if (prompt_len > tokens) prompt_len = tokens;
   if (committed > tokens) committed = tokens;
@@ -103,13 +98,35 @@ void Request::cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_
 }
 
 void Request::cut_waiting(uint32_t tokens, uint64_t root) {
+  if (tokens != known) cut_keys(tokens);
   known = tokens;
   if (prompt_len > tokens) prompt_len = tokens;
-  cut_keys(tokens);
-  const uint32_t blocks = tokens / block_size;
+  go_back(tokens / block_size, root);
+}
+
+// The chain covers at most so many blocks.
+void Request::go_back(uint32_t blocks, uint64_t cursor_chain) {
+  if (num_hashes > blocks) num_hashes = blocks;
   if (hashed <= blocks) return;
-  set_chain(blocks != 0 ? hashes.data[blocks - 1] : root, blocks);
-  num_hashes = blocks;
+  const bool from_hashes = num_hashes > published;
+  set_chain(from_hashes ? hashes.data[num_hashes - 1] : cursor_chain, from_hashes ? num_hashes : published);
+}
+
+void Request::cut_keys(uint32_t tokens) {
+  num_keys = keys_within(tokens);
+  if (!ends_inside_key(tokens)) return;
+  const kvc_extra_key cut = key_of_cut(tokens);
+  const size_t count = order_keys(&cut, 1, keys.data, num_keys);
+  link_keys(keys.data, num_keys, count);
+  num_keys = static_cast<uint32_t>(count);
+}
+
+void Request::replace_keys(Arena& arena, const Buffer<ExtraKey>& all, size_t count, size_t first_new,
+                           uint64_t cursor_chain) {
+  keys.clear(arena);
+  keys = all;
+  num_keys = static_cast<uint32_t>(count);
+  go_back(static_cast<uint32_t>(keys.data[first_new].first_token / block_size), cursor_chain);
 }
 
 void Request::drop_used_hashes(Arena& arena) {

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/handle_table.h"
 #include "base/ids.h"
+#include "prefix/extra_keys.h"
 
 namespace kvc {
 
@@ -86,7 +87,7 @@ struct alignas(64) Request {
   uint32_t ns;
   uint32_t num_hashes;
   Buffer<uint64_t> hashes;  // table keys of the first num_hashes positions, from creation to publication
-  Buffer<kvc_extra_key> keys;
+  Buffer<ExtraKey> keys;    // a KeyList of num_keys
   uint32_t num_keys;
   uint32_t block_size, max_tokens;  // of the manager
 
@@ -115,6 +116,7 @@ struct alignas(64) Request {
   uint32_t published_tokens() const { return published * block_size; }
   // Of an encoder without a digest: nobody can tell what its decoder's keys and values depend on.
   bool cross_private() const { return cross_tokens != 0 && !cross_shared; }
+  KeyList key_list() const { return {keys.data, num_keys}; }
   // Keys that begin before `tokens`. That of the encoder stays, also without a token.
   uint32_t keys_within(uint32_t tokens) const {
     uint32_t count = num_keys;
@@ -147,7 +149,7 @@ struct alignas(64) Request {
   void begin_admission(const Admission& admission);
   // The encoder has a digest, and this is the first key.
   void share_cross(const kvc_extra_key& key) {
-    keys.data[0] = key;
+    order_keys(&key, 1, keys.data);
     cross_shared = true;
   }
   // The encoder's blocks: `count` in each cross group, found or taken.
@@ -206,6 +208,13 @@ struct alignas(64) Request {
   // kept hash is nearer.
   void cut(uint32_t tokens, uint32_t most_slots, size_t kept, size_t num_published, uint64_t cursor_chain);
   void cut_waiting(uint32_t tokens, uint64_t root);
+  // Whether the first `tokens` tokens end inside a key's span. What comes behind them is told from the rest
+  // of the span by a key of its own, for which the caller of cut() and the like has made room.
+  bool ends_inside_key(uint64_t tokens) const { return !ExtraView(key_list(), tokens, 0).empty(); }
+  // Keys that are new from `first_new` on. The chain goes back to before them, as in cut().
+  void replace_keys(Arena& arena, const Buffer<ExtraKey>& all, size_t count, size_t first_new,
+                    uint64_t cursor_chain);
+  void cut_keys(uint32_t tokens);
 
   // The lane (see above). What it allows, and what it does then.
   void close_lane() { append_limit = commit_limit = 0; }
@@ -247,7 +256,7 @@ struct alignas(64) Request {
     const uint64_t fits = uint64_t{positions} * block_size;
     room = static_cast<uint32_t>(fits < max_tokens ? fits : max_tokens);
   }
-  void cut_keys(uint32_t tokens) { num_keys = keys_within(tokens); }
+  void go_back(uint32_t blocks, uint64_t cursor_chain);
 };
 
 static_assert(sizeof(Request) == 256);

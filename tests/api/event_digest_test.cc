@@ -40,7 +40,7 @@ Digest digest_of(const uint8_t* bytes) {
 // Of the block of tokens [first, first + count).
 Digest extra_digest(const std::vector<kvc_extra_key>& keys, uint64_t first, uint32_t count) {
   std::vector<uint8_t> bytes;
-  for (const kvc_extra_key& key : keys) {
+  for (const kvc_extra_key& key : keys) {  // in order of first token, length and digest
     if (key.first_token >= first + count || key.first_token + key.num_tokens <= first) continue;
     append(&bytes, static_cast<int64_t>(key.first_token) - static_cast<int64_t>(first));
     append(&bytes, key.num_tokens);
@@ -68,10 +68,17 @@ TEST_P(EventDigest, IsTheChainOverTokensAndKeys) {
   keys[1] = {3 * uint64_t{block_size} - 1, block_size + 2, {4, 5}};  // over three blocks
   keys[2] = {
       keys[1].first_token + keys[1].num_tokens, 1, {6}};  // right behind, in a block with the one before
+  keys.insert(keys.begin() + 2, keys[1]);
+  keys[2].digest[0] = 5;  // over the same tokens
+  keys.insert(keys.begin() + 3, keys[1]);
+  keys[3].num_tokens = 5 * uint64_t{block_size}, keys[4].num_tokens = 5 * uint64_t{block_size} + 1;
+  std::vector<kvc_extra_key> given(keys.rbegin(), keys.rend());
+  given.push_back(keys[0]);  // once more
   uint64_t request = 0;
-  ASSERT_EQ(kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), keys.data(), keys.size()),
-                                         nullptr, &request, nullptr),
-            KVC_OK)
+  ASSERT_EQ(
+      kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), tokens.size(), given.data(), given.size()),
+                                   nullptr, &request, nullptr),
+      KVC_OK)
       << kvc_last_error();
   ASSERT_EQ(kvc_manager_commit_tokens(m, request, tokens.size() / 2), KVC_OK);
   ASSERT_EQ(kvc_manager_commit_tokens(m, request, tokens.size()), KVC_OK);

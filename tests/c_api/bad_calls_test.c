@@ -103,12 +103,21 @@ static void test_tokens_and_keys(void) {
   refuse_prompt(tokens_, 16, k, 1, "18446744073709551615", "16");
   k[0] = (kvc_extra_key){.first_token = 1, .num_tokens = UINT64_MAX};
   refuse_prompt(tokens_, 16, k, 1, "18446744073709551615", "16");
-  k[0] = (kvc_extra_key){.first_token = 8, .num_tokens = 2};
-  k[1] = (kvc_extra_key){.first_token = 4, .num_tokens = 2};
-  refuse_prompt(tokens_, 16, k, 2, "4 + 2", "16"); /* out of order */
-  k[1] = (kvc_extra_key){.first_token = 9, .num_tokens = 2};
-  refuse_prompt(tokens_, 16, k, 2, "9 + 2", "16"); /* overlapping */
-  refuse_prompt(NULL, 0, k, 1, "", "");            /* a key without tokens */
+  refuse_prompt(NULL, 0, k, 1, "", ""); /* a key without tokens */
+  kvc_extra_key many[33] = {{.first_token = 0}};
+  for (uint64_t i = 0; i < 33; ++i)
+    many[i] = (kvc_extra_key){.first_token = 12 - i % 12, .num_tokens = 4, .digest = {(uint8_t)i}};
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT,
+                 kvc_manager_probe(m, PROMPT(0, tokens_, 2, many, 33), &probe_), "33", "16");
+  for (uint64_t i = 0; i < 17; ++i)
+    many[i] = (kvc_extra_key){.first_token = 8 - i % 4, .num_tokens = 4, .digest = {(uint8_t)i}};
+  const kvc_prompt full = {sizeof full, 0, tokens_, 16, many, 17}; /* token 8 has 17 keys */
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_create_request(m, &full, NULL, &id_), "token 8", "16");
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_allocate_request(m, &full, NULL, &id_, &number_), "token 8",
+                 "16");
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_probe(m, &full, &probe_), "token 8", "16");
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_pin_prefix(m, &full, &id_, &number_), "token 8", "16");
+  expect_untouched();
 }
 
 static void refuse_config(kvc_request_config config, kvc_status status) {

@@ -65,11 +65,13 @@ class BadArguments {
   const kvc_extra_key* keys(size_t* count) {
     const size_t n = random_.chance(80) ? 0 : 1 + random_.below(3);
     keys_.assign(n, {});
-    for (size_t i = 0; i < n; ++i) keys_[i] = {8 * i + random_.below(6), random_.below(5), {}};
+    const uint64_t apart = random_.chance(50) ? 8 : 0;
+    for (size_t i = 0; i < n; ++i)
+      keys_[i] = {apart * i + random_.below(6), random_.below(5), {static_cast<uint8_t>(random_.below(2))}};
     if (n != 0 && random_.chance(10)) keys_[n - 1].num_tokens = random_.next();
     *count = n;
     if (random_.chance(2)) *count = SIZE_MAX >> random_.below(56);
-    if (*count > n && *count <= 64) *count = n;  // as many as tokens: would be read
+    if (*count > n && *count <= 1024) *count = n;  // as many as there may be over the tokens: would be read
     return n != 0 && random_.chance(95) ? keys_.data() : nullptr;
   }
   uint64_t number() {

@@ -6,6 +6,7 @@
 
 #include <kvcache/prefix.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -100,6 +101,23 @@ TEST(Cost, OfExtraKeysIsInProportionToTheirNumber) {
   expect_in_proportion("one key over everything", 32, [&](size_t size) {
     return prompt_with(1, size / sizeof(int32_t), size / sizeof(int32_t));
   });
+}
+
+// Over each token as many keys as there may be: some over everything, others behind each other or shifted,
+// and the last ones first.
+TEST(Cost, OfKeysThatShareTokensIsInProportionToTheirNumber) {
+  for (const uint64_t wide : {1u, 8u, KVC_MAX_KEYS_OF_TOKEN - 1u}) {
+    const uint64_t shifted = KVC_MAX_KEYS_OF_TOKEN - wide;  // one begins at each token, so many lie over it
+    expect_in_proportion((std::to_string(wide) + " keys over everything").c_str(), 32, [&](size_t size) {
+      const size_t num_tokens = size / sizeof(kvc_extra_key);
+      std::vector<int32_t> tokens(num_tokens);
+      std::vector<kvc_extra_key> keys;
+      for (uint64_t i = num_tokens; i-- > 0;)
+        keys.push_back({i, std::min<uint64_t>(shifted, num_tokens - i), {static_cast<uint8_t>(i)}});
+      for (uint64_t i = 0; i < wide; ++i) keys.push_back({i, num_tokens - 2 * i, {1}});
+      return [m = manager_of(tokens.size() + 16, 16), tokens, keys] { use_prompt(m->m, tokens, keys); };
+    });
+  }
 }
 
 // Median time of a look-up of one block, in a manager with `prompts` cached.

@@ -108,6 +108,20 @@ void add_requests(std::vector<Call>& calls) {
                       .as("waiting")
                       .allocating()
                       .after(waiting));
+  calls.push_back(KVC_CALL(kvc_manager_add_keys, s.m, s.request, s.keys.data(), s.keys.size())
+                      .allocating()
+                      .after([](Scene& s) { return s.admit(s.n, 0); }));
+  calls.push_back(KVC_CALL(kvc_manager_add_keys, s.m, s.request, s.keys.data(), s.keys.size())
+                      .as("waiting")
+                      .allocating()
+                      .after(waiting));
+  calls.push_back(KVC_CALL(kvc_manager_truncate_request, s.m, s.request, s.n / 2 + 1)
+                      .as("inside a key")
+                      .allocating()
+                      .after([](Scene& s) {
+                        const kvc_extra_key key = {0, s.n, {1}};
+                        return s.wait(s.n) && kvc_manager_add_keys(s.m, s.request, &key, 1) == KVC_OK;
+                      }));
   calls.push_back(KVC_CALL(kvc_manager_commit_tokens, s.m, s.request, s.n).after(long_one));
   calls.push_back(KVC_CALL(kvc_manager_commit_tokens, s.m, s.request, s.n)
                       .as("extra keys")

@@ -115,7 +115,8 @@ TEST(LongestCommon, EqualsBruteForceForHybridModels) {
                                                          {key_over(0, 3)},
                                                          {key_over(1, 4), key_over(5, 2)},
                                                          {key_over(3, 6)},
-                                                         {key_over(2, 2), key_over(4, 2)}};
+                                                         {key_over(2, 2), key_over(4, 2)},
+                                                         {key_over(2, 6), key_over(3, 1), key_over(7, 3)}};
   uint64_t shortened = 0;
   for (const Hybrid& hybrid :
        {Hybrid{1, 2, 3, 0}, Hybrid{2, 3, 7, 2}, Hybrid{2, 5, 2, 0}, Hybrid{4, 6, 9, 1}}) {
@@ -127,7 +128,7 @@ TEST(LongestCommon, EqualsBruteForceForHybridModels) {
     const Window first{size, hybrid.first_window, (hybrid.sinks + size - 1) / size};
     const Window second{size, hybrid.second_window, 0};
     for (const auto& keys : spans) {
-      const TokenSpan span{nullptr, 0, keys.data(), keys.size()};
+      const Ordered ordered(keys);
       constexpr size_t kPositions = 5;
       for (uint32_t pattern = 0; pattern < 1u << (3 * kPositions); ++pattern) {
         uint32_t residents[kPositions];
@@ -144,7 +145,7 @@ TEST(LongestCommon, EqualsBruteForceForHybridModels) {
         };
         size_t best = kPositions;
         while (!serves(best)) --best;
-        ASSERT_EQ(peer.matcher().longest_common(kPositions, residents, span, 7), best)
+        ASSERT_EQ(peer.matcher().longest_common(kPositions, residents, ordered.list(), 7), best)
             << "pattern " << pattern;
         shortened += best != kPositions && best != 0;
       }

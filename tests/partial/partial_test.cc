@@ -241,6 +241,13 @@ TEST(Partial, EndsAtSpans) {
       {{key_over(0, 3, 7)}, {key_over(1, 2, 7)}, 0},  // another beginning
       {{key_over(5, 1, 7)}, {key_over(6, 1, 7)}, 5},  // the first of both that differs
       {{key_over(0, 1, 1), key_over(3, 1, 2)}, {key_over(0, 1, 1), key_over(3, 1, 2)}, 6},
+      {{key_over(1, 4, 7), key_over(2, 2, 8)},
+       {key_over(2, 2, 8), key_over(1, 4, 7)},
+       6},                                                               // in another order
+      {{key_over(1, 4, 7), key_over(2, 2, 8)}, {key_over(1, 4, 7)}, 1},  // one more inside: before both
+      {{key_over(1, 2, 7), key_over(2, 6, 8)},
+       {key_over(1, 2, 7), key_over(2, 6, 8)},
+       1},  // a chain of spans
   };
   int number = 0;
   for (const Case& c : cases) {

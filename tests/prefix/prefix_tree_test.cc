@@ -202,7 +202,8 @@ TEST_P(PrefixTreeTest, EventsTellTheFirstAndTheLastCopyByChainedDigests) {
   EXPECT_EQ(w.tree.tokens(w.ring[1].position)[0], 5) << "of a dead position";
 
   const kvc_extra_key key = image(9, 1, 4);
-  const ExtraSpan span = ExtraView(&key, 1, 0, kBlockSize).span(0);
+  const Ordered ordered({key});
+  const ExtraSpan span = ExtraView(ordered.list(), 0, kBlockSize).span(0);
   Sha256 sha;
   sha.update(&span, sizeof span);
   const Digest256 extra = sha.finish();

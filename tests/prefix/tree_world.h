@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/counting_heap.h"
+#include "prefix/ordered.h"
 #include "prefix/prefix_tree.h"
 
 namespace kvc {
@@ -36,14 +37,16 @@ struct World {
   // The position {token, token + 1} below `parent`.
   NodeId publish(NodeId parent, int32_t token, std::vector<kvc_extra_key> keys = {}, uint32_t epoch = 0) {
     const int32_t tokens[kBlockSize] = {token, token + 1};
-    ExtraRecords extras(arena, keys.data(), keys.size(), 0, 1, kBlockSize);
+    const Ordered ordered(keys);
+    ExtraRecords extras(arena, ordered.list(), 0, 1, kBlockSize);
     EXPECT_TRUE(extras.ok());
     const uint32_t ns = is_node(parent) ? tree[parent].ns : ~static_cast<uint32_t>(raw(parent));
     return tree.publish_position(parent, key_of(parent, token, extras.view(0)), tokens, extras, 0, ns, epoch);
   }
   NodeId find(NodeId parent, int32_t token, std::vector<kvc_extra_key> keys = {}, uint32_t epoch = 0) const {
     const int32_t tokens[kBlockSize] = {token, token + 1};
-    const ExtraView extra(keys.data(), keys.size(), 0, kBlockSize);
+    const Ordered ordered(keys);
+    const ExtraView extra(ordered.list(), 0, kBlockSize);
     return tree.find(parent, key_of(parent, token, extra), tokens, extra, epoch);
   }
   BlockId take(uint8_t group = 0) {

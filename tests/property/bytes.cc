@@ -16,8 +16,9 @@ uint64_t mix(uint64_t chain, uint64_t value) {
 // The chain goes on by a token and the part of an extra key that lies over it.
 uint64_t extend(uint64_t chain, const model::Letter& letter) {
   chain = mix(chain, static_cast<uint64_t>(letter.token) + 1);
-  if (letter.length == 0) return chain;
-  return mix(mix(mix(chain, static_cast<uint64_t>(letter.digest)), letter.length), letter.offset);
+  for (const model::Part& part : letter.parts)
+    chain = mix(mix(mix(chain, static_cast<uint64_t>(part.digest)), part.length), part.offset);
+  return chain;
 }
 
 void demand(kvc_status status) {
@@ -54,11 +55,11 @@ std::vector<uint64_t> Bytes::chains(uint64_t ns, uint64_t epoch, const model::Te
   std::vector<uint64_t> out(count);
   uint64_t chain = mix(mix(1, ns), epoch);
   for (uint64_t t = 0; t < count; ++t) {
-    model::Letter letter{text.tokens[t], 0, 0, 0};
+    model::Letter letter{text.tokens[t], {}};
     for (const model::Span& span : text.spans)
-      if (span.first <= t && t < span.first + span.count)
-        letter = {text.tokens[t], span.digest, span.count, t - span.first};
-    if (text.origin && t == 0) letter.digest = text.origin, letter.length = 1, letter.offset = 0;
+      if (span.covers(t)) letter.parts.push_back({span.digest, span.count, t - span.first});
+    if (text.origin && t == 0) letter.parts.push_back({text.origin, 1, 0});
+    letter.order();
     out[t] = chain = extend(chain, letter);
   }
   return out;

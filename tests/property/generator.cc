@@ -169,6 +169,11 @@ Generator::Generator(Random& random, const Setup& setup)
             {first, random_.between(1, 2 * B_), static_cast<int32_t>(random_.between(1, 2))});
         first += text.spans.back().count + random_.below(3 * B_);
       }
+    if (random_.chance(30)) {  // in any order, and some share tokens
+      for (uint64_t n = random_.between(1, 5); n != 0; --n)
+        text.spans.push_back({random_.below(6 * B_), random_.between(1, random_.chance(30) ? 5 * B_ : B_),
+                              static_cast<int32_t>(random_.between(1, 2))});
+    }
     texts_.push_back(text);
   }
 }
@@ -190,6 +195,8 @@ model::Text Generator::prompt() {
   text.tokens.assign(from.tokens.begin(), from.tokens.begin() + static_cast<ptrdiff_t>(n));
   for (const model::Span& span : from.spans)
     if (span.first + span.count <= n) text.spans.push_back(span);
+  if (random_.chance(30)) std::reverse(text.spans.begin(), text.spans.end());
+  if (!text.spans.empty() && random_.chance(10)) text.spans.push_back(text.spans.front());
   if (random_.chance(50)) {
     const std::vector<int32_t> tail = tokens(random_.below(3 * B_));
     text.tokens.insert(text.tokens.end(), tail.begin(), tail.end());
@@ -270,6 +277,24 @@ uint64_t Generator::cut_length(const World& world, uint64_t tag) {
   const uint64_t known = it->second.text.tokens.size();
   if (random_.chance(4)) return known + 1;
   return random_.chance(60) ? known - random_.below(std::min(known, B_ + 2) + 1) : random_.below(known + 1);
+}
+
+// Over tokens that come later, mostly; some that the request has already, or that are wrong.
+std::vector<model::Span> Generator::later_spans(const World& world, uint64_t tag) {
+  std::vector<model::Span> spans;
+  auto it = world.model().requests.find(world.model_id(tag));
+  const model::Request none, &r = it == world.model().requests.end() ? none : it->second;
+  for (uint64_t n = random_.between(1, 3); n != 0; --n) {
+    if (!r.text.spans.empty() && random_.chance(15)) {
+      const model::Span& known = r.text.spans[random_.below(r.text.spans.size())];
+      if (known.digest > 0) spans.push_back(known);
+      continue;
+    }
+    const uint64_t from = random_.chance(95) ? std::max(r.committed, r.published * B_) : 0;
+    spans.push_back({from + random_.below(2 * B_), random_.chance(98) ? random_.between(1, 2 * B_) : 0,
+                     static_cast<int32_t>(random_.between(1, 2))});
+  }
+  return spans;
 }
 
 uint64_t Generator::retired() {
@@ -435,9 +460,9 @@ void Generator::tell_story(StepOp& s) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42,  75, 400, 40,  78, 104, 36, 122, 46, 130, 18,  34, 50,
-                                       189, 72, 28,  84,  84, 49,  38, 22,  22, 26,  190, 80, 58,
-                                       36,  60, 55,  220, 35, 38,  40, 44,  58, 38,  36,  28, 70};
+  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 189,
+                                       72, 28,  84,  84, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
+                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -501,6 +526,10 @@ Op Generator::next(const World& world) {
       op.target = target ? target : request(world, -1);
       op.text.tokens = tokens(random_.between(1, random_.chance(40) ? 1 : 2 * B_));
       if (random_.chance(3)) op.text.tokens.back() = -1;
+      break;
+    case Kind::kAddKeys:
+      op.target = target ? target : request(world, -1);
+      op.text.spans = later_spans(world, op.target);
       break;
     case Kind::kCommit:
       op.target = target ? target : request(world, 1);

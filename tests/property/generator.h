@@ -33,6 +33,7 @@ class Generator {
   void hint(const World& world, Op& op);
   void step(const World& world, Op& op);
   void tell_story(StepOp& s);
+  std::vector<model::Span> later_spans(const World& world, uint64_t tag);
   uint64_t retired();
   void learn(const World& world);
 

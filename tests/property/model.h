@@ -188,6 +188,31 @@ class Model : public PartialRules {
     r->text.tokens.insert(r->text.tokens.end(), tokens.begin(), tokens.end());
     return tokens.empty() ? KVC_OK : changed();
   }
+  kvc_status add_keys(uint64_t id, const std::vector<Span>& spans) {
+    Request* r = find(id);
+    if (!r) return KVC_ERROR_NOT_FOUND;
+    for (const Span& s : spans)
+      if (s.count == 0 || s.first + s.count > config_.max_tokens) return KVC_ERROR_INVALID_ARGUMENT;
+    std::vector<Span> all = r->text.spans;
+    uint64_t first = UINT64_MAX;
+    for (const Span& s : spans) {
+      if (std::find(all.begin(), all.end(), s) != all.end()) continue;
+      all.push_back(s), first = std::min(first, s.first);
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    if (first == UINT64_MAX) return KVC_OK;
+    if (first == 0 && r->options.cross && r->options.cross_digest) return KVC_ERROR_UNSUPPORTED;
+    if (r->admitted && first < std::max(r->committed, r->published * B)) return KVC_ERROR_INVALID_ARGUMENT;
+    for (const Span& at : all) {
+      const auto covers = [&](const Span& s) { return s.digest != kCut && s.covers(at.first); };
+      if (at.digest != kCut && std::count_if(all.begin(), all.end(), covers) > KVC_MAX_KEYS_OF_TOKEN)
+        return KVC_ERROR_LIMIT;
+    }
+    r->text.spans = all;
+    if (r->admitted) r->prefill = std::min(r->prefill, first);
+    return changed();
+  }
   uint64_t next_checkpoint(const Request& r) const {
     if (!has_states() || !r.admitted || !publishes(r)) return 0;
     std::set<uint64_t> ends{r.junction, shortened(r), r.prompt ? (r.prompt - 1) / B * B : 0};
@@ -264,8 +289,8 @@ class Model : public PartialRules {
     if (n % B && n < r->published * B && reached_alone(*r, n / B))
       for (auto& row : r->table)
         if (const int b = row[n / B].block; b >= 0) detach(b);
+    if (n < r->text.tokens.size()) cut_spans(r->text, n);
     r->text.tokens.resize(n);
-    std::erase_if(r->text.spans, [&](const Span& s) { return s.first >= n; });
     r->junction = r->junction > n ? 0 : r->junction;
     r->committed = std::min(r->committed, n), r->capacity = std::min(r->capacity, slots),
     r->prompt = std::min(r->prompt, n);
@@ -289,7 +314,7 @@ class Model : public PartialRules {
     c.published = std::min(c.published, c.committed / B), c.prefill = 0, c.order = ++admissions_;
     c.over = false, c.shared = 0, c.prompt_name = 0;
     c.text.tokens.resize(c.committed);
-    std::erase_if(c.text.spans, [&](const Span& s) { return s.first >= c.committed; });
+    cut_spans(c.text, c.committed);
     for (auto& row : c.table) {
       row.resize(up(c.committed));
       for (Cell& cell : row) cell.own = false;

@@ -17,7 +17,9 @@ class CrossRules : public FillRules {
     if (o.cross == 0) return 0;
     return o.cross_digest ? o.cross_digest * 1000 + int32_t(o.cross) : -int32_t(id);
   }
-  static bool starts_with_key(const Text& text) { return !text.spans.empty() && text.spans[0].first == 0; }
+  static bool starts_with_key(const Text& text) {
+    return std::any_of(text.spans.begin(), text.spans.end(), [](const Span& s) { return s.first == 0; });
+  }
   // Positions [0, blocks) of an encoder.
   Key cross_key(const Options& o, uint64_t blocks) const {
     Text text;

@@ -30,8 +30,12 @@ class PartialRules : public CrossRules {
       uint64_t end = blocks * B;
       while (end < own.prefix.size() && end < limit && k.prefix[end] == own.prefix[end]) ++end;
       end = std::min(end, own.prefix.size() - 1);
-      for (const Span& s : text.spans)
-        if (s.first < end && end < s.first + s.count) end = std::max(s.first, blocks * B);
+      for (bool again = true; again;) {
+        again = false;
+        for (const Span& s : text.spans)
+          if (end > blocks * B && s.first < end && s.covers(end))
+            end = std::max(s.first, blocks * B), again = true;
+      }
       if (end <= blocks * B + best.tokens) continue;
       Head found{end - blocks * B, {}};
       const auto at = positions.find(k);

@@ -228,8 +228,10 @@ class Rules {
     for (uint64_t i = 0; i < blocks * B; ++i) k.prefix[i].token = text.tokens[i];
     for (const Span& s : text.spans)
       for (uint64_t i = s.first; i < std::min(s.first + s.count, blocks * B); ++i)
-        k.prefix[i].digest = s.digest, k.prefix[i].length = s.count, k.prefix[i].offset = i - s.first;
-    if (text.origin && blocks) k.prefix[0].digest = text.origin, k.prefix[0].length = 1;
+        k.prefix[i].parts.push_back({s.digest, s.count, i - s.first});
+    if (text.origin && blocks) k.prefix[0].parts.push_back({text.origin, 1, 0});
+    for (Letter& letter : k.prefix)
+      if (letter.parts.size() > 1) letter.order();
     return k;
   }
   bool starts_with(Positions::const_iterator at, const Key& k) const {

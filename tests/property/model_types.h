@@ -6,6 +6,7 @@
 
 #include <kvcache/manager.h>
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -48,17 +49,34 @@ struct Options {
 struct Span {
   uint64_t first = 0, count = 0;
   int32_t digest = 0;
+  auto operator<=>(const Span&) const = default;
+  bool covers(uint64_t token) const { return first <= token && token < first + count; }
 };
-struct Letter {  // a token and the part of an extra key that lies over it
-  int32_t token = 0, digest = 0;
+struct Part {  // of an extra key, over one token
+  int32_t digest = 0;
   uint64_t length = 0, offset = 0;
+  auto operator<=>(const Part&) const = default;
+};
+struct Letter {  // a token and the parts of extra keys that lie over it
+  int32_t token = 0;
+  std::vector<Part> parts;
   auto operator<=>(const Letter&) const = default;
+  void order() {
+    std::sort(parts.begin(), parts.end());
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+  }
 };
 struct Text {
   int32_t origin = 0;  // of the encoder that all of it depends on: a key over the first token
   std::vector<int32_t> tokens;
   std::vector<Span> spans;
 };
+constexpr int32_t kCut = -1000000000;  // digest of what stands behind a span that was cut
+inline void cut_spans(Text& text, uint64_t n) {
+  std::erase_if(text.spans, [&](const Span& s) { return s.first >= n; });
+  if (std::any_of(text.spans.begin(), text.spans.end(), [&](const Span& s) { return s.covers(n); }))
+    text.spans.push_back({n, 1, kCut});
+}
 struct Key {
   uint64_t ns = 0, epoch = 0;
   std::vector<Letter> prefix;

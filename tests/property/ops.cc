@@ -107,7 +107,8 @@ const char* kind_name(Kind kind) {
                                              "register_prompt",
                                              "allocate_from_prompt",
                                              "unregister_prompt",
-                                             "resize"};
+                                             "resize",
+                                             "add_keys"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -158,6 +159,9 @@ std::string to_text(const Op& op) {
       break;
     case Kind::kAppend:
       out << "r" << op.target << ", " << list(op.text.tokens) << ")";
+      break;
+    case Kind::kAddKeys:
+      out << "r" << op.target << "," << text_of(op.text) << ")";
       break;
     case Kind::kFork:
       out << "r" << op.target << ") -> r" << op.tag;

@@ -51,6 +51,7 @@ enum class Kind : int {
   kAllocateFromPrompt,
   kUnregister,
   kResize,
+  kAddKeys,
   kCount
 };
 constexpr int kKinds = static_cast<int>(Kind::kCount);

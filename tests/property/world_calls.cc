@@ -106,6 +106,9 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kAppend:
       out.status = model_.append(target, op.text.tokens, model_.pending);
       break;
+    case Kind::kAddKeys:
+      out.status = model_.add_keys(target, op.text.spans);
+      break;
     case Kind::kCommit:
       out.status = model_.commit(target, op.number);
       break;
@@ -314,6 +317,9 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     case Kind::kAppend:
       out.status = kvc_manager_append_tokens(m, target, tokens, n);
+      break;
+    case Kind::kAddKeys:
+      out.status = kvc_manager_add_keys(m, target, keys.data(), keys.size());
       break;
     case Kind::kCommit:
       out.status = kvc_manager_commit_tokens(m, target, op.number);

@@ -441,6 +441,11 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   }
   if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;
   if (IS("append")) return kvc_manager_append_tokens(m, requests[a[0]], sequence(a[1], a[2]), (size_t)a[2]);
+  if (IS("key")) {
+    kvc_extra_key key = {.first_token = (uint64_t)a[1], .num_tokens = (uint64_t)a[2]};
+    memset(key.digest, (int)a[3], sizeof key.digest);
+    return kvc_manager_add_keys(m, requests[a[0]], &key, 1);
+  }
   if (IS("reserve")) return kvc_manager_reserve_tokens(m, requests[a[0]], (uint64_t)a[1]);
   if (IS("commit")) return kvc_manager_commit_tokens(m, requests[a[0]], (uint64_t)a[1]);
   if (IS("truncate")) return kvc_manager_truncate_request(m, requests[a[0]], (uint64_t)a[1]);

@@ -500,6 +500,12 @@ class Runner {
          return done(kvc_manager_append_tokens(c(), id(a[0]), sequence(a[1], a[2]).data(),
                                                static_cast<size_t>(a[2])));
        }},
+      {"key",
+       [this](const Numbers& a) {
+         kvc_extra_key key{static_cast<uint64_t>(a[1]), static_cast<uint64_t>(a[2]), {}};
+         std::fill(std::begin(key.digest), std::end(key.digest), static_cast<uint8_t>(a[3]));
+         return done(kvc_manager_add_keys(c(), id(a[0]), &key, 1));
+       }},
       {"reserve",
        [this](const Numbers& a) {
          return done(kvc_manager_reserve_tokens(c(), id(a[0]), static_cast<uint64_t>(a[1])));

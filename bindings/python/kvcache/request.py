@@ -229,6 +229,12 @@ class Request(_Owned):
         """Appends known tokens (int32 [n], or one int). An admitted request gets slots for them. Raises NoSpaceError, AgainError."""
         _native.kvc_manager_append_tokens(self._manager._m, self.id, tokens)
 
+    def add_keys(self, keys: Iterable[ExtraKey]) -> None:
+        """Adds extra keys: what tokens stand for that the request gets later, such as an image in the next input of a session. Call it before the tokens
+        are committed. Keys that the request has already are left out, so all may be given. Raises InvalidArgumentError for tokens that are committed,
+        LimitError for more than 16 keys over one token."""
+        _native.kvc_manager_add_keys(self._manager._m, self.id, pack_keys(keys))
+
     def reserve(self, capacity: int) -> None:
         """Gives the request slots for `capacity` tokens in all; their ids may come later. Raises NoSpaceError, AgainError."""
         _native.kvc_manager_reserve_tokens(self._manager._m, self.id, capacity)

@@ -285,6 +285,9 @@ class Runner:
     def line_append(self, name, first, count):
         self.request(name).append(range(first, first + count))
 
+    def line_key(self, name, first, count, mark):
+        self.request(name).add_keys([kvcache.ExtraKey(first, count, bytes([mark]) * 32)])
+
     def line_reserve(self, name, n):
         self.request(name).reserve(n)
 

@@ -208,7 +208,7 @@ def test_adapters_salts_and_images_never_share():
 
 
 @pytest.mark.parametrize("kinds", [(0,), (0, 8), (0, ("chunk", 8)), (0, ("state", 0))])
-def test_what_a_session_appends_with_an_image_is_never_published(kinds):
+def test_what_a_session_appends_with_an_image_is_found_with_the_image_alone(kinds):
     m = make(num_blocks=200, max_model_len=200, kinds=kinds)
     text, image, end = list(range(16)), [500] * 6, list(range(1000, 1018))
     session = Request("session", text)
@@ -230,12 +230,12 @@ def test_what_a_session_appends_with_an_image_is_never_published(kinds):
     while_it_runs = {name: m.get_computed_blocks(request)[1] for name, request in asked.items()}
     m.manager.check()
     m.free(session)
-    for name, request in asked.items():
-        assert while_it_runs[name] <= 32 and m.get_computed_blocks(request)[1] <= 32
-    assert kinds != (0,) or while_it_runs == {"without": 32, "same": 32}  # the text before it is shared, as that of other requests
+    assert while_it_runs["without"] <= 32 and m.get_computed_blocks(asked["without"])[1] <= 32
+    assert kinds != (0,) or while_it_runs == {"without": 32, "same": 76}
     again = Request("session", known, media=[("cat", 34, 6)])
     again.resumable = True
-    assert run(m, again) <= 32  # a preempted session comes back with its image, and is published
+    hit = run(m, again)  # a preempted session comes back with its image
+    assert hit >= 72 if kinds == (0,) else hit <= 76
     assert m.get_computed_blocks(Request("z", [*known, 1], media=[("cat", 34, 6)]))[1] >= (76 if kinds == (0,) else 0)
     assert m.get_computed_blocks(Request("x", [*known, 1]))[1] <= 32
     m.free(again)
@@ -243,7 +243,7 @@ def test_what_a_session_appends_with_an_image_is_never_published(kinds):
     m.manager.check()
 
 
-def test_media_that_share_tokens_are_one_key_of_all():
+def test_media_that_share_tokens_all_count():
     m = make(num_blocks=1000, max_model_len=100)
     both = [("video", 4, 20), ("audio", 4, 20)]
     kinds = [[], both, both[:1], both[1:], [("video", 4, 20), ("voice", 4, 20)], [("video", 4, 20), ("audio", 6, 4)], [("audio", 6, 4), ("video", 4, 20)][::-1],

@@ -5049,6 +5049,27 @@ char *_wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(kvc_manager *_swig
 }
 
 
+char *_wrap_kvc_manager_add_keys_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, _goslice_ _swig_go_2) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  kvc_extra_key *arg3 = (kvc_extra_key *) 0 ;
+  size_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  
+  arg3 = (kvc_extra_key *)_swig_go_2.array;
+  arg4 = (size_t)_swig_go_2.len / sizeof(kvc_extra_key);
+  
+  
+  result = (kvc_status)kvc_manager_add_keys(arg1,arg2,(struct kvc_extra_key const *)arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
 char *_wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;

@@ -386,6 +386,12 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		return said(cached, failure)
 	case "append":
 		err = r.m.AppendTokens(r.request(a[0]), sequence(a[1], a[2]))
+	case "key":
+		key := kvcache.ExtraKey{FirstToken: uint64(a[1]), NumTokens: uint64(a[2])}
+		for i := range key.Digest {
+			key.Digest[i] = byte(a[3])
+		}
+		err = r.m.AddKeys(r.request(a[0]), []kvcache.ExtraKey{key})
 	case "reserve":
 		err = r.m.ReserveTokens(r.request(a[0]), a[1])
 	case "commit":

@@ -133,34 +133,30 @@ def text_of(group: Group) -> str:
 
 
 def identity_keys(request: Any, ahead: int = 0) -> list[ExtraKey]:
-    """Returns the extra keys of a request: adapter and salt, as a key of the first token, and multimodal spans. Media that share tokens, such as a
-    video and its sound, are one key over their union. ahead: the library gets the request's tokens from this one on; those before it are a part
-    of the first key, and media are where their tokens are in the library."""
+    """Returns the extra keys of a request: adapter and salt, as a key of the first token, and its media. ahead: the library gets the request's tokens
+    from this one on; those before it are a part of the first key, and media are where their tokens are in the library."""
     parts: list[tuple[str | int, ...]] = [("first tokens", *request.all_token_ids[:ahead])] if ahead else []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
         parts.append(("lora", lora.name, lora.path))  # a name may come to mean another adapter
     if salt:
         parts.append(("salt", salt))
-    spans = _spans(request.mm_features, ahead)
-    if parts and not (spans and spans[0][0] == 0):
-        spans.insert(0, (0, 1, []))
-    return [ExtraKey(first, end - first, _digest([*(parts if first == 0 else []), *media])) for first, end, media in spans]
+    return [*([ExtraKey(0, 1, _digest(*parts))] if parts else ()), *media_keys(request.mm_features, ahead)]
 
 
-def _spans(features: Iterable[Any], ahead: int) -> list[tuple[int, int, list[tuple[str | int, ...]]]]:
-    """Returns (first token, end, all media in it), ascending and disjoint. A medium is told with its place in the span."""
-    spans: list[tuple[int, int, list[tuple[str | int, ...]]]] = []
-    for offset, length, identifier in sorted((f.mm_position.offset - ahead, max(1, f.mm_position.length), f.identifier) for f in features):
-        begin = max(0, offset)
-        first, end, media = spans.pop() if spans and begin < spans[-1][1] else (begin, begin + 1, [])
-        spans.append((first, max(end, offset + length), [*media, ("media", identifier, offset - first, length)]))
-    return spans
+def media_keys(features: Iterable[Any], ahead: int) -> list[ExtraKey]:
+    """Returns a key for each medium. One that has no tokens, or none in the library, counts where it stands; and the digest has what `ahead` cuts off."""
+    keys = []
+    for feature in features:
+        offset, length = feature.mm_position.offset - ahead, feature.mm_position.length
+        first = max(0, offset)
+        keys.append(ExtraKey(first, max(1, offset + length - first), _digest(("media", feature.identifier, offset - first, length))))
+    return keys
 
 
-def _digest(parts: Iterable[tuple[str | int, ...]]) -> bytes:
+def _digest(*parts: tuple[str | int, ...]) -> bytes:
     # repr quotes strings, so no two lists of parts have one text.
-    return hashlib.sha256(repr(list(parts)).encode()).digest()
+    return hashlib.sha256(repr([*parts]).encode()).digest()
 
 
 class KVCacheBlock(NamedTuple):

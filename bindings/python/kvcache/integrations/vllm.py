@@ -34,7 +34,7 @@ from .. import __version__, _native
 from ..errors import NoSpaceError, UnsupportedError
 from ..manager import Manager
 from ..request import pack_keys
-from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, blocks_behind, edges_of, identity_keys, layout_of, text_of
+from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, blocks_behind, edges_of, identity_keys, layout_of, media_keys, text_of
 from ._vllm_events import EventLog, told_apart
 from .block_space import AllocStatus, BlockSpaceManager
 
@@ -117,7 +117,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._lossy = bool(edges)  # some table loses blocks
         self._watermark = int(watermark * blocks)
         self._live: dict[str, _native.Admitted] = {}
-        self._media: dict[str, int] = {}  # images and the like that a session had when it was admitted
+        self._media: dict[str, int] = {}  # images and the like of a session that the library knows
         self._prompts: dict[str, _Prompt] = {}
         self._waiting: Optional[_Prompt] = None  # the one whose prompt the library keeps
         self._info, self._config = _native.kvc_probe_info(), _native.kvc_request_config()
@@ -223,9 +223,9 @@ class KVCacheManager(_native.SlotAllocator):
         tokens, keys = prompt.tokens, prompt.keys
         if limit is not None and limit + 1 < len(tokens):
             length = limit + 1
-            for key in keys:  # in order; no hit ends inside a span, so a span that the limit cuts is left out
-                if key.first_token < length < key.first_token + key.num_tokens:
-                    length = key.first_token
+            # No hit ends inside a span, so a span that the limit cuts is left out.
+            while cut := [key.first_token for key in keys if key.first_token < length < key.first_token + key.num_tokens]:
+                length = min(cut)
             tokens, keys = tokens[:length], [key for key in keys if key.first_token < length]
         whole = len(tokens) == len(prompt.tokens)
         if whole and prompt.id:
@@ -328,17 +328,17 @@ class KVCacheManager(_native.SlotAllocator):
         self._live[request.request_id] = live
         told = self._events is not None and told_apart(request)
         session = getattr(request, "resumable", False)
-        if session:
+        if session and not self._ahead:  # else it publishes nothing
             self._media[request.request_id] = len(request.mm_features)
         live.watched = told or session
         return live
 
     def _commit_watched(self, live: _native.Admitted, request: Any, tokens: Any, num_tokens: int) -> None:
-        """Commits for a session, or for a request whose events are told apart. The library knows the media that a session has when it is
-        admitted. From the first one that came later on, tokens do not tell what its blocks hold: they are published by none of its commits."""
+        """Commits for a session, or for a request whose events are told apart. A session may have got media that the library does not know."""
         known = self._media.get(request.request_id)
         if known is not None and len(request.mm_features) > known:
-            num_tokens = min(num_tokens, min(feature.mm_position.offset for feature in request.mm_features[known:]) - live.ahead)
+            _native.kvc_manager_add_keys(self.manager._m, live.id, pack_keys(media_keys(request.mm_features[known:], live.ahead)))
+            self._media[request.request_id] = len(request.mm_features)
         if num_tokens <= live.committed:
             return
         if self._events is not None:

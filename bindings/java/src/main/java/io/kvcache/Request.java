@@ -43,6 +43,14 @@ public final class Request implements AutoCloseable {
     append(Buffers.copy(tokens));
   }
 
+  /**
+   * Adds extra keys: what tokens stand for that the request gets later, such as an image in the next input of a session. Call it before the
+   * tokens are committed. Keys that the request has already are left out.
+   */
+  public void addKeys(RequestOptions.ExtraKey... keys) throws KvCacheException {
+    manager.call(m -> Native.kvc_manager_add_keys(m, id, RequestOptions.ExtraKey.pack(keys)));
+  }
+
   /** Gives the request slots for capacity tokens in all; their ids may come later. */
   public void reserve(long capacity) throws KvCacheException {
     Sizes.count("capacity", capacity);

@@ -108,7 +108,7 @@ public final class RequestOptions {
     return this;
   }
 
-  /** Extra keys, in order, without overlaps. */
+  /** Extra keys, in any order, at most 16 over a token. */
   public RequestOptions keys(ExtraKey... list) {
     keys = ExtraKey.pack(list);
     return this;

@@ -428,6 +428,11 @@ final class Scenario {
       case "resetall" -> m.resetAll();
       case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), options(a[1])).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));
+      case "key" -> {
+        byte[] digest = new byte[32];
+        java.util.Arrays.fill(digest, (byte) (int) a[3]);
+        request(a[0]).addKeys(new RequestOptions.ExtraKey(a[1], a[2], digest));
+      }
       case "reserve" -> request(a[0]).reserve(a[1]);
       case "commit" -> request(a[0]).commit(a[1]);
       case "truncate" -> request(a[0]).truncate(a[1]);
