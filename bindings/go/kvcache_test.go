@@ -94,7 +94,7 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	for _, value := range []any{logReplay{}, Event{}, ExtraKey{}, BlockCopy{},
-		TableChange{}, requestConfig{}, Metrics{}, Run{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
+		TableChange{}, requestConfig{}, Metrics{}, Run{}, EncoderInput{}, EncoderRun{},
 		EndedRequest{}} {
 		kind := reflect.TypeOf(value)
 		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {
