@@ -109,6 +109,19 @@ func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	}
 }
 
+func TestTheCallersTokensAreCopied(t *testing.T) {
+	m, tokens := newManager(t, Config{NumBlocks: 12, BlockSize: 4}), sequence(0, 9)
+	r, _, err := m.AllocateRequest(tokens, nil)
+	must(t, err)
+	tokens[0] = 99
+	must(t, m.CommitTokens(r, 9))
+	info, err := m.Probe(0, sequence(0, 9), nil)
+	must(t, err)
+	usage, err := m.Usage()
+	must(t, err)
+	equal(t, []any{info.NumCached, usage}, []any{uint64(8), 0.25})
+}
+
 func TestErrorsCarryStatusAndText(t *testing.T) {
 	m := newManager(t, Config{NumBlocks: 4, VocabSize: 100})
 	before, _ := m.Digest()
