@@ -64,6 +64,16 @@ def members(headers, first):
     return {it: it.removeprefix(common).removeprefix("ERROR_") for it in comments}, comments
 
 
+def outcome(text):
+    """(what succeeds too, the errors, what else it says) of `return KVC_OK, also if ...; ERRORS. More.`"""
+    said, _, more = re.sub(r"^return (?:KVC_OK[,;.]? ?)?", "", text).partition(". ")
+    parts = [part.strip(" .") for part in said.split(";")]
+    also, errors = "; ".join(it for it in parts if it.startswith("also ")), "; ".join(it for it in parts if not it.startswith("also "))
+    if not re.match(r"[A-Z_]{2,}\b", errors):
+        errors, more = "", f"{errors}. {more}"
+    return f"Succeeds {also}." if also else "", errors, f"{more.strip(' .')}." if more.strip(" .") else ""
+
+
 class Interface:
     """As Python has it, which has most."""
 

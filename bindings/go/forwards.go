@@ -188,7 +188,7 @@ type LatencyKind uint32
 const (
 	// [manager] AllocateRequest and AdmitRequest.
 	LatencyAdmit LatencyKind = C.KVC_LATENCY_ADMIT
-	// [manager] Step.
+	// [manager] Step.Run.
 	LatencyStep LatencyKind = C.KVC_LATENCY_STEP
 	// [scheduler] Scheduler.Plan, with the steps of its manager.
 	LatencyPlan LatencyKind = C.KVC_LATENCY_PLAN
@@ -404,7 +404,7 @@ var _ = [unsafe.Sizeof(IndexStats{})]byte([C.sizeof_kvc_index_stats]byte{}) // t
 // PageFileInfo is kvc_page_file_info.
 type PageFileInfo struct {
 	size uint64
-	// KVC_PAGE_FILE_*
+	// PageFile*
 	Kind uint32
 	// Of the format.
 	Version uint32
@@ -537,7 +537,7 @@ type BlockInfo struct {
 	size uint64
 	// If published: position of its first token.
 	TokenOffset uint64
-	// KVC_BLOCK_*
+	// Block*
 	State uint32
 	// Index of its pool.
 	Pool uint32
@@ -899,7 +899,7 @@ type RequestInfo struct {
 	// CrossTokens here if they are written. Since 0.3.
 	NumCrossCached uint64
 	// If LostReuseTokens is not 0: the group that alone could reuse least (the first of equal ones), and why most of the tokens were lost
-	// (KVC_LOST_*). Else 0. Since 0.3.
+	// (Lost*). Else 0. Since 0.3.
 	LostGroup, LostReason uint32
 }
 
@@ -908,7 +908,7 @@ var _ = [unsafe.Sizeof(RequestInfo{})]byte([C.sizeof_kvc_request_info]byte{}) //
 // ScheduledInfo is kvc_scheduled_info.
 type ScheduledInfo struct {
 	size uint64
-	// KVC_SCHEDULED_*
+	// Scheduled*
 	State ScheduledState
 	// Of BlockTables; -1 = none.
 	Row int32
@@ -928,7 +928,7 @@ type ScheduledInfo struct {
 	Priority int32
 	// As set.
 	Tenant uint32
-	// KVC_WAIT_*
+	// Wait*
 	WaitReason uint32
 	// 0
 	_ uint32
@@ -1196,7 +1196,7 @@ func (i *Index) TouchWorker(worker uint64, nowNs uint64) error {
 	})
 }
 
-// Expire removes the workers that were silent for more than ttlNs before nowNs. numRemoved: May be NULL. Since 0.3.
+// Expire removes the workers that were silent for more than ttlNs before nowNs. Since 0.3.
 func (i *Index) Expire(nowNs uint64) (numRemoved uint64, err error) {
 	err = i.call(func(c uintptr) error {
 		return native.Kvc_index_expire(c, nowNs, &numRemoved)
@@ -1204,16 +1204,16 @@ func (i *Index) Expire(nowNs uint64) (numRemoved uint64, err error) {
 	return numRemoved, err
 }
 
-// BeginResync begins a resync: forgets what a worker has in a medium, in O(maxBlocks). Then apply all events of ListPrefixes, and end it. medium:
-// A medium, or KVC_INDEX_ALL_MEDIA. Errors: ErrNotFound (worker); ErrInvalidArgument (medium). Since 0.3.
+// BeginResync begins a resync: forgets what a worker has in a medium, in O(maxBlocks). Then apply all events of Prefixes, and end it. medium: A
+// medium, or KVC_INDEX_ALL_MEDIA. Errors: ErrNotFound (worker); ErrInvalidArgument (medium). Since 0.3.
 func (i *Index) BeginResync(worker uint64, medium uint32) error {
 	return i.call(func(c uintptr) error {
 		return native.Kvc_index_begin_resync(c, worker, medium)
 	})
 }
 
-// EndResync ends a resync: the stream is complete up to nextSequence. nextSequence: The eventCursor of ListPrefixes. Errors: ErrNotFound
-// (worker); ErrInvalidArgument (medium); ErrBusy (no resync has begun). Since 0.3.
+// EndResync ends a resync: the stream is complete up to nextSequence. nextSequence: The eventCursor of Prefixes. Errors: ErrNotFound (worker);
+// ErrInvalidArgument (medium); ErrBusy (no resync has begun). Since 0.3.
 func (i *Index) EndResync(worker uint64, medium uint32, nextSequence uint64) error {
 	return i.call(func(c uintptr) error {
 		return native.Kvc_index_end_resync(c, worker, medium, nextSequence)
@@ -1318,7 +1318,7 @@ func (o *Offload) Query(request Request) (info OffloadInfo, err error) {
 	return info, err
 }
 
-// Cancel ends a lookup and gives back its blocks. also if there is none. Since 0.3.
+// Cancel ends a lookup and gives back its blocks. Succeeds also if there is none. Since 0.3.
 func (o *Offload) Cancel(request Request) error {
 	return o.call(func(c uintptr) error {
 		return native.Kvc_offload_cancel(c, uint64(request))
@@ -1381,8 +1381,8 @@ func (m *Manager) Unpin(pin Pin) error {
 }
 
 // Poll publishes the events that the manager has now, and answers requests for replay. Without KVC_PUBLISHER_THREAD call it after each step, or
-// from a thread of yours. numBatches: Batches published by this call. also if the transport failed (PublisherStats.FailedBatches);
-// ErrOutOfMemory. Any thread may call. Since 0.3.
+// from a thread of yours. numBatches: Batches published by this call. Succeeds also if the transport failed (PublisherStats.FailedBatches).
+// Errors: ErrOutOfMemory. Any thread may call. Since 0.3.
 func (p *Publisher) Poll() (numBatches uint64, err error) {
 	err = p.call(func(c uintptr) error {
 		return native.Kvc_publisher_poll(c, &numBatches)
@@ -1477,11 +1477,11 @@ func (m *Manager) RequestInfo(request Request) (info RequestInfo, err error) {
 	return info, err
 }
 
-// ExpectedTokens tokens that a request with `generated` tokens after its prompt will probably still get. Of ended requests that got at least
+// ExpectedTokens: tokens that a request with `generated` tokens after its prompt will probably still get. Of ended requests that got at least
 // `generated` tokens, 50, 75 or 95 % (`headroom`) got at most this many more. A request counts when it is freed, if it was ever admitted, with
 // the tokens beyond those that it was created with (a fork: beyond those of its fork). Counts from 16 on are rounded up, by less than 1/8. Old
-// requests fade: whenever 65,536 have been counted, all counts are halved. With nothing to go by it is 0. headroom: KVC_HEADROOM_* generated:
-// Tokens after its prompt; 0 for a new request. numExpected: Expected tokens; with HeadroomNone 0. Errors: ErrInvalidArgument (no such number),
+// requests fade: whenever 65,536 have been counted, all counts are halved. With nothing to go by it is 0. headroom: Headroom*. generated: Tokens
+// after its prompt; 0 for a new request. numExpected: Expected tokens; with HeadroomNone 0. Errors: ErrInvalidArgument (no such number),
 // ErrUnsupported (without KVC_MANAGER_HEADROOM). Since 0.3.
 func (m *Manager) ExpectedTokens(headroom Headroom, generated uint64) (numExpected uint64, err error) {
 	err = m.call(func(c uintptr) error {
@@ -1494,8 +1494,8 @@ func (m *Manager) ExpectedTokens(headroom Headroom, generated uint64) (numExpect
 // afterwards. The next write to them takes fresh memory. Only whole pages of the system (4 KiB, or more) go back: with a layout by layers, of
 // each layer's part. A storage that was created with KVC_STORAGE_NOT_ZEROED takes no memory for blocks that were never written. Waits for the
 // work that streams have on the storage; no other call may use these blocks. firstBlock: First block. numBlocks: Blocks; 0 = none. freedBytes:
-// Memory that went back. May be NULL. Errors: ErrInvalidArgument (blocks past the storage), ErrBusy (a block is residual: quantize or clear it
-// first), ErrUnsupported (memory of a device, of an allocator, or the caller's: free it yourself). Since 0.3.
+// Memory that went back. Errors: ErrInvalidArgument (blocks past the storage), ErrBusy (a block is residual: quantize or clear it first),
+// ErrUnsupported (memory of a device, of an allocator, or the caller's: free it yourself). Since 0.3.
 func (s *Storage) DiscardBlocks(firstBlock uint64, numBlocks uint64) (freedBytes uint64, err error) {
 	err = s.call(func(c uintptr) error {
 		return native.Kvc_storage_discard_blocks(c, firstBlock, numBlocks, &freedBytes)
@@ -1532,7 +1532,7 @@ func (s *Scheduler) Abort(request Request) error {
 	})
 }
 
-// SetReady says that what a request of KVC_JOB_NOT_READY waits for is there. also if it is ready; ErrNotFound. Since 0.3.
+// SetReady says that what a request of KVC_JOB_NOT_READY waits for is there. Succeeds also if it is ready. Errors: ErrNotFound. Since 0.3.
 func (s *Scheduler) SetReady(request Request) error {
 	return s.call(func(c uintptr) error {
 		return native.Kvc_scheduler_set_ready(c, uint64(request))
@@ -1614,8 +1614,8 @@ func (w *Workload) Read() (info WorkloadInfo, err error) {
 // Decide decides on the size for an interval that has ended, logs the decision, and takes its size as the present one. The rule: wanted = number
 // of the mode * (1 + headroom), rounded up, inside the limits. A change of at most hysteresis * size is not made; a smaller size waits for the
 // cooldown; a larger one never waits. nowNs: End of the interval, later than the last one. neededBlocks: Blocks that the interval needed: those
-// in use and those that refused or waiting requests lack, or the size at which the curve reaches a hit rate. 0 .. 1e15. decision: The decision;
-// may be NULL. Errors: ErrInvalidArgument. Since 0.3.
+// in use and those that refused or waiting requests lack, or the size at which the curve reaches a hit rate. 0 .. 1e15. Errors:
+// ErrInvalidArgument. Since 0.3.
 func (s *Sizer) Decide(nowNs uint64, neededBlocks float64) (info SizingDecision, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = s.call(func(c uintptr) error {
@@ -1635,7 +1635,7 @@ func (s *Sizer) ReadLog(number uint64) (info SizingDecision, err error) {
 }
 
 // RetireStep states that the kernels of all steps up to stepID have finished. Blocks fenced for these steps become available. Must not be called
-// for a step before Step has returned it; this is not checked. Errors: ErrInvalidArgument (a step not issued). Since 0.1.
+// for a step before Step.Run has returned it; this is not checked. Errors: ErrInvalidArgument (a step not issued). Since 0.1.
 func (m *Manager) RetireStep(stepID uint64) error {
 	return m.call(func(c uintptr) error {
 		return native.Kvc_manager_retire_step(c, stepID)

@@ -71,34 +71,43 @@ class Forwards:
         self.constants = {it for first in TYPES for it in interface.members(headers, first)[1]}
         self.by_hand = "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.go"))
                                  if path.name != NAME and not path.name.endswith("_test.go"))
+        self.methods = {}  # by hand: Type.Method of what it calls
+        for owner, method, body in re.findall(r"^func (?:\(\w+ \*?(\w+)\) )?([A-Z]\w*)\(.*?\{(.*?)(?=^func |\Z)", self.by_hand, re.M | re.S):
+            for function in re.findall(r"native\.K(vc_\w+)", body):
+                self.methods.setdefault(f"k{function}", f"{owner}.{method}" if owner else method)
 
     def words(self, text, named=local):
         """A comment of C in Go's names; `named` makes those of parameters, or of fields."""
         def reference(found):
             owner = OBJECTS.get("_".join(found[0].split("_")[:2]))
+            if found[0] in self.methods and not (owner and re.search(rf"^func \(\w+ \*{owner}\) {method_name(found[0])}\(", self.by_hand, re.M)):
+                return self.methods[found[0]].removeprefix("Manager.")
             if found[0] in self.headers.functions and owner:
                 return method_name(found[0]) if owner == "Manager" else f"{owner}.{method_name(found[0])}"
             return camel(re.sub(r"^kvc_(?:manager_)?", "", found[0]))
         text = re.sub(r"\bKVC_ERROR_(\w+)", lambda it: "Err" + camel(it[1].lower()), " ".join(text.split()))
         text = re.sub(r"\bKVC_(\w+)", lambda it: camel(it[1].lower()) if it[0] in self.constants else it[0], text)
+        text = re.sub(r"\bKVC_([A-Z_]+)_\*", lambda it: f"{camel(it[1].lower())}*" if any(one.startswith(it[0][:-1]) for one in self.constants) else it[0], text)
         text = re.sub(r"\bkvc_[a-z]\w*", reference, text)
         text = re.sub(r"\.(?!md\b)([a-z]+(?:_[a-z]+)*)\b", lambda it: "." + camel(it[1]), text)
         return re.sub(r"`?\b([a-z]+(?:_[a-z]+)+)\b`?", lambda it: named(it[1]), text)
 
-    def documented(self, name, doc):
+    def documented(self, name, function):
         """Begins with the name; a parameter a sentence, and the errors at the end."""
-        text, _, rest = " ".join(doc.split()).partition(" @")
+        text, _, rest = " ".join(function.doc.split()).partition(" @")
+        numbers = {it.name for it in function.parameters if it.kind not in self.headers.structs}
         parts = re.split(r"\s*@(?=param|return)", "@" + rest)
         told = []
         for part in parts:
             if found := re.match(r"param\S* (\w+) (.*)", part):
-                if "struct_size" not in found[2]:
-                    told.append(f"{IDS.get(found[1], (local(found[1]),))[0]}: {found[2]}")
+                said = found[2].replace("May be NULL.", "").strip()
+                if found[1] in numbers and said:
+                    told.append(f"{IDS.get(found[1], (local(found[1]),))[0]}: {said}{'' if said[-1] in '.*' else '.'}".replace("_*", "_*."))
             elif part.startswith("return"):
-                errors, dot, more = re.sub(r"^return (?:KVC_OK[,;.]? ?)?", "", part).partition(". ")
-                errors = re.sub(r"\b([A-Z]+(?:_[A-Z]+)*)\b(?=[ ,;.(]|$)", lambda it: "Err" + camel(it[1].lower()), errors.strip(" ."))
-                told.append(f"Errors: {errors}.{' ' + more if dot else ''}" if errors.startswith("Err") else f"{errors}. {more}".removeprefix(". "))
-        is_verb = re.match(r"(?!Count)[A-Z][a-z]+s ", text)
+                also, errors, more = interface.outcome(part)
+                errors = re.sub(r"\b([A-Z]+(?:_[A-Z]+)*)\b(?=[ ,;.(]|$)", lambda it: "Err" + camel(it[1].lower()), errors)
+                told += [it for it in (also, f"Errors: {errors}." if errors else "", more) if it]
+        is_verb = re.match(r"(?!Count|Tokens)[A-Z][a-z]+s ", text)
         text = self.words(f"{text[0].lower()}{text[1:]} {' '.join(told)}")
         return comment(f"{name} {text}" if is_verb else f"{name}: {text}")
 
@@ -153,7 +162,7 @@ class Forwards:
         given = "".join(f", {one}" if kind == NUMBERS[it.kind] else f", {NUMBERS[it.kind]}({one})" for it, (one, kind) in zip(parameters, typed))
         receiver = owner[0].lower()
         call = f"native.K{function.name[1:]}(c{given}"
-        head = [*self.documented(name, function.doc), f"func ({receiver} *{owner}) {name}({taken}) "]
+        head = [*self.documented(name, function), f"func ({receiver} *{owner}) {name}({taken}) "]
         if result is None:
             lines = ["error {", f"\treturn {receiver}.call(func(c uintptr) error {{", f"\t\treturn {call})", "\t})"]
         elif result.kind in self.headers.structs:

@@ -175,14 +175,13 @@ class Calls:
             if found := re.match(r"param\S* (\w+) (.*)", part):
                 wanted = {"namespace_id": "namespace"}.get(found[1], camel(found[1]))
                 told += [f"@param {wanted} {self.words(found[2])}"] if any(it.endswith(f" {wanted}") for it in taken) else []
-                if result and found[1] == result.name and result.kind not in self.headers.structs:
-                    told.append(f"@return {self.words(found[2]).replace(' May be NULL.', '')}")
+                said = found[2].replace("May be NULL.", "").strip()
+                if result and said and found[1] == result.name and result.kind not in self.headers.structs:
+                    told.append(f"@return {self.words(said)}")
             elif part.startswith("return"):
-                errors, _, more = re.sub(r"^return (?:KVC_OK[,;.]? ?)?", "", part).partition(". ")
-                is_status = re.match(r"[A-Z_]{2,}\b", errors) is not None
-                throws = [f"@throws KvCacheException {self.words(errors.rstrip('.'))}"] * is_status
-                said = more if is_status else f"{errors.strip(' .')}. {more}".strip(" .") + "."
-                text += f" {said[:1].upper()}{said[1:]}"
+                also, errors, more = interface.outcome(part)
+                throws = [f"@throws KvCacheException {self.words(errors)}"] if errors else []
+                text = " ".join(it for it in (text, also, more) if it)
         lines = self.comment([self.words(text), *[""][:len(told) + len(throws)], *told, *throws])
         kind = "void" if result is None else RECORDS[result.kind][1] if result.kind in RECORDS else "long"
         lines += [f"  public {kind} {name}({', '.join(taken)}) throws KvCacheException {{", *checks]

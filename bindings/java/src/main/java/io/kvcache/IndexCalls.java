@@ -66,11 +66,7 @@ public abstract class IndexCalls {
     call(c -> Native.kvc_index_touch_worker(c, worker, nowNs));
   }
 
-  /**
-   * Removes the workers that were silent for more than ttlNs before nowNs. Since 0.3.
-   *
-   * @return May be NULL.
-   */
+  /** Removes the workers that were silent for more than ttlNs before nowNs. Since 0.3. */
   public long expire(long nowNs) throws KvCacheException {
     long[] out = new long[1];
     call(c -> Native.kvc_index_expire(c, nowNs, out));

@@ -121,7 +121,7 @@ public abstract class OffloadCalls {
     }
   }
 
-  /** Ends a lookup and gives back its blocks. Also if there is none. Since 0.3. */
+  /** Ends a lookup and gives back its blocks. Succeeds also if there is none. Since 0.3. */
   public void cancel(Request request) throws KvCacheException {
     call(c -> Native.kvc_offload_cancel(c, request.id()));
   }

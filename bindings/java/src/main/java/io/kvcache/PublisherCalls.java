@@ -49,9 +49,10 @@ public abstract class PublisherCalls {
 
   /**
    * Publishes the events that the manager has now, and answers requests for replay. Without KVC_PUBLISHER_THREAD call it after each step, or from
-   * a thread of yours. Also if the transport failed (Publisher.Stats.failedBatches); OUT_OF_MEMORY. Any thread may call. Since 0.3.
+   * a thread of yours. Succeeds also if the transport failed (Publisher.Stats.failedBatches). Any thread may call. Since 0.3.
    *
    * @return Batches published by this call.
+   * @throws KvCacheException OUT_OF_MEMORY
    */
   public long poll() throws KvCacheException {
     long[] out = new long[1];

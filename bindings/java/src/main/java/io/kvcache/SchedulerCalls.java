@@ -143,7 +143,11 @@ public abstract class SchedulerCalls {
     call(c -> Native.kvc_scheduler_abort(c, request));
   }
 
-  /** Says that what a request of KVC_JOB_NOT_READY waits for is there. Also if it is ready; NOT_FOUND. Since 0.3. */
+  /**
+   * Says that what a request of KVC_JOB_NOT_READY waits for is there. Succeeds also if it is ready. Since 0.3.
+   *
+   * @throws KvCacheException NOT_FOUND
+   */
   public void setReady(long request) throws KvCacheException {
     call(c -> Native.kvc_scheduler_set_ready(c, request));
   }
