@@ -4,6 +4,7 @@
 The types tell nearly all roles: a pointer and the size behind it are an array, a pointer to a number is a result, a const one alone an array.
 kvcache.i says the others by hand, and what no language reaches; roles.i is written from this module by scripts/generate."""
 
+import os
 import pathlib
 import re
 import sys
@@ -14,12 +15,63 @@ import kvcache_headers  # noqa: E402
 
 ELEMENTS = {"int32_t": "INT32", "int64_t": "INT64", "uint64_t": "UINT64"}
 NUMBERS = {*ELEMENTS, "uint32_t", "size_t"}
+# What enumerations mean, by their first constant.
+MEANINGS = {
+    "KVC_OK": "Result of a call, or of one item of a step",
+    "KVC_BLOCK_FREE": "State of a block: the last of these that applies",
+    "KVC_LOST_BLOCK": "Why a group could not reuse what another one had cached",
+    "KVC_EVENT_STORED": "Kind of an event",
+    "KVC_LAYOUT_LBHNC": "Order of the dimensions of a storage, outermost first: L layer, B block, H head, N token, C content of a row",
+    "KVC_DEVICE_READS_HOST": "What a device can do, and what is known about it",
+    "KVC_MEMORY_DEFAULT": "Kind of memory of a storage",
+    "KVC_PLANE_K": "A plane of a storage: the rows of one kind",
+    "KVC_ROPE_NONE": "How a model extends its rotary embedding past its trained context, as rope_type of a config.json",
+    "KVC_REQUEST_NO_READ": "Flags of a request",
+    "KVC_STORAGE_LATENT": "Flags of a storage",
+    "KVC_SIZING_REACTIVE": "Which number a Sizer stands on",
+    "KVC_SIZING_KEEP": "What a decision does with the size",
+    "KVC_SIZING_BY_LAST": "The number that a decision took: the last need, the forecast, or the level",
+    "KVC_SIZING_NEED": "Why a decision is what it is",
+    "KVC_PAGE_WAITING": "Result of one page of a Tier's job",
+    "KVC_TIER_EXISTS": "Kinds of a Tier's jobs",
+    "KVC_TIER_LOAD": "What the threads of a Tier take first",
+    "KVC_PAGE_FILE_SLAB": "Kinds of files of a Tier",
+    "KVC_LATENCY_ADMIT": "What a latency measures; the object that it belongs to is in brackets",
+    "KVC_OFFLOAD_WRITE_THROUGH": "Which blocks an Offload stores, several together",
+    "KVC_OFFLOAD_NONE": "How far the lookup of a request is",
+    "KVC_OFFLOAD_NOTHING": "Why a lookup is ready. NONE: it is not",
+    "KVC_SCHEDULE_FCFS": "The order in which a Scheduler admits waiting requests. Equal ones are ordered by arrival",
+    "KVC_ADMIT_CHUNK": "What must fit, besides the first chunk, when a Scheduler admits a request",
+    "KVC_ENDED_STOPPED": "Why a request of a Scheduler has ended",
+    "KVC_SCHEDULED_NOT_READY": "State of a request of a Scheduler",
+    "KVC_WAIT_NONE": "Why the last plan of a Scheduler has not admitted a request",
+    "KVC_POLICY_LRU": "Which cached block is evicted first",
+    "KVC_HEADROOM_NONE": "How much room an admission takes for the tokens that its request will probably get",
+    "KVC_PUBLISHER_DIGEST": "What blocks are called",
+}
 BY_TYPEMAPS = {"kvc_view", "kvc_selection", "kvc_step"}  # structs that each language has a class or a call of its own for
 DIRECTIVE = re.compile(r"^KVC_(?:(?:IN|OUT)(?:_RECORDS|_ARRAY)?|RESULT|OBJECTS?|STRUCT)\([\w, ]+\)", re.M)
 
 
 def read(path):
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
+
+
+def members(headers, first):
+    """{constant: its name without what all of its enumeration begin with} and {constant: comment} of an enumeration; {}, {} if there is none."""
+    comments = next((it for it in headers.enumerations if first in it), {})
+    common = os.path.commonprefix([*comments]).rpartition("_")[0] + "_"
+    return {it: it.removeprefix(common).removeprefix("ERROR_") for it in comments}, comments
+
+
+def outcome(text):
+    """(what succeeds too, the errors, what else it says) of `return KVC_OK, also if ...; ERRORS. More.`"""
+    said, _, more = re.sub(r"^return (?:KVC_OK[,;.]? ?)?", "", text).partition(". ")
+    parts = [part.strip(" .") for part in said.split(";")]
+    also, errors = "; ".join(it for it in parts if it.startswith("also ")), "; ".join(it for it in parts if not it.startswith("also "))
+    if not re.match(r"[A-Z_]{2,}\b", errors):
+        errors, more = "", f"{errors}. {more}"
+    return f"Succeeds {also}." if also else "", errors, f"{more.strip(' .')}." if more.strip(" .") else ""
 
 
 class Interface:

@@ -44,6 +44,7 @@ class Struct:
     declarations: list  # (comment, [Variable])
     header: str
     text: str
+    doc: str
 
     @property
     def fields(self):
@@ -57,7 +58,7 @@ class Headers:
     structs: dict = dataclasses.field(default_factory=dict)
     aliases: dict = dataclasses.field(default_factory=dict)  # typedef of a scalar or of a pointer to a function ("")
     constants: dict = dataclasses.field(default_factory=dict)  # enumerations and #define, in order: name -> text of the value
-    enumerations: list = dataclasses.field(default_factory=list)  # names of each
+    enumerations: list = dataclasses.field(default_factory=list)  # of each {name: comment}
 
     @property
     def version(self):
@@ -138,11 +139,18 @@ def parse(text, header="", into=None):
             if name != "KVC_API":
                 headers.constants[name] = value.strip()
         elif re.fullmatch(r"(typedef )?enum", said):
-            named = [part.partition("=") for part in re.sub("\x01\\d+\x02", "", body).split(",") if part.strip()]
-            if not all(equals for _, equals, _ in named):
-                raise ValueError(f"{header}: a constant without a value: {body}")
-            headers.constants.update({name.strip(): value.strip() for name, _, value in named})
-            headers.enumerations.append([name.strip() for name, _, _ in named])
+            comments, before = {}, ""
+            for mark, name, value in re.findall("\x01(\\d+)\x02|(\\w+)\\s*(?:=\\s*([^,\x01]+))?", body):
+                if mark and docs[int(mark)].startswith("<"):
+                    comments[next(reversed(comments))] = docs[int(mark)][1:]
+                elif mark:
+                    before = docs[int(mark)]
+                elif not value:
+                    raise ValueError(f"{header}: a constant without a value: {body}")
+                else:
+                    headers.constants[name] = value.strip()
+                    comments[name], before = before, ""
+            headers.enumerations.append(comments)
         elif body and (named := re.fullmatch(r"typedef struct (\w+)", said)):
             declarations = []
             for part in re.split(r";", body):
@@ -152,7 +160,7 @@ def parse(text, header="", into=None):
                 if field:
                     declarations.append((before, variables(field)))
             whole = re.sub("\x01\\d+\x02", "", statement).strip()
-            headers.structs[named[1]] = Struct(named[1], declarations, header, whole)
+            headers.structs[named[1]] = Struct(named[1], declarations, header, whole, doc)
         elif re.fullmatch(r"(typedef )?struct \w+( \w+)?", said):
             pass
         elif named := re.fullmatch(r"typedef .*?\(\*(\w+)\)\s*\(.*\)", said, re.S):

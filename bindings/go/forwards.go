@@ -12,6 +12,362 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
+// Policy: which cached block is evicted first.
+type Policy uint32
+
+// Values of Policy.
+const (
+	// Evicts the least recently released block first; of one request the last block first.
+	PolicyLRU Policy = C.KVC_POLICY_LRU
+	// Evicts the block with the least t + A * log2(uses) first. t is when it was released, counted in blocks of its pool that became cached; A
+	// is PolicyWeight * blocks of the pool. Uses are the requests that held the block's prefix position by a hit or by publishing it, remembered
+	// for PolicyHistory evicted positions; 128 and more are equal. For prompts that come back after others. Since 0.3.
+	PolicyFrequency Policy = C.KVC_POLICY_FREQUENCY
+	// Evicts fragments first: cached blocks that no hit can use, because another full-attention group has no block at their position. Only a
+	// manager with several groups has them. Since 0.3.
+	PolicyFragmentation Policy = C.KVC_POLICY_FRAGMENTATION
+)
+
+// Headroom: how much room an admission takes for the tokens that its request will probably get.
+type Headroom uint32
+
+// Values of Headroom.
+const (
+	// None.
+	HeadroomNone Headroom = C.KVC_HEADROOM_NONE
+	// Enough for 50 of 100 requests.
+	HeadroomMinimal Headroom = C.KVC_HEADROOM_MINIMAL
+	// Enough for 75 of 100 requests.
+	HeadroomBalanced Headroom = C.KVC_HEADROOM_BALANCED
+	// Enough for 95 of 100 requests.
+	HeadroomAggressive Headroom = C.KVC_HEADROOM_AGGRESSIVE
+)
+
+// SchedulePolicy: the order in which a Scheduler admits waiting requests. Equal ones are ordered by arrival.
+type SchedulePolicy uint32
+
+// Values of SchedulePolicy.
+const (
+	// By arrival.
+	ScheduleFCFS SchedulePolicy = C.KVC_SCHEDULE_FCFS
+	// By priority, the lowest number first.
+	SchedulePriority SchedulePolicy = C.KVC_SCHEDULE_PRIORITY
+	// The shortest first: by tokens of the prompt and expected new tokens.
+	ScheduleShortest SchedulePolicy = C.KVC_SCHEDULE_SHORTEST
+	// Fair shares of tenants: deficit round robin. A tenant in its turn gets weight * MaxTokens tokens of credit, and pays for each token that
+	// is planned for it; its requests are admitted while it has credit. Within a tenant by arrival.
+	ScheduleFair SchedulePolicy = C.KVC_SCHEDULE_FAIR
+	// FCFS; SHORTEST from when the waiting prompts have more than AdaptivePlans * MaxTokens tokens until they have less than a quarter of that.
+	// SchedulerStats tells which, and how often it changed.
+	ScheduleAdaptive SchedulePolicy = C.KVC_SCHEDULE_ADAPTIVE
+)
+
+// Admission: what must fit, besides the first chunk, when a Scheduler admits a request.
+type Admission uint32
+
+// Values of Admission.
+const (
+	// Nothing more. The most requests run, and most are preempted.
+	AdmitChunk Admission = C.KVC_ADMIT_CHUNK
+	// All its known tokens.
+	AdmitPrompt Admission = C.KVC_ADMIT_PROMPT
+	// The predicted peak: the most blocks that the running requests and it will hold at one time, if each gets its expected new tokens. Blocks
+	// that requests share count for each of them.
+	AdmitPeak Admission = C.KVC_ADMIT_PEAK
+	// The worst peak: the same, if each gets MaxNewTokens. Nothing is preempted then.
+	AdmitWorst Admission = C.KVC_ADMIT_WORST
+)
+
+// EndReason: why a request of a Scheduler has ended.
+type EndReason uint32
+
+// Values of EndReason.
+const (
+	// PlanResult.Stopped.
+	EndedStopped EndReason = C.KVC_ENDED_STOPPED
+	// It has MaxNewTokens, or MaxRequestTokens of the scheduler.
+	EndedLength EndReason = C.KVC_ENDED_LENGTH
+	// It lacks blocks although no other request runs (or none of its namespace, whose quota refuses them): the pool or the quota is too small
+	// for it, or something else holds its blocks.
+	EndedNoSpace EndReason = C.KVC_ENDED_NO_SPACE
+)
+
+// ScheduledState: state of a request of a Scheduler.
+type ScheduledState uint32
+
+// Values of ScheduledState.
+const (
+	// Waits for Scheduler.SetReady.
+	ScheduledNotReady ScheduledState = C.KVC_SCHEDULED_NOT_READY
+	// Waits to be admitted.
+	ScheduledWaiting ScheduledState = C.KVC_SCHEDULED_WAITING
+	// Waits for the offload.
+	ScheduledLoading ScheduledState = C.KVC_SCHEDULED_LOADING
+	// Admitted.
+	ScheduledRunning ScheduledState = C.KVC_SCHEDULED_RUNNING
+)
+
+// SizingMode: which number a Sizer stands on.
+type SizingMode uint32
+
+// Values of SizingMode.
+const (
+	// The last need.
+	SizingReactive SizingMode = C.KVC_SIZING_REACTIVE
+	// The forecast at LeadTimeNs.
+	SizingPredictive SizingMode = C.KVC_SIZING_PREDICTIVE
+	// The larger of both if the need is bursty; else the forecast if the trend is significant; else the level. Bursty: standard deviation / mean
+	// of the window is above BurstThreshold. Significant: the forecast differs from the level by more than hysteresis * level.
+	SizingHybrid SizingMode = C.KVC_SIZING_HYBRID
+)
+
+// OffloadPolicy: which blocks an Offload stores, several together.
+type OffloadPolicy uint32
+
+// Values of OffloadPolicy.
+const (
+	// Each block that is published.
+	OffloadWriteThrough OffloadPolicy = C.KVC_OFFLOAD_WRITE_THROUGH
+	// Blocks that a lookup finds cached.
+	OffloadSecondUse OffloadPolicy = C.KVC_OFFLOAD_SECOND_USE
+	// The cached blocks that leave next, a few at each poll.
+	OffloadBeforeEviction OffloadPolicy = C.KVC_OFFLOAD_BEFORE_EVICTION
+)
+
+// OffloadState: how far the lookup of a request is.
+type OffloadState uint32
+
+// Values of OffloadState.
+const (
+	// Nothing is under way: admit it.
+	OffloadNone OffloadState = C.KVC_OFFLOAD_NONE
+	// The tiers are asked, or another request loads the same content.
+	OffloadLooking OffloadState = C.KVC_OFFLOAD_LOOKING
+	// Pages are read.
+	OffloadLoading OffloadState = C.KVC_OFFLOAD_LOADING
+	// Admit it now: what was loaded is held for HoldNs.
+	OffloadReady OffloadState = C.KVC_OFFLOAD_READY
+)
+
+// OffloadReason: why a lookup is ready. NONE: it is not.
+type OffloadReason uint32
+
+// Values of OffloadReason.
+const (
+	// The tiers have nothing that the manager lacks.
+	OffloadNothing OffloadReason = C.KVC_OFFLOAD_NOTHING
+	// Computing is expected to be faster (ComputeNsPerToken), or too little was found (MinLoadTokens).
+	OffloadSlower OffloadReason = C.KVC_OFFLOAD_SLOWER
+	// The pools had no blocks.
+	OffloadNoRoom OffloadReason = C.KVC_OFFLOAD_NO_ROOM
+	// A page failed: less was loaded than was found.
+	OffloadFailed OffloadReason = C.KVC_OFFLOAD_FAILED
+	// All that was found is loaded.
+	OffloadLoaded OffloadReason = C.KVC_OFFLOAD_LOADED
+	// Not seen: a lookup that was cancelled is forgotten.
+	OffloadCancelled OffloadReason = C.KVC_OFFLOAD_CANCELLED
+)
+
+// PublisherHash: what blocks are called.
+type PublisherHash uint32
+
+// Values of PublisherHash.
+const (
+	// Event.Digest.
+	PublisherDigest PublisherHash = C.KVC_PUBLISHER_DIGEST
+	// As vLLM with --prefix-caching-hash-algo sha256_cbor. Extra keys: a digest where vLLM has a name.
+	PublisherVLLM PublisherHash = C.KVC_PUBLISHER_VLLM
+	// As SGLang.
+	PublisherSGLang PublisherHash = C.KVC_PUBLISHER_SGLANG
+)
+
+// LatencyKind: what a latency measures; the object that it belongs to is in brackets.
+type LatencyKind uint32
+
+// Values of LatencyKind.
+const (
+	// [manager] AllocateRequest and AdmitRequest.
+	LatencyAdmit LatencyKind = C.KVC_LATENCY_ADMIT
+	// [manager] Step.Run.
+	LatencyStep LatencyKind = C.KVC_LATENCY_STEP
+	// [scheduler] Scheduler.Plan, with the steps of its manager.
+	LatencyPlan LatencyKind = C.KVC_LATENCY_PLAN
+	// [scheduler] Scheduler.Finish.
+	LatencyFinish LatencyKind = C.KVC_LATENCY_FINISH
+	// [storage] Storage.Store. With a stream: until the work is enqueued.
+	LatencyStore LatencyKind = C.KVC_LATENCY_STORE
+	// [storage] Storage.Gather, in the same way.
+	LatencyGather LatencyKind = C.KVC_LATENCY_GATHER
+	// [offload] Offload.Poll.
+	LatencyPoll LatencyKind = C.KVC_LATENCY_POLL
+	// [offload] A load, from its first page until its blocks are cached, by the times of Offload.Poll.
+	LatencyLoad LatencyKind = C.KVC_LATENCY_LOAD
+	// [tier] A job of TierExists, from Tier.Submit to its end.
+	LatencyTierExists LatencyKind = C.KVC_LATENCY_TIER_EXISTS
+	// [tier] In the same way.
+	LatencyTierGet LatencyKind = C.KVC_LATENCY_TIER_GET
+	// [tier] In the same way.
+	LatencyTierPut LatencyKind = C.KVC_LATENCY_TIER_PUT
+	// [tier] In the same way.
+	LatencyTierRemove LatencyKind = C.KVC_LATENCY_TIER_REMOVE
+)
+
+// PageResult: result of one page of a Tier's job.
+type PageResult int32
+
+// Values of PageResult.
+const (
+	// The job has not ended.
+	PageWaiting PageResult = C.KVC_PAGE_WAITING
+	// Exists: a hit. Get, put, remove: done. A put of a page that is there is done too: it replaces one of another size.
+	PageOK PageResult = C.KVC_PAGE_OK
+	// There is no such page, or it did not check.
+	PageMiss PageResult = C.KVC_PAGE_MISS
+	// The page is being written, read or removed; or it is leased, and was to be removed.
+	PagePending PageResult = C.KVC_PAGE_PENDING
+	// Get with a generation: that page is gone, though another may have its key.
+	PageExpired PageResult = C.KVC_PAGE_EXPIRED
+	// Put: all pages are leased or in use, the page is larger than PageBytes, or (dir) the disk is full.
+	PageNoSpace PageResult = C.KVC_PAGE_NO_SPACE
+	// The system or the server failed.
+	PageFailed PageResult = C.KVC_PAGE_FAILED
+	// It was not done before the deadline.
+	PageTimeout PageResult = C.KVC_PAGE_TIMEOUT
+	// The job was cancelled before it was begun.
+	PageCancelled PageResult = C.KVC_PAGE_CANCELLED
+	// The server failed before, and is left alone until the next probe.
+	PageUnavailable PageResult = C.KVC_PAGE_UNAVAILABLE
+)
+
+// TierKind: kinds of a Tier's jobs.
+type TierKind uint32
+
+// Values of TierKind.
+const (
+	// Which pages are there? May lease them.
+	TierExists TierKind = C.KVC_TIER_EXISTS
+	// Read pages.
+	TierGet TierKind = C.KVC_TIER_GET
+	// Write pages.
+	TierPut TierKind = C.KVC_TIER_PUT
+	// Forget pages.
+	TierRemove TierKind = C.KVC_TIER_REMOVE
+)
+
+// Kind of an event.
+const (
+	// A prefix position has a block in a group; perhaps only requests that share find it (kvcache/fills.H). With block -1 it has none in any
+	// group: it is told of as the parent of one that has, and is no hit.
+	EventStored uint32 = C.KVC_EVENT_STORED
+	// Its last copy in that group is gone. With block -1: what a STORED with block -1 said is over.
+	EventRemoved uint32 = C.KVC_EVENT_REMOVED
+	// All of NamespaceID is gone: it was reset or closed. No REMOVED events follow for it. Since 0.3.
+	EventNamespaceCleared uint32 = C.KVC_EVENT_NAMESPACE_CLEARED
+	// All of all namespaces is gone: ResetAll. No REMOVED events follow for it. Since 0.3.
+	EventAllCleared uint32 = C.KVC_EVENT_ALL_CLEARED
+)
+
+// State of a block: the last of these that applies.
+const (
+	// None of the others.
+	BlockFree uint32 = C.KVC_BLOCK_FREE
+	// Not held, and can be found.
+	BlockCached uint32 = C.KVC_BLOCK_CACHED
+	// Held only by pins.
+	BlockPinned uint32 = C.KVC_BLOCK_PINNED
+	// Held, nothing committed.
+	BlockReserved uint32 = C.KVC_BLOCK_RESERVED
+	// Held by a request or an external hold, with a committed token.
+	BlockLive uint32 = C.KVC_BLOCK_LIVE
+	// Held, and a step in flight will write all of it.
+	BlockFilling uint32 = C.KVC_BLOCK_FILLING
+	// Released, but a step in flight may still write to it.
+	BlockFenced uint32 = C.KVC_BLOCK_FENCED
+)
+
+// Why a group could not reuse what another one had cached.
+const (
+	// A block of full attention, or of the sink tokens, is not cached.
+	LostBlock uint32 = C.KVC_LOST_BLOCK
+	// A block of the window or the chunk before the end is not cached.
+	LostWindow uint32 = C.KVC_LOST_WINDOW
+	// No checkpoint of a recurrent state is at the end.
+	LostState uint32 = C.KVC_LOST_STATE
+	// Every group had more alone, but they do not end at the same place.
+	LostAgreement uint32 = C.KVC_LOST_AGREEMENT
+	// All prefix positions were in use, so a request stopped publishing. Only in LostReuse: no prompt can tell what it would have found. Raise
+	// Config.MaxNodes.
+	LostNodes uint32 = C.KVC_LOST_NODES
+)
+
+// What a decision does with the size.
+const (
+	// It stays.
+	SizingKeep uint32 = C.KVC_SIZING_KEEP
+	// It becomes larger.
+	SizingGrow uint32 = C.KVC_SIZING_GROW
+	// It becomes smaller.
+	SizingShrink uint32 = C.KVC_SIZING_SHRINK
+)
+
+// The number that a decision took: the last need, the forecast, or the level.
+const (
+	// The last need.
+	SizingByLast uint32 = C.KVC_SIZING_BY_LAST
+	// The forecast at LeadTimeNs.
+	SizingByForecast uint32 = C.KVC_SIZING_BY_FORECAST
+	// WorkloadInfo.Level.
+	SizingByLevel uint32 = C.KVC_SIZING_BY_LEVEL
+)
+
+// Why a decision is what it is.
+const (
+	// The size follows the need.
+	SizingNeed uint32 = C.KVC_SIZING_NEED
+	// Kept: the change is too small.
+	SizingHysteresis uint32 = C.KVC_SIZING_HYSTERESIS
+	// Kept: the last change is too recent for a smaller size.
+	SizingCooldown uint32 = C.KVC_SIZING_COOLDOWN
+	// MinBlocks or MaxBlocks decided.
+	SizingLimit uint32 = C.KVC_SIZING_LIMIT
+)
+
+// Kinds of files of a Tier.
+const (
+	// The file of a tier slab:.
+	PageFileSlab uint32 = C.KVC_PAGE_FILE_SLAB
+	// A page of a tier dir:.
+	PageFilePage uint32 = C.KVC_PAGE_FILE_PAGE
+)
+
+// Why the last plan of a Scheduler has not admitted a request.
+const (
+	// It does not wait.
+	WaitNone uint32 = C.KVC_WAIT_NONE
+	// For Scheduler.SetReady.
+	WaitReady uint32 = C.KVC_WAIT_READY
+	// For the offload, or for room in it.
+	WaitLoad uint32 = C.KVC_WAIT_LOAD
+	// It was preempted, and plans in flight still compute it.
+	WaitPlans uint32 = C.KVC_WAIT_PLANS
+	// Others come first, the plan had no tokens or rows left, or no plan was made since it began to wait.
+	WaitTurn uint32 = C.KVC_WAIT_TURN
+	// For blocks.
+	WaitSpace uint32 = C.KVC_WAIT_SPACE
+	// For blocks that running requests are expected to need (AdmitPeak, WORST).
+	WaitPeak uint32 = C.KVC_WAIT_PEAK
+	// For pressure to end: HighWatermark was reached, LowWatermark was not yet.
+	WaitPressure uint32 = C.KVC_WAIT_PRESSURE
+	// Its namespace is over its quota.
+	WaitQuota uint32 = C.KVC_WAIT_QUOTA
+	// MaxAdapters others run.
+	WaitAdapter uint32 = C.KVC_WAIT_ADAPTER
+	// The step had no room for its encoder inputs.
+	WaitEncoder uint32 = C.KVC_WAIT_ENCODER
+	// For a request that computes its prefix (WaitUntilNs).
+	WaitFilling uint32 = C.KVC_WAIT_FILLING
+)
+
 // IndexStats is kvc_index_stats.
 type IndexStats struct {
 	size uint64
@@ -44,6 +400,38 @@ type IndexStats struct {
 }
 
 var _ = [unsafe.Sizeof(IndexStats{})]byte([C.sizeof_kvc_index_stats]byte{}) // the same size
+
+// PageFileInfo is kvc_page_file_info.
+type PageFileInfo struct {
+	size uint64
+	// PageFile*
+	Kind uint32
+	// Of the format.
+	Version uint32
+	// Of its pages; 0 = it has none, or those of several.
+	Fingerprint [32]byte
+	// Of the page; of a slab 0.
+	Key [32]byte
+	// Of the file.
+	FileBytes uint64
+	// Of the page; of a slab of the largest that fits.
+	PageBytes uint64
+	// Pages that a slab has room for; else 1.
+	NumSlots uint64
+	// Pages with a whole header.
+	NumPages uint64
+	// Of these pages.
+	StoredBytes uint64
+	// Slots with something else; they are free.
+	BadHeaders uint64
+	// With `validate`: pages whose checksum does not match; they are misses.
+	BadPages uint64
+	// Of pages of one fingerprint: what they are of, as the offload that stored them said: lines "field: value" of printable ASCII; ended by 0;
+	// empty if nothing was said. Whoever may write to the place may have written it.
+	Description [1024]byte
+}
+
+var _ = [unsafe.Sizeof(PageFileInfo{})]byte([C.sizeof_kvc_page_file_info]byte{}) // the same size
 
 // Properties is kvc_properties.
 type Properties struct {
@@ -149,7 +537,7 @@ type BlockInfo struct {
 	size uint64
 	// If published: position of its first token.
 	TokenOffset uint64
-	// KVC_BLOCK_*
+	// Block*
 	State uint32
 	// Index of its pool.
 	Pool uint32
@@ -191,7 +579,7 @@ type MemoryProfile struct {
 	MetadataBytes, MetadataPeakBytes uint64
 	// Storages: blocks. External memory is the caller's.
 	SlabBytes, SlabPeakBytes uint64
-	// Storages: residual keys, and scratch memory that StorageTrim gives back. That of GPUs is not counted.
+	// Storages: residual keys, and scratch memory that Storage.Trim gives back. That of GPUs is not counted.
 	WorkspaceBytes, WorkspacePeakBytes uint64
 	// Tiers: queues, indexes, pages in memory.
 	TierBytes, TierPeakBytes uint64
@@ -239,7 +627,7 @@ type MemoryEstimate struct {
 	// Config.Memory. Groups whose blocks have equal sizes share one pool. Otherwise each has its own. First it gets what NumSequences running
 	// sequences of `tokens` tokens need (blocks * block bytes), or its share of the budget if that is too small. What is left is divided by what
 	// a cached sequence keeps: the same blocks, but of a window group with RetentionTokens a sixth of those that hits at all multiples need, if
-	// that is more (docs/BENCHMARKS.Md). The first pool gets the rest. So `tokens` and CheckpointTokens decide how many states there are, and
+	// that is more (docs/BENCHMARKS.md). The first pool gets the rest. So `tokens` and CheckpointTokens decide how many states there are, and
 	// with them how many requests run at once. 0 = the budget is below one block of each pool.
 	PoolBlocks uint64
 	// Blocks of the window group's own pool; 0 = it takes from an earlier group's, or is the first.
@@ -271,6 +659,23 @@ type MemoryEstimate struct {
 }
 
 var _ = [unsafe.Sizeof(MemoryEstimate{})]byte([C.sizeof_kvc_memory_estimate]byte{}) // the same size
+
+// OffloadInfo is kvc_offload_info.
+type OffloadInfo struct {
+	size uint64
+	// OffloadNone, ...
+	State OffloadState
+	// Of READY: OffloadNothing, ...; else 0.
+	Reason OffloadReason
+	// Tokens that the manager had cached.
+	NumCached uint64
+	// Tokens beyond them that the tiers have.
+	NumFound uint64
+	// Tokens that are cached now because they were loaded.
+	NumLoaded uint64
+}
+
+var _ = [unsafe.Sizeof(OffloadInfo{})]byte([C.sizeof_kvc_offload_info]byte{}) // the same size
 
 // OffloadStats is kvc_offload_stats.
 type OffloadStats struct {
@@ -307,6 +712,36 @@ type OffloadStats struct {
 
 var _ = [unsafe.Sizeof(OffloadStats{})]byte([C.sizeof_kvc_offload_stats]byte{}) // the same size
 
+// OffloadTierStats is kvc_offload_tier_stats.
+type OffloadTierStats struct {
+	size uint64
+	// Pages asked for.
+	Hits, Misses uint64
+	// Read.
+	LoadedPages, LoadedBytes uint64
+	// Pages that were found and could not be read, or did not check.
+	FailedLoads uint64
+	// Written, or there already.
+	StoredPages, StoredBytes uint64
+	// Dropped: the tier's queue was full, or it is left alone.
+	RefusedStores uint64
+	// The tier had no space, failed, or did not come to it in time.
+	FailedStores uint64
+	// Loads that the queue refused at first.
+	Waits uint64
+	// Gauge: what loads took lately; 0 = not measured.
+	LoadNsPerByte float64
+	// Times that reads or writes were given up, after failures in a row.
+	Outages uint64
+	// Gauge: 0 = they were given up, and none has succeeded since.
+	Available uint64
+	// Why pages that were there when the offload was made are misses: the first field that differs and both values, such as `weights is "v1"
+	// there and "v2" here`; ended by 0. Empty: the tier had pages of these fields, or none that are described. Printable ASCII.
+	Difference [256]byte
+}
+
+var _ = [unsafe.Sizeof(OffloadTierStats{})]byte([C.sizeof_kvc_offload_tier_stats]byte{}) // the same size
+
 // ProbeInfo is kvc_probe_info.
 type ProbeInfo struct {
 	size uint64
@@ -335,17 +770,17 @@ type LostReuse struct {
 	size uint64
 	// Admissions that add to the numbers below.
 	Admissions uint64
-	// Tokens that this group could not reuse because a block was missing: KVC_LOST_BLOCK.
+	// Tokens that this group could not reuse because a block was missing: LostBlock.
 	BlockTokens uint64
-	// The same, a block of its window or chunk: KVC_LOST_WINDOW.
+	// The same, a block of its window or chunk: LostWindow.
 	WindowTokens uint64
-	// The same, a checkpoint: KVC_LOST_STATE.
+	// The same, a checkpoint: LostState.
 	StateTokens uint64
-	// KVC_LOST_AGREEMENT: that every group alone could reuse and all together could not. Counted in the group that could reuse least, the first
-	// of equal ones.
+	// LostAgreement: that every group alone could reuse and all together could not. Counted in the group that could reuse least, the first of
+	// equal ones.
 	AgreementTokens uint64
-	// KVC_LOST_NODES: in full blocks that requests knew and did not publish when all positions were in use, the same in each group. Not counted
-	// in admissions and Stats.LostReuseTokens.
+	// LostNodes: in full blocks that requests knew and did not publish when all positions were in use, the same in each group. Not counted in
+	// admissions and Stats.LostReuseTokens.
 	NodeTokens uint64
 }
 
@@ -464,11 +899,98 @@ type RequestInfo struct {
 	// CrossTokens here if they are written. Since 0.3.
 	NumCrossCached uint64
 	// If LostReuseTokens is not 0: the group that alone could reuse least (the first of equal ones), and why most of the tokens were lost
-	// (KVC_LOST_*). Else 0. Since 0.3.
+	// (Lost*). Else 0. Since 0.3.
 	LostGroup, LostReason uint32
 }
 
 var _ = [unsafe.Sizeof(RequestInfo{})]byte([C.sizeof_kvc_request_info]byte{}) // the same size
+
+// ScheduledInfo is kvc_scheduled_info.
+type ScheduledInfo struct {
+	size uint64
+	// Scheduled*
+	State ScheduledState
+	// Of BlockTables; -1 = none.
+	Row int32
+	// Known tokens.
+	NumTokens uint64
+	// Tokens of the prompt.
+	NumPrompt uint64
+	// Tokens that are computed, cached, or in flight.
+	NumPlanned uint64
+	// Tokens of the hit at the last admission.
+	NumCached uint64
+	// So far.
+	NumPreemptions uint64
+	// As told.
+	ArrivalNs uint64
+	// As set.
+	Priority int32
+	// As set.
+	Tenant uint32
+	// Wait*
+	WaitReason uint32
+	// 0
+	_ uint32
+}
+
+var _ = [unsafe.Sizeof(ScheduledInfo{})]byte([C.sizeof_kvc_scheduled_info]byte{}) // the same size
+
+// SchedulerStats is kvc_scheduler_stats.
+type SchedulerStats struct {
+	size uint64
+	// Gauges. waiting: all that are not admitted.
+	Waiting, Running, PlansInFlight uint64
+	// Requests.
+	Added, Aborted, Ended uint64
+	// Plans with items.
+	Plans uint64
+	// Planned tokens of prompts, and of recomputation.
+	PromptTokens uint64
+	// Planned tokens of decodes, without drafts.
+	DecodeTokens uint64
+	// Planned drafts.
+	DraftTokens uint64
+	// Of them accepted.
+	AcceptedDrafts uint64
+	// First ones.
+	Admissions uint64
+	// Tokens of their hits.
+	CachedTokens uint64
+	// Requests that gave their blocks back.
+	Preemptions uint64
+	// Tokens that were computed once more after a preemption or a failed plan.
+	RecomputedTokens uint64
+	// Attempts to admit a request that ended so.
+	RefusedSpace, RefusedPeak, RefusedAdapter, RefusedEncoder, RefusedQuota, RefusedFilling uint64
+	// Requests that reached MaxWaitNs.
+	Aged uint64
+	// ADAPTIVE.
+	PolicyChanges uint64
+	// Times that pressure became high.
+	PressureChanges uint64
+	// Gauge: the order in force.
+	Policy SchedulePolicy
+	// Gauge: 1 = high.
+	Pressure uint32
+}
+
+var _ = [unsafe.Sizeof(SchedulerStats{})]byte([C.sizeof_kvc_scheduler_stats]byte{}) // the same size
+
+// CurveConfig is kvc_curve_config.
+type CurveConfig struct {
+	size uint64
+	// Share of the blocks to follow: above 0, at most 1. 1 is exact. 0 = what MaxSamples allows.
+	SampleRate float64
+	// Most samples, 1 .. 2^24: the rate is at most MaxSamples / MaxBlocks. 0 = 16,000; without a limit if SampleRate is set.
+	MaxSamples uint64
+	// Largest size to ask for, 1 .. 2^32 - 1 blocks. 0 = 8 * Config.NumBlocks.
+	MaxBlocks uint64
+	// After so many block queries earlier ones count half, so that the curve follows the workload. 0 = all count alike.
+	HalfLife uint64
+}
+
+var _ = [unsafe.Sizeof(CurveConfig{})]byte([C.sizeof_kvc_curve_config]byte{}) // the same size
 
 // CurveInfo is kvc_curve_info.
 type CurveInfo struct {
@@ -526,6 +1048,76 @@ type WorkloadInfo struct {
 
 var _ = [unsafe.Sizeof(WorkloadInfo{})]byte([C.sizeof_kvc_workload_info]byte{}) // the same size
 
+// SizerConfig is kvc_sizer_config.
+type SizerConfig struct {
+	size uint64
+	// Smallest size, at least 1. 0 = 1.
+	MinBlocks uint64
+	// Largest size, at most 2^32 - 1. 0 = that.
+	MaxBlocks uint64
+	// Size at the start. 0 = MinBlocks.
+	NumBlocks uint64
+	// How far ahead to look: the time that a change takes. 0 = 60 s.
+	LeadTimeNs uint64
+	// A smaller size waits so long after the last change. 0 = no wait.
+	CooldownNs uint64
+	// As WorkloadConfig.
+	HalfLifeNs uint64
+	// Share to have above the need, 0 .. 10.
+	Headroom float64
+	// Changes up to this share of the size are not made, 0 .. 1.
+	Hysteresis float64
+	// See SizingHybrid, up to 100. 0 = 0.5.
+	BurstThreshold float64
+	// SizingReactive, ...
+	Mode SizingMode
+	// As WorkloadConfig.
+	Window uint32
+	// Decisions to remember, up to 65536. 0 = 256.
+	LogCapacity uint32
+	// 0
+	_ uint32
+	// 0
+	_ uintptr
+}
+
+var _ = [unsafe.Sizeof(SizerConfig{})]byte([C.sizeof_kvc_sizer_config]byte{}) // the same size
+
+// SizingDecision is kvc_sizing_decision.
+type SizingDecision struct {
+	size uint64
+	// 0 for the first of the sizer.
+	Number uint64
+	// Its time.
+	NowNs uint64
+	// Size before.
+	FromBlocks uint64
+	// Size from now on.
+	ToBlocks uint64
+	// SizingKeep, GROW or SHRINK.
+	Action uint32
+	// SizingNeed, ...
+	Reason uint32
+	// SizingByLast, ...
+	Basis uint32
+	// SizingReactive, ...
+	Mode SizingMode
+	// The need that was given.
+	Needed float64
+	// As WorkloadInfo.
+	Level float64
+	// As WorkloadInfo, blocks per second.
+	Trend float64
+	// At LeadTimeNs.
+	Forecast float64
+	// Standard deviation / mean of the window; 0 if the mean is 0.
+	Variation float64
+	// The number of the basis with its headroom, before limits.
+	Wanted float64
+}
+
+var _ = [unsafe.Sizeof(SizingDecision{})]byte([C.sizeof_kvc_sizing_decision]byte{}) // the same size
+
 // TierCounts is kvc_tier_counts.
 type TierCounts struct {
 	size uint64
@@ -533,7 +1125,7 @@ type TierCounts struct {
 	Jobs uint64
 	// Of ended jobs.
 	Items uint64
-	// Got or put, of items with KVC_PAGE_OK.
+	// Got or put, of items with PageOK.
 	Bytes uint64
 	// Items by result.
 	OK, Misses, Pending, Expired, NoSpace, Failed, Timeouts, Cancelled, Unavailable uint64
@@ -590,6 +1182,53 @@ type TierStats struct {
 
 var _ = [unsafe.Sizeof(TierStats{})]byte([C.sizeof_kvc_tier_stats]byte{}) // the same size
 
+// RemoveWorker removes a worker and forgets what it has, in O(maxBlocks). Errors: ErrNotFound. Since 0.3.
+func (i *Index) RemoveWorker(worker uint64) error {
+	return i.call(func(c uintptr) error {
+		return native.Kvc_index_remove_worker(c, worker)
+	})
+}
+
+// TouchWorker says that a worker lives, for ttlNs. Index.Apply says it too. Errors: ErrNotFound. Since 0.3.
+func (i *Index) TouchWorker(worker uint64, nowNs uint64) error {
+	return i.call(func(c uintptr) error {
+		return native.Kvc_index_touch_worker(c, worker, nowNs)
+	})
+}
+
+// Expire removes the workers that were silent for more than ttlNs before nowNs. Since 0.3.
+func (i *Index) Expire(nowNs uint64) (numRemoved uint64, err error) {
+	err = i.call(func(c uintptr) error {
+		return native.Kvc_index_expire(c, nowNs, &numRemoved)
+	})
+	return numRemoved, err
+}
+
+// BeginResync begins a resync: forgets what a worker has in a medium, in O(maxBlocks). Then apply all events of Prefixes, and end it. medium: A
+// medium, or KVC_INDEX_ALL_MEDIA. Errors: ErrNotFound (worker); ErrInvalidArgument (medium). Since 0.3.
+func (i *Index) BeginResync(worker uint64, medium uint32) error {
+	return i.call(func(c uintptr) error {
+		return native.Kvc_index_begin_resync(c, worker, medium)
+	})
+}
+
+// EndResync ends a resync: the stream is complete up to nextSequence. nextSequence: The eventCursor of Prefixes. Errors: ErrNotFound (worker);
+// ErrInvalidArgument (medium); ErrBusy (no resync has begun). Since 0.3.
+func (i *Index) EndResync(worker uint64, medium uint32, nextSequence uint64) error {
+	return i.call(func(c uintptr) error {
+		return native.Kvc_index_end_resync(c, worker, medium, nextSequence)
+	})
+}
+
+// Stats reads the counters. Since 0.3.
+func (i *Index) Stats() (info IndexStats, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = i.call(func(c uintptr) error {
+		return native.Kvc_index_read_stats(c, asByte(&info))
+	})
+	return info, err
+}
+
 // Properties: configuration of the manager. Errors: ErrInvalidArgument. Since 0.1.
 func (m *Manager) Properties() (info Properties, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
@@ -604,6 +1243,23 @@ func (m *Manager) Properties() (info Properties, err error) {
 func (m *Manager) CloseNamespace(namespace Namespace) error {
 	return m.call(func(c uintptr) error {
 		return native.Kvc_manager_close_namespace(c, uint64(namespace))
+	})
+}
+
+// ResetNamespace forgets all cached content of a namespace, for example after new weights. Constant time, plus its registered prompts, whose pins
+// end, plus the samples of a curve of all namespaces. Requests keep their blocks and finish, but publish nothing more. Old content is never hit.
+// namespace: A namespace; 0 = the default one alone. Errors: ErrNotFound, ErrLimit (after 2^47 resets). Since 0.3.
+func (m *Manager) ResetNamespace(namespace Namespace) error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_reset_namespace(c, uint64(namespace))
+	})
+}
+
+// ResetAll forgets all cached content of all namespaces, as ResetNamespace of each would. Constant time, plus all registered prompts and the
+// samples of curves. Errors: ErrLimit (after 2^47 resets). Since 0.3.
+func (m *Manager) ResetAll() error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_reset_all(c)
 	})
 }
 
@@ -653,6 +1309,49 @@ func (m *Manager) Digest() (digest uint64, err error) {
 	return digest, err
 }
 
+// Query tells how far it is. Errors: ErrInvalidArgument. Since 0.3.
+func (o *Offload) Query(request Request) (info OffloadInfo, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = o.call(func(c uintptr) error {
+		return native.Kvc_offload_query(c, uint64(request), asByte(&info))
+	})
+	return info, err
+}
+
+// Cancel ends a lookup and gives back its blocks. Succeeds also if there is none. Since 0.3.
+func (o *Offload) Cancel(request Request) error {
+	return o.call(func(c uintptr) error {
+		return native.Kvc_offload_cancel(c, uint64(request))
+	})
+}
+
+// StoreRequest stores the published blocks of an admitted request, whatever the policy says. Call it before you preempt the request: a lookup
+// brings them back. numBlocks: How many it has. Errors: ErrInvalidArgument. Since 0.3.
+func (o *Offload) StoreRequest(request Request) (numBlocks uint64, err error) {
+	err = o.call(func(c uintptr) error {
+		return native.Kvc_offload_store_request(c, uint64(request), &numBlocks)
+	})
+	return numBlocks, err
+}
+
+// Stats: state and counters. Errors: ErrInvalidArgument. Since 0.3.
+func (o *Offload) Stats() (info OffloadStats, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = o.call(func(c uintptr) error {
+		return native.Kvc_offload_read_stats(c, asByte(&info))
+	})
+	return info, err
+}
+
+// TierStats: counters of one tier. tier: Its index. Errors: ErrInvalidArgument. Since 0.3.
+func (o *Offload) TierStats(tier uint32) (info OffloadTierStats, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = o.call(func(c uintptr) error {
+		return native.Kvc_offload_read_tier_stats(c, tier, asByte(&info))
+	})
+	return info, err
+}
+
 // ProbeRequest: the same for a waiting request, with its options: what AdmitRequest would do. Holds the lock for O(blocks of the prompt). Errors:
 // ErrNotFound, ErrBusy (admitted already), ErrInvalidArgument, ErrOutOfMemory. Since 0.3.
 func (m *Manager) ProbeRequest(request Request) (info ProbeInfo, err error) {
@@ -669,6 +1368,40 @@ func (m *Manager) LostReuse(group uint32) (info LostReuse, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
 	err = m.call(func(c uintptr) error {
 		return native.Kvc_manager_lost_reuse(c, group, asByte(&info))
+	})
+	return info, err
+}
+
+// Unpin ends a pin. Its blocks become the most recently used. A block is FENCED only if a request, a copy or an external hold released it while a
+// step was in flight. Errors: ErrNotFound. Since 0.1.
+func (m *Manager) Unpin(pin Pin) error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_unpin_prefix(c, uint64(pin))
+	})
+}
+
+// Poll publishes the events that the manager has now, and answers requests for replay. Without KVC_PUBLISHER_THREAD call it after each step, or
+// from a thread of yours. numBatches: Batches published by this call. Succeeds also if the transport failed (PublisherStats.FailedBatches).
+// Errors: ErrOutOfMemory. Any thread may call. Since 0.3.
+func (p *Publisher) Poll() (numBatches uint64, err error) {
+	err = p.call(func(c uintptr) error {
+		return native.Kvc_publisher_poll(c, &numBatches)
+	})
+	return numBatches, err
+}
+
+// Resync makes the next look publish AllBlocksCleared and all that is cached, for subscribers that join late. Any thread may call. Since 0.3.
+func (p *Publisher) Resync() error {
+	return p.call(func(c uintptr) error {
+		return native.Kvc_publisher_resync(c)
+	})
+}
+
+// Stats reads the counters. Errors: ErrInvalidArgument. Any thread may call. Since 0.3.
+func (p *Publisher) Stats() (info PublisherStats, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = p.call(func(c uintptr) error {
+		return native.Kvc_publisher_read_stats(c, asByte(&info))
 	})
 	return info, err
 }
@@ -744,6 +1477,32 @@ func (m *Manager) RequestInfo(request Request) (info RequestInfo, err error) {
 	return info, err
 }
 
+// ExpectedTokens: tokens that a request with `generated` tokens after its prompt will probably still get. Of ended requests that got at least
+// `generated` tokens, 50, 75 or 95 % (`headroom`) got at most this many more. A request counts when it is freed, if it was ever admitted, with
+// the tokens beyond those that it was created with (a fork: beyond those of its fork). Counts from 16 on are rounded up, by less than 1/8. Old
+// requests fade: whenever 65,536 have been counted, all counts are halved. With nothing to go by it is 0. headroom: Headroom*. generated: Tokens
+// after its prompt; 0 for a new request. numExpected: Expected tokens; with HeadroomNone 0. Errors: ErrInvalidArgument (no such number),
+// ErrUnsupported (without KVC_MANAGER_HEADROOM). Since 0.3.
+func (m *Manager) ExpectedTokens(headroom Headroom, generated uint64) (numExpected uint64, err error) {
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_expected_tokens(c, uint32(headroom), generated, &numExpected)
+	})
+	return numExpected, err
+}
+
+// DiscardBlocks gives the memory of blocks that nobody uses back to the system, such as those that left a pool. What they hold is undefined
+// afterwards. The next write to them takes fresh memory. Only whole pages of the system (4 KiB, or more) go back: with a layout by layers, of
+// each layer's part. A storage that was created with KVC_STORAGE_NOT_ZEROED takes no memory for blocks that were never written. Waits for the
+// work that streams have on the storage; no other call may use these blocks. firstBlock: First block. numBlocks: Blocks; 0 = none. freedBytes:
+// Memory that went back. Errors: ErrInvalidArgument (blocks past the storage), ErrBusy (a block is residual: quantize or clear it first),
+// ErrUnsupported (memory of a device, of an allocator, or the caller's: free it yourself). Since 0.3.
+func (s *Storage) DiscardBlocks(firstBlock uint64, numBlocks uint64) (freedBytes uint64, err error) {
+	err = s.call(func(c uintptr) error {
+		return native.Kvc_storage_discard_blocks(c, firstBlock, numBlocks, &freedBytes)
+	})
+	return freedBytes, err
+}
+
 // SetTime tells the time. Ends the hints whose time has passed. Costs O(1) for each hint that ends. nowNs: Time of the engine's monotonic clock
 // in nanoseconds, at least that of the last call or step. The first time of a manager is 0. Errors: ErrInvalidArgument (an earlier time).
 // Thread-safe. Since 0.3.
@@ -765,10 +1524,138 @@ func (m *Manager) EndSession(request Request, sharedTokens uint64) error {
 	})
 }
 
+// Abort ends a request, also one of a plan in flight: its blocks are given back with the next plan, and become available when the plans in flight
+// have finished. Errors: ErrNotFound (it has ended). Since 0.3.
+func (s *Scheduler) Abort(request Request) error {
+	return s.call(func(c uintptr) error {
+		return native.Kvc_scheduler_abort(c, uint64(request))
+	})
+}
+
+// SetReady says that what a request of KVC_JOB_NOT_READY waits for is there. Succeeds also if it is ready. Errors: ErrNotFound. Since 0.3.
+func (s *Scheduler) SetReady(request Request) error {
+	return s.call(func(c uintptr) error {
+		return native.Kvc_scheduler_set_ready(c, uint64(request))
+	})
+}
+
+// SetPriority changes a priority. Errors: ErrNotFound. Since 0.3.
+func (s *Scheduler) SetPriority(request Request, priority int32) error {
+	return s.call(func(c uintptr) error {
+		return native.Kvc_scheduler_set_priority(c, uint64(request), priority)
+	})
+}
+
+// SetWeight sets the weight of a tenant, 1 at first. weight: 2^-16 to 65,536. Errors: ErrInvalidArgument. Since 0.3.
+func (s *Scheduler) SetWeight(tenant uint32, weight float64) error {
+	return s.call(func(c uintptr) error {
+		return native.Kvc_scheduler_set_weight(c, tenant, weight)
+	})
+}
+
+// Info: state of a request. Errors: ErrNotFound. Since 0.3.
+func (s *Scheduler) Info(request Request) (info ScheduledInfo, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = s.call(func(c uintptr) error {
+		return native.Kvc_scheduler_request_info(c, uint64(request), asByte(&info))
+	})
+	return info, err
+}
+
+// Stats: counters and gauges. Errors: ErrInvalidArgument. Since 0.3.
+func (s *Scheduler) Stats() (info SchedulerStats, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = s.call(func(c uintptr) error {
+		return native.Kvc_scheduler_read_stats(c, asByte(&info))
+	})
+	return info, err
+}
+
+// Check checks every invariant of the state, in O(requests). Errors: ErrCorrupt (the text has the first broken invariant). Since 0.3.
+func (s *Scheduler) Check() error {
+	return s.call(func(c uintptr) error {
+		return native.Kvc_scheduler_check(c)
+	})
+}
+
+// CloseCurve ends a curve and frees its memory. Errors: ErrNotFound (namespace, or it has no curve). Since 0.3.
+func (m *Manager) CloseCurve(namespace Namespace) error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_close_curve(c, uint64(namespace))
+	})
+}
+
+// Curve: what a curve has seen. Errors: ErrNotFound (namespace, or it has no curve). Since 0.3.
+func (m *Manager) Curve(namespace Namespace) (info CurveInfo, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = m.call(func(c uintptr) error {
+		return native.Kvc_manager_curve_info(c, uint64(namespace), asByte(&info))
+	})
+	return info, err
+}
+
+// Record adds an observation, in O(1). nowNs: Its time, later than that of the last one. value: Finite; its size is at most 1e15. Errors:
+// ErrInvalidArgument. Since 0.3.
+func (w *Workload) Record(nowNs uint64, value float64) error {
+	return w.call(func(c uintptr) error {
+		return native.Kvc_workload_record(c, nowNs, value)
+	})
+}
+
+// Read reads the figures, in O(window). Since 0.3.
+func (w *Workload) Read() (info WorkloadInfo, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = w.call(func(c uintptr) error {
+		return native.Kvc_workload_read_info(c, asByte(&info))
+	})
+	return info, err
+}
+
+// Decide decides on the size for an interval that has ended, logs the decision, and takes its size as the present one. The rule: wanted = number
+// of the mode * (1 + headroom), rounded up, inside the limits. A change of at most hysteresis * size is not made; a smaller size waits for the
+// cooldown; a larger one never waits. nowNs: End of the interval, later than the last one. neededBlocks: Blocks that the interval needed: those
+// in use and those that refused or waiting requests lack, or the size at which the curve reaches a hit rate. 0 .. 1e15. Errors:
+// ErrInvalidArgument. Since 0.3.
+func (s *Sizer) Decide(nowNs uint64, neededBlocks float64) (info SizingDecision, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = s.call(func(c uintptr) error {
+		return native.Kvc_sizer_decide(c, nowNs, neededBlocks, asByte(&info))
+	})
+	return info, err
+}
+
+// ReadLog reads a decision of the log, which keeps the last logCapacity of them. number: Its number. Errors: ErrNotFound (not made yet, or no
+// longer in the log; the text has the numbers that are). Since 0.3.
+func (s *Sizer) ReadLog(number uint64) (info SizingDecision, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = s.call(func(c uintptr) error {
+		return native.Kvc_sizer_read_log(c, number, asByte(&info))
+	})
+	return info, err
+}
+
 // RetireStep states that the kernels of all steps up to stepID have finished. Blocks fenced for these steps become available. Must not be called
-// for a step before Step has returned it; this is not checked. Errors: ErrInvalidArgument (a step not issued). Since 0.1.
+// for a step before Step.Run has returned it; this is not checked. Errors: ErrInvalidArgument (a step not issued). Since 0.1.
 func (m *Manager) RetireStep(stepID uint64) error {
 	return m.call(func(c uintptr) error {
 		return native.Kvc_manager_retire_step(c, stepID)
 	})
+}
+
+// Stats: state and counters. Errors: ErrInvalidArgument. Thread-safe. Since 0.3.
+func (t *Tier) Stats() (info TierStats, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = t.call(func(c uintptr) error {
+		return native.Kvc_tier_read_stats(c, asByte(&info))
+	})
+	return info, err
+}
+
+// Counts: counters of one kind of job. kind: TierExists, ... Errors: ErrInvalidArgument (no such kind). Thread-safe. Since 0.3.
+func (t *Tier) Counts(kind TierKind) (info TierCounts, err error) {
+	info.size = uint64(unsafe.Sizeof(info))
+	err = t.call(func(c uintptr) error {
+		return native.Kvc_tier_read_counts(c, uint32(kind), asByte(&info))
+	})
+	return info, err
 }

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""forwards.py: the text of bindings/go/forwards.go, which scripts/generate writes: methods for calls that only have ids and
-numbers, and a number or a struct as result; and structs of numbers that the library fills. What another file of the package has is not written."""
+"""forwards.py: the text of bindings/go/forwards.go, which scripts/generate writes: methods for calls that only have ids and numbers, and a number or
+a struct as result; structs of numbers; and enumerations. What another file of the package has is not written."""
 
+import itertools
 import pathlib
 import re
 import textwrap
+
+import interface
 
 HERE = pathlib.Path(__file__).resolve().parent
 NAME = "forwards.go"
@@ -24,11 +27,28 @@ import (
 """
 IDS = {"namespace_id": ("namespace", "Namespace"), "request": ("request", "Request"), "child": ("child", "Request"), "pin": ("pin", "Pin")}
 NUMBERS = {"uint64_t": "uint64", "uint32_t": "uint32", "int64_t": "int64", "int32_t": "int32", "double": "float64", "size_t": "uint64"}
+ARRAYS = {"char": "byte", "uint8_t": "byte"}
+OBJECTS = {f"kvc_{name}": name.capitalize() for name in ("manager", "index", "offload", "publisher", "scheduler", "tier", "workload", "sizer", "storage")}
+# Types of enumerations by their first constant; without one the constants have that type.
+TYPES = {"KVC_POLICY_LRU": "Policy", "KVC_HEADROOM_NONE": "Headroom", "KVC_SCHEDULE_FCFS": "SchedulePolicy", "KVC_ADMIT_CHUNK": "Admission",
+         "KVC_ENDED_STOPPED": "EndReason", "KVC_SCHEDULED_NOT_READY": "ScheduledState", "KVC_SIZING_REACTIVE": "SizingMode",
+         "KVC_OFFLOAD_WRITE_THROUGH": "OffloadPolicy", "KVC_OFFLOAD_NONE": "OffloadState", "KVC_OFFLOAD_NOTHING": "OffloadReason",
+         "KVC_PUBLISHER_DIGEST": "PublisherHash", "KVC_LATENCY_ADMIT": "LatencyKind", "KVC_PAGE_WAITING": "PageResult", "KVC_TIER_EXISTS": "TierKind",
+         **dict.fromkeys(("KVC_EVENT_STORED", "KVC_BLOCK_FREE", "KVC_LOST_BLOCK", "KVC_SIZING_KEEP", "KVC_SIZING_BY_LAST", "KVC_SIZING_NEED",
+                          "KVC_PAGE_FILE_SLAB", "KVC_WAIT_NONE"), "uint32")}
+# Parameters and fields of these types.
+TYPED = {"kvc_offload_info.state": "OffloadState", "kvc_offload_info.reason": "OffloadReason", "kvc_scheduled_info.state": "ScheduledState",
+         "kvc_scheduler_stats.policy": "SchedulePolicy", "kvc_sizing_decision.mode": "SizingMode", "kvc_sizer_config.mode": "SizingMode",
+         "kvc_tier_read_counts.kind": "TierKind", "kvc_manager_expected_tokens.headroom": "Headroom"}
+WITHOUT = {"kvc_offload_load", "kvc_tier_cancel"}  # Go's times and jobs are others
+NAMES = {"kvc_manager_unpin_prefix": "Unpin", "kvc_manager_curve_info": "Curve", "kvc_scheduler_request_info": "Info", "kvc_workload_read_info": "Read",
+         "kvc_sizer_read_log": "ReadLog"}
+PARTS = {"id": "ID", "ok": "OK", "fcfs": "FCFS", "lru": "LRU", "vllm": "VLLM", "sglang": "SGLang"}
 
 
 def camel(name):
     """min_blocks -> MinBlocks"""
-    return "".join({"id": "ID", "ok": "OK"}.get(part, part.capitalize()) for part in name.split("_"))
+    return "".join(PARTS.get(part, part.capitalize()) for part in name.split("_"))
 
 
 def local(name):
@@ -37,48 +57,76 @@ def local(name):
     return first + camel(rest)
 
 
-def words(text, named=local):
-    """A comment of C in Go's names; `named` makes those of parameters, or of fields."""
-    text = re.sub(r"\bKVC_ERROR_(\w+)", lambda it: "Err" + camel(it[1].lower()), " ".join(text.split()))
-    text = re.sub(r"\bkvc_(?:manager_)?([a-z]\w*)", lambda it: camel(it[1]), text)
-    text = re.sub(r"\.([a-z]+(?:_[a-z]+)*)\b", lambda it: "." + camel(it[1]), text)
-    return re.sub(r"`?\b([a-z]+(?:_[a-z]+)+)\b`?", lambda it: named(it[1]), text)
+def method_name(function):
+    return NAMES.get(function) or camel(re.sub(r"^kvc_[a-z]+_(?:read_)?", "", function))
 
 
 def comment(text, indent=""):
     return textwrap.wrap(text, 146 - 4 * len(indent), initial_indent=indent + "// ", subsequent_indent=indent + "// ", break_on_hyphens=False)
 
 
-def documented(name, doc):
-    """Begins with the name; a parameter a sentence, and the errors at the end."""
-    text, _, rest = " ".join(doc.split()).partition(" @")
-    parts = re.split(r"\s*@(?=param|return)", "@" + rest)
-    told = []
-    for part in parts:
-        if found := re.match(r"param\S* (\w+) (.*)", part):
-            if "struct_size" not in found[2]:
-                told.append(f"{IDS.get(found[1], (local(found[1]),))[0]}: {found[2]}")
-        elif part.startswith("return"):
-            errors, dot, more = re.sub(r"^return (?:KVC_OK[,;]? ?)?", "", part).partition(". ")
-            errors = re.sub(r"\b([A-Z]+(?:_[A-Z]+)*)\b(?=[ ,;.(]|$)", lambda it: "Err" + camel(it[1].lower()), errors.strip(" ."))
-            told.append(f"Errors: {errors}.{' ' + more if dot else ''}" if errors else more)
-    is_verb = re.match(r"(?!Count)[A-Z][a-z]+s ", text)
-    text = words(f"{text[0].lower()}{text[1:]} {' '.join(told)}")
-    return comment(f"{name} {text}" if is_verb else f"{name}: {text}")
-
-
 class Forwards:
     def __init__(self, headers, folder=HERE):
         self.headers = headers
+        self.constants = {it for first in TYPES for it in interface.members(headers, first)[1]}
         self.by_hand = "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.go"))
                                  if path.name != NAME and not path.name.endswith("_test.go"))
+        self.methods = {}  # by hand: Type.Method of what it calls
+        for owner, method, body in re.findall(r"^func (?:\(\w+ \*?(\w+)\) )?([A-Z]\w*)\(.*?\{(.*?)(?=^func |\Z)", self.by_hand, re.M | re.S):
+            for function in re.findall(r"native\.K(vc_\w+)", body):
+                self.methods.setdefault(f"k{function}", f"{owner}.{method}" if owner else method)
+
+    def words(self, text, named=local):
+        """A comment of C in Go's names; `named` makes those of parameters, or of fields."""
+        def reference(found):
+            owner = OBJECTS.get("_".join(found[0].split("_")[:2]))
+            if found[0] in self.methods and not (owner and re.search(rf"^func \(\w+ \*{owner}\) {method_name(found[0])}\(", self.by_hand, re.M)):
+                return self.methods[found[0]].removeprefix("Manager.")
+            if found[0] in self.headers.functions and owner:
+                return method_name(found[0]) if owner == "Manager" else f"{owner}.{method_name(found[0])}"
+            return camel(re.sub(r"^kvc_(?:manager_)?", "", found[0]))
+        text = re.sub(r"\bKVC_ERROR_(\w+)", lambda it: "Err" + camel(it[1].lower()), " ".join(text.split()))
+        text = re.sub(r"\bKVC_(\w+)", lambda it: camel(it[1].lower()) if it[0] in self.constants else it[0], text)
+        text = re.sub(r"\bKVC_([A-Z_]+)_\*", lambda it: f"{camel(it[1].lower())}*" if any(one.startswith(it[0][:-1]) for one in self.constants) else it[0], text)
+        text = re.sub(r"\bkvc_[a-z]\w*", reference, text)
+        text = re.sub(r"\.(?!md\b)([a-z]+(?:_[a-z]+)*)\b", lambda it: "." + camel(it[1]), text)
+        return re.sub(r"`?\b([a-z]+(?:_[a-z]+)+)\b`?", lambda it: named(it[1]), text)
+
+    def documented(self, name, function):
+        """Begins with the name; a parameter a sentence, and the errors at the end."""
+        text, _, rest = " ".join(function.doc.split()).partition(" @")
+        numbers = {it.name for it in function.parameters if it.kind not in self.headers.structs}
+        parts = re.split(r"\s*@(?=param|return)", "@" + rest)
+        told = []
+        for part in parts:
+            if found := re.match(r"param\S* (\w+) (.*)", part):
+                said = found[2].replace("May be NULL.", "").strip()
+                if found[1] in numbers and said:
+                    told.append(f"{IDS.get(found[1], (local(found[1]),))[0]}: {said}{'' if said[-1] in '.*' else '.'}".replace("_*", "_*."))
+            elif part.startswith("return"):
+                also, errors, more = interface.outcome(part)
+                errors = re.sub(r"\b([A-Z]+(?:_[A-Z]+)*)\b(?=[ ,;.(]|$)", lambda it: "Err" + camel(it[1].lower()), errors)
+                told += [it for it in (also, f"Errors: {errors}." if errors else "", more) if it]
+        is_verb = re.match(r"(?!Count|Tokens)[A-Z][a-z]+s ", text)
+        text = self.words(f"{text[0].lower()}{text[1:]} {' '.join(told)}")
+        return comment(f"{name} {text}" if is_verb else f"{name}: {text}")
+
+    def enumeration(self, first, kind):
+        """The type with its constants, or the constants alone."""
+        text, lines = interface.MEANINGS[first], []
+        if kind not in NUMBERS.values():
+            lines = [f"// {kind}: {text[0].lower()}{text[1:]}.", f"type {kind} {'int32' if kind == 'PageResult' else 'uint32'}", ""]
+        lines += [f"// Values of {kind}." if lines else f"// {text}.", "const ("]
+        for constant, text in interface.members(self.headers, first)[1].items():
+            lines += comment(self.words(text, camel), "\t") + [f"\t{camel(constant[4:].lower())} {kind} = C.{constant}"]
+        return [*lines, ")", ""]
 
     def is_forward(self, function):
         """Whether the method follows from the parameters, and no other file calls the function."""
         if function.result != "kvc_status":
             return False
         first, rest = function.parameters[:1], function.parameters[1:]
-        if not first or first[0].kind != "kvc_manager" or first[0].const or re.search(rf"native\.K{function.name[1:]}\b", self.by_hand):
+        if not first or first[0].kind not in OBJECTS or function.name in WITHOUT or re.search(rf"native\.K{function.name[1:]}\b", self.by_hand):
             return False
         if rest and rest[-1].stars == 1 and not rest[-1].const and (rest[-1].kind == "uint64_t" or self.is_record(rest[-1].kind)):
             if rest[-1].kind == "uint64_t" and re.search(rf"@param\[in,out\]\s+{rest[-1].name}\b", function.doc):
@@ -87,32 +135,43 @@ class Forwards:
         return all(not it.stars and it.kind in NUMBERS for it in rest)
 
     def is_record(self, kind):
-        """Structs of numbers that begin with their size."""
+        """Structs of numbers that begin with their size; an allocator is none."""
         fields = self.headers.structs[kind].fields if kind in self.headers.structs else []
-        return bool(fields) and fields[0].name == "struct_size" and all(it.kind in NUMBERS and not it.stars and not it.length for it in fields)
+        return bool(fields) and fields[0].name == "struct_size" and all(self.field_type(kind, it) for it in fields)
+
+    def field_type(self, struct, field):
+        """In Go; None: the layout cannot be the same."""
+        if field.kind == "kvc_allocator":
+            return "uintptr"
+        if field.stars:
+            return None
+        if field.length:
+            return f"[{self.headers.value(field.length)}]{ARRAYS[field.kind]}" if field.kind in ARRAYS else None
+        return TYPED.get(f"{struct}.{field.name}") or NUMBERS.get(field.kind)
 
     def is_missing(self, name, is_used):
         """A type that a generated method or another file of the package uses, and none declares."""
         return not re.search(rf"^type {name} struct", self.by_hand, re.M) and (is_used or re.search(rf"[(, *]{name}[,)]", self.by_hand) is not None)
 
     def method(self, function):
-        name = camel(function.name.removeprefix("kvc_manager_").removeprefix("read_"))
+        name, owner = method_name(function.name), OBJECTS[function.parameters[0].kind]
         result = function.parameters[-1] if function.parameters[-1].stars and len(function.parameters) > 1 else None
         parameters = function.parameters[1:-1] if result else function.parameters[1:]
-        typed = [IDS.get(it.name, (local(it.name), NUMBERS[it.kind])) for it in parameters]
+        typed = [IDS.get(it.name, (local(it.name), TYPED.get(f"{function.name}.{it.name}", NUMBERS[it.kind]))) for it in parameters]
         taken = ", ".join(f"{one} {kind}" for one, kind in typed)
-        given = "".join(f", {one}" if kind in NUMBERS.values() else f", uint64({one})" for one, kind in typed)
+        given = "".join(f", {one}" if kind == NUMBERS[it.kind] else f", {NUMBERS[it.kind]}({one})" for it, (one, kind) in zip(parameters, typed))
+        receiver = owner[0].lower()
         call = f"native.K{function.name[1:]}(c{given}"
-        head = [*documented(name, function.doc), f"func (m *Manager) {name}({taken}) "]
+        head = [*self.documented(name, function), f"func ({receiver} *{owner}) {name}({taken}) "]
         if result is None:
-            lines = ["error {", "\treturn m.call(func(c uintptr) error {", f"\t\treturn {call})", "\t})"]
+            lines = ["error {", f"\treturn {receiver}.call(func(c uintptr) error {{", f"\t\treturn {call})", "\t})"]
         elif result.kind in self.headers.structs:
             lines = [f"(info {camel(result.kind[4:])}, err error) {{", "\tinfo.size = uint64(unsafe.Sizeof(info))",
-                     "\terr = m.call(func(c uintptr) error {", f"\t\treturn {call}, asByte(&info))", "\t})", "\treturn info, err"]
+                     f"\terr = {receiver}.call(func(c uintptr) error {{", f"\t\treturn {call}, asByte(&info))", "\t})", "\treturn info, err"]
         else:
             one, kind = IDS.get(result.name, (local(result.name), "uint64"))
             pointer = f"&{one}" if kind == "uint64" else f"(*uint64)(&{one})"
-            lines = [f"({one} {kind}, err error) {{", "\terr = m.call(func(c uintptr) error {", f"\t\treturn {call}, {pointer})", "\t})", f"\treturn {one}, err"]
+            lines = [f"({one} {kind}, err error) {{", f"\terr = {receiver}.call(func(c uintptr) error {{", f"\t\treturn {call}, {pointer})", "\t})", f"\treturn {one}, err"]
         head[-1] += lines[0]
         return [*head, *lines[1:], "}", ""]
 
@@ -121,13 +180,18 @@ class Forwards:
         lines = [f"// {name} is {kind}.", f"type {name} struct {{", "\tsize uint64"]
         for text, fields in self.headers.structs[kind].declarations:
             if fields[0].name != "struct_size":
-                lines += comment(words(text or "As in C.", camel), "\t")
-                lines.append("\t" + ", ".join("_" if it.name.startswith("reserved") and it.kind == "uint32_t" else camel(it.name) for it in fields) + f" {NUMBERS[fields[0].kind]}")
+                hidden = fields[0].kind == "kvc_allocator" or fields[0].name.startswith("reserved")
+                lines += comment("0" if hidden else self.words(text or "As in C.", camel), "\t")
+                runs = [list(run) for _, run in itertools.groupby(fields, lambda it: self.field_type(kind, it))]
+                lines += ["\t" + ", ".join("_" if hidden else camel(it.name) for it in run) + f" {self.field_type(kind, run[0])}" for run in runs]
         return [*lines, "}", "", f"var _ = [unsafe.Sizeof({name}{{}})]byte([C.sizeof_{kind}]byte{{}}) // the same size", ""]
 
     def text(self):
         functions = [function for function in self.headers.functions.values() if self.is_forward(function)]
         used = {it.kind for function in functions for it in function.parameters[1:]}
         kinds = [kind for kind in self.headers.structs if self.is_record(kind) and self.is_missing(camel(kind[4:]), kind in used)]
-        lines = [line for kind in kinds for line in self.record(kind)] + [line for function in functions for line in self.method(function)]
+        absent = [(first, kind) for first, kind in TYPES.items() if first in self.constants and not re.search(rf"= C\.{first}\b", self.by_hand)]
+        lines = [line for first, kind in absent for line in self.enumeration(first, kind)]
+        lines += [line for kind in kinds for line in self.record(kind)]
+        lines += [line for function in functions for line in self.method(function)]
         return HEAD + "\n" + "\n".join(lines[:-1]) + "\n"

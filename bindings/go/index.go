@@ -97,22 +97,6 @@ func (i *Index) AddWorker(worker uint64, name string, nowNs uint64) error {
 	return i.call(func(c uintptr) error { return native.Kvc_index_add_worker(c, worker, name, nowNs) })
 }
 
-// RemoveWorker removes a worker and forgets what it has.
-func (i *Index) RemoveWorker(worker uint64) error {
-	return i.call(func(c uintptr) error { return native.Kvc_index_remove_worker(c, worker) })
-}
-
-// TouchWorker says that a worker lives. Apply says it too.
-func (i *Index) TouchWorker(worker, nowNs uint64) error {
-	return i.call(func(c uintptr) error { return native.Kvc_index_touch_worker(c, worker, nowNs) })
-}
-
-// Expire removes the workers that were silent for more than TTLNs, and returns their number.
-func (i *Index) Expire(nowNs uint64) (removed uint64, err error) {
-	err = i.call(func(c uintptr) error { return native.Kvc_index_expire(c, nowNs, &removed) })
-	return removed, err
-}
-
 // Apply applies events of one medium of a worker, as Manager.Events gives them.
 func (i *Index) Apply(worker uint64, medium uint32, events []Event, nowNs uint64) (applied IndexApplied, err error) {
 	applied.size = uint64(unsafe.Sizeof(applied))
@@ -120,16 +104,6 @@ func (i *Index) Apply(worker uint64, medium uint32, events []Event, nowNs uint64
 		return native.Kvc_index_apply(c, worker, medium, asBytes(events), nowNs, asByte(&applied))
 	})
 	return applied, err
-}
-
-// BeginResync forgets what a worker has in a medium, or in AllMedia. Then apply all events of Manager.Prefixes, and call EndResync.
-func (i *Index) BeginResync(worker uint64, medium uint32) error {
-	return i.call(func(c uintptr) error { return native.Kvc_index_begin_resync(c, worker, medium) })
-}
-
-// EndResync ends a resync; nextSequence is the event cursor of Manager.Prefixes. ErrBusy: none has begun.
-func (i *Index) EndResync(worker uint64, medium uint32, nextSequence uint64) error {
-	return i.call(func(c uintptr) error { return native.Kvc_index_end_resync(c, worker, medium, nextSequence) })
 }
 
 // NamespaceRoot returns the identity of a namespace, as Manager.OpenNamespace has it, without a manager. A part that is nil is absent.
@@ -200,13 +174,6 @@ func (i *Index) Worker(worker uint64) (IndexWorker, error) {
 		stale[m] = value != 0
 	}
 	return IndexWorker{string(text), numbers[0], of(0), of(1), stale}, nil
-}
-
-// Stats returns the counters.
-func (i *Index) Stats() (stats IndexStats, err error) {
-	stats.size = uint64(unsafe.Sizeof(stats))
-	err = i.call(func(c uintptr) error { return native.Kvc_index_read_stats(c, asByte(&stats)) })
-	return stats, err
 }
 
 // Dump returns the workers, their streams and all blocks, for Load.

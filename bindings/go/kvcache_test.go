@@ -94,7 +94,7 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 
 func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	for _, value := range []any{logReplay{}, Event{}, ExtraKey{}, BlockCopy{},
-		TableChange{}, requestConfig{}, Metrics{}, Run{}, ScheduledInfo{}, SchedulerStats{}, EncoderInput{}, EncoderRun{},
+		TableChange{}, requestConfig{}, Metrics{}, Run{}, EncoderInput{}, EncoderRun{},
 		EndedRequest{}} {
 		kind := reflect.TypeOf(value)
 		if size, known := sizesInC[kind.Name()]; !known || size != kind.Size() {
@@ -107,6 +107,19 @@ func TestStructsHaveTheLayoutOfC(t *testing.T) {
 	if stats.BlocksTotal != 9 || stats.BlocksFree != 9 || stats.MetadataBytes == 0 || stats.size != uint64(unsafe.Sizeof(stats)) {
 		t.Errorf("%+v", stats)
 	}
+}
+
+func TestTheCallersTokensAreCopied(t *testing.T) {
+	m, tokens := newManager(t, Config{NumBlocks: 12, BlockSize: 4}), sequence(0, 9)
+	r, _, err := m.AllocateRequest(tokens, nil)
+	must(t, err)
+	tokens[0] = 99
+	must(t, m.CommitTokens(r, 9))
+	info, err := m.Probe(0, sequence(0, 9), nil)
+	must(t, err)
+	usage, err := m.Usage()
+	must(t, err)
+	equal(t, []any{info.NumCached, usage}, []any{uint64(8), 0.25})
 }
 
 func TestErrorsCarryStatusAndText(t *testing.T) {

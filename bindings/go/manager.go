@@ -76,17 +76,6 @@ type Config struct {
 	PartialReuse bool
 }
 
-// Policy says which cached block is evicted first.
-type Policy uint32
-
-// Policies: the least recently released block; the one with the least last use + A * log2(uses); first the blocks that no hit can use, because
-// another group with full attention has none at their position.
-const (
-	PolicyLRU           Policy = C.KVC_POLICY_LRU
-	PolicyFrequency     Policy = C.KVC_POLICY_FREQUENCY
-	PolicyFragmentation Policy = C.KVC_POLICY_FRAGMENTATION
-)
-
 // Manager is the block manager. Create it with New, free it with Close.
 type Manager struct {
 	mu       sync.RWMutex // Held for reading by every call: Close waits for them.

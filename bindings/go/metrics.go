@@ -23,25 +23,6 @@ type MetricsSource struct {
 	Labels map[string]string // Names are letters, digits and _; none that docs/METRICS.md has.
 }
 
-// LatencyKind says what a latency measures.
-type LatencyKind uint32
-
-// Latencies; in brackets the object that has it.
-const (
-	LatencyAdmit      LatencyKind = C.KVC_LATENCY_ADMIT       // [Manager] AllocateRequest and AdmitRequest.
-	LatencyStep       LatencyKind = C.KVC_LATENCY_STEP        // [Manager] Steps.
-	LatencyPlan       LatencyKind = C.KVC_LATENCY_PLAN        // [Scheduler] Plan, with the steps of its manager.
-	LatencyFinish     LatencyKind = C.KVC_LATENCY_FINISH      // [Scheduler] Finish.
-	LatencyStore      LatencyKind = C.KVC_LATENCY_STORE       // [Storage] Store.
-	LatencyGather     LatencyKind = C.KVC_LATENCY_GATHER      // [Storage] Gather.
-	LatencyPoll       LatencyKind = C.KVC_LATENCY_POLL        // [Offload] Poll.
-	LatencyLoad       LatencyKind = C.KVC_LATENCY_LOAD        // [Offload] A load, until its blocks are cached, by the times of Poll.
-	LatencyTierExists LatencyKind = C.KVC_LATENCY_TIER_EXISTS // [Tier] A job, from its submission to its end.
-	LatencyTierGet    LatencyKind = C.KVC_LATENCY_TIER_GET    // [Tier] In the same way.
-	LatencyTierPut    LatencyKind = C.KVC_LATENCY_TIER_PUT    // [Tier] In the same way.
-	LatencyTierRemove LatencyKind = C.KVC_LATENCY_TIER_REMOVE // [Tier] In the same way.
-)
-
 // RenderMetrics returns the metrics of objects as OpenMetrics text, for Prometheus: answer /metrics with it, as application/openmetrics-text;
 // version=1.0.0; charset=utf-8. No two objects of one kind may have the same labels. vllmNames adds the names of vLLM for what has the same meaning there.
 // It changes nothing. Errors: ErrInvalidArgument (labels, or an object of another kind), ErrClosed, ErrOutOfMemory.

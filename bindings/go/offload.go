@@ -16,39 +16,6 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// OffloadPolicy says which blocks are stored, several together: 0 = those of Offload.StoreRequest alone.
-type OffloadPolicy uint32
-
-// Policies.
-const (
-	OffloadWriteThrough   OffloadPolicy = C.KVC_OFFLOAD_WRITE_THROUGH   // Each block that is published.
-	OffloadSecondUse      OffloadPolicy = C.KVC_OFFLOAD_SECOND_USE      // Blocks that a lookup finds cached.
-	OffloadBeforeEviction OffloadPolicy = C.KVC_OFFLOAD_BEFORE_EVICTION // The cached blocks that leave next, a few at each poll.
-)
-
-// OffloadState is how far a lookup is.
-type OffloadState uint32
-
-// States.
-const (
-	OffloadNone    OffloadState = C.KVC_OFFLOAD_NONE    // Nothing is under way: admit it.
-	OffloadLooking OffloadState = C.KVC_OFFLOAD_LOOKING // The tiers are asked, or another request loads the same content.
-	OffloadLoading OffloadState = C.KVC_OFFLOAD_LOADING // Pages are read.
-	OffloadReady   OffloadState = C.KVC_OFFLOAD_READY   // Admit it now: what was loaded is held for OffloadConfig.Hold.
-)
-
-// OffloadReason is why a lookup is ready.
-type OffloadReason uint32
-
-// Reasons.
-const (
-	OffloadNothing OffloadReason = C.KVC_OFFLOAD_NOTHING // The tiers have nothing that the manager lacks.
-	OffloadSlower  OffloadReason = C.KVC_OFFLOAD_SLOWER  // Computing is expected to be faster: OffloadConfig.ComputeNsPerToken.
-	OffloadNoRoom  OffloadReason = C.KVC_OFFLOAD_NO_ROOM // The pools had no blocks.
-	OffloadFailed  OffloadReason = C.KVC_OFFLOAD_FAILED  // A page failed: less was loaded than was found.
-	OffloadLoaded  OffloadReason = C.KVC_OFFLOAD_LOADED  // All that was found is loaded.
-)
-
 // OffloadConfig says what to offload where: kvc_offload_config. Tiers and Pages have no default. The manager has events (Config.EventCapacity), and groups
 // with full attention, windows or chunks alone.
 type OffloadConfig struct {
@@ -69,27 +36,6 @@ type OffloadConfig struct {
 	ComputeNsPerToken float64
 	MinLoadTokens     uint64        // A load of fewer tokens is not begun; 0 = each is.
 	Retry             time.Duration // How long a tier that fails is left alone; 0 = 1 s.
-}
-
-// OffloadInfo is how far the lookup of a request is: kvc_offload_info.
-type OffloadInfo struct {
-	size                           uint64
-	State                          OffloadState
-	Reason                         OffloadReason // With OffloadReady; else 0.
-	NumCached, NumFound, NumLoaded uint64        // Tokens that the manager had cached, beyond them in the tiers, and cached now because they were loaded.
-}
-
-// OffloadTierStats are counters of one tier of an Offload: kvc_offload_tier_stats.
-type OffloadTierStats struct {
-	size                                  uint64
-	Hits, Misses                          uint64 // Pages asked for.
-	LoadedPages, LoadedBytes, FailedLoads uint64
-	StoredPages, StoredBytes              uint64 // Written, or there already.
-	RefusedStores                         uint64 // Dropped: the tier's queue was full.
-	FailedStores                          uint64 // The tier had no space, failed, or did not come to it in time.
-	Waits                                 uint64 // Loads that the queue refused at first.
-	LoadNsPerByte                         float64
-	Outages, Available                    uint64 // Times that it was given up; 0 = it is left alone now.
 }
 
 // offload is the object of the library. What it uses knows it, and it refers to nothing, so that a finalizer may run.
@@ -277,41 +223,4 @@ func (o *Offload) Poll(nowNs uint64) error {
 // the request is admitted or freed. ErrNotFound, ErrBusy (it is admitted), ErrLimit (MaxLookups), ErrOutOfMemory: admit the request as ever.
 func (o *Offload) Lookup(request Request, nowNs uint64) error {
 	return o.call(func(c uintptr) error { return native.Kvc_offload_lookup(c, uint64(request), clock(nowNs)) })
-}
-
-// Query tells how far the lookup of a request is.
-func (o *Offload) Query(request Request) (info OffloadInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = o.call(func(c uintptr) error { return native.Kvc_offload_query(c, uint64(request), asByte(&info)) })
-	return info, err
-}
-
-// Cancel ends a lookup, if there is one, and gives back its blocks.
-func (o *Offload) Cancel(request Request) error {
-	return o.call(func(c uintptr) error { return native.Kvc_offload_cancel(c, uint64(request)) })
-}
-
-// StoreRequest stores the published blocks of an admitted request, whatever the policy says, and returns how many it has. Call it before you preempt the
-// request: a lookup brings them back.
-func (o *Offload) StoreRequest(request Request) (blocks int, err error) {
-	var count uint64
-	err = o.call(func(c uintptr) error { return native.Kvc_offload_store_request(c, uint64(request), &count) })
-	return int(count), err
-}
-
-// Stats returns the state, and counters since it was made.
-func (o *Offload) Stats() (stats OffloadStats, err error) {
-	stats.size = uint64(unsafe.Sizeof(stats))
-	err = o.call(func(c uintptr) error { return native.Kvc_offload_read_stats(c, asByte(&stats)) })
-	return stats, err
-}
-
-// TierStats returns counters of one tier. tier: its index. ErrInvalidArgument: there is no such tier.
-func (o *Offload) TierStats(tier int) (stats OffloadTierStats, err error) {
-	if err := notNegative("tier", tier); err != nil {
-		return stats, err
-	}
-	stats.size = uint64(unsafe.Sizeof(stats))
-	err = o.call(func(c uintptr) error { return native.Kvc_offload_read_tier_stats(c, uint32(tier), asByte(&stats)) })
-	return stats, err
 }

@@ -24,28 +24,6 @@ type Identity struct{ Model, Adapter, Tenant []byte }
 // AllNamespaces stands for all namespaces together, in curves and in EventAllCleared. No namespace has this id.
 const AllNamespaces Namespace = C.KVC_ALL_NAMESPACES
 
-// Kinds of events, states of blocks, and reasons why reuse is lost.
-const (
-	EventStored           = C.KVC_EVENT_STORED
-	EventRemoved          = C.KVC_EVENT_REMOVED
-	EventNamespaceCleared = C.KVC_EVENT_NAMESPACE_CLEARED
-	EventAllCleared       = C.KVC_EVENT_ALL_CLEARED
-
-	BlockFree     = C.KVC_BLOCK_FREE
-	BlockCached   = C.KVC_BLOCK_CACHED
-	BlockPinned   = C.KVC_BLOCK_PINNED
-	BlockReserved = C.KVC_BLOCK_RESERVED
-	BlockLive     = C.KVC_BLOCK_LIVE
-	BlockFilling  = C.KVC_BLOCK_FILLING
-	BlockFenced   = C.KVC_BLOCK_FENCED
-
-	LostBlock     = C.KVC_LOST_BLOCK     // A block of full attention, or of the sink tokens, is not cached.
-	LostWindow    = C.KVC_LOST_WINDOW    // A block of the window or the chunk before the end is not cached.
-	LostState     = C.KVC_LOST_STATE     // No checkpoint of a recurrent state is at the end.
-	LostAgreement = C.KVC_LOST_AGREEMENT // Every group had more alone, but they do not end at the same place.
-	LostNodes     = C.KVC_LOST_NODES     // All prefix positions were in use; only in LostReuse: NodeTokens.
-)
-
 // OpenNamespace opens the namespace with this identity. Opening an identity again returns the same id; close it as often.
 func (m *Manager) OpenNamespace(identity Identity) (namespace Namespace, err error) {
 	var id uint64
@@ -64,17 +42,6 @@ func (m *Manager) Namespaces() ([]Namespace, error) {
 	})
 }
 
-// ResetNamespace forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests keep their
-// blocks and finish.
-func (m *Manager) ResetNamespace(namespace Namespace) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_reset_namespace(c, uint64(namespace)) })
-}
-
-// ResetAll forgets all cached content of all namespaces, as ResetNamespace of each would.
-func (m *Manager) ResetAll() error {
-	return m.call(native.Kvc_manager_reset_all)
-}
-
 // Probe asks whether a prompt would fit, and how much of it is cached. It changes nothing.
 func (m *Manager) Probe(namespace Namespace, tokens []int32, keys []ExtraKey) (info ProbeInfo, err error) {
 	info.size = uint64(unsafe.Sizeof(info))
@@ -91,11 +58,6 @@ func (m *Manager) PinPrefix(namespace Namespace, tokens []int32, keys []ExtraKey
 		return native.Kvc_manager_pin_prefix(c, uint64(namespace), tokens, asBytes(keys), &id, &count)
 	})
 	return Pin(id), int(count), err
-}
-
-// Unpin ends a pin.
-func (m *Manager) Unpin(pin Pin) error {
-	return m.call(func(c uintptr) error { return native.Kvc_manager_unpin_prefix(c, uint64(pin)) })
 }
 
 // Pins lists all pins.

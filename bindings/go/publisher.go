@@ -14,16 +14,6 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// PublisherHash says what blocks are called.
-type PublisherHash uint32
-
-// Hashes: Event.Digest; vLLM's sha256_cbor; SGLang's.
-const (
-	PublisherDigest PublisherHash = C.KVC_PUBLISHER_DIGEST
-	PublisherVLLM   PublisherHash = C.KVC_PUBLISHER_VLLM
-	PublisherSGLang PublisherHash = C.KVC_PUBLISHER_SGLANG
-)
-
 // PublisherConfig is how events are published: kvc_publisher_config, with its defaults for what is not set.
 type PublisherConfig struct {
 	URL      string // Transport, such as zmq:tcp://*:5557?replay=tcp://*:5558; "" = none: Read gives the batches.
@@ -123,17 +113,6 @@ func (p *Publisher) call(function func(c uintptr) error) error {
 	})
 }
 
-// Poll publishes the events that the manager has now, and answers requests for replay. It returns the number of batches.
-func (p *Publisher) Poll() (numBatches uint64, err error) {
-	err = p.call(func(c uintptr) error { return native.Kvc_publisher_poll(c, &numBatches) })
-	return numBatches, err
-}
-
-// Resync makes the next look publish that everything is cleared, and all that is cached, for subscribers that join late.
-func (p *Publisher) Resync() error {
-	return p.call(func(c uintptr) error { return native.Kvc_publisher_resync(c) })
-}
-
 // Read returns the first batch that is kept and whose number is not below sequence, in MessagePack, and its number. ErrNotFound: there is none yet.
 func (p *Publisher) Read(sequence uint64) (number uint64, batch []byte, err error) {
 	batch, err = grown(func(room []byte) (count uint64, err error) {
@@ -148,11 +127,4 @@ func (p *Publisher) NameNamespace(namespace Namespace, names NamespaceNames) err
 	return p.call(func(c uintptr) error {
 		return native.Kvc_publisher_name_namespace(c, uint64(namespace), names.LoraName, names.LoraPath, names.CacheSalt)
 	})
-}
-
-// Stats returns the counters since the publisher was created.
-func (p *Publisher) Stats() (stats PublisherStats, err error) {
-	stats.size = uint64(unsafe.Sizeof(stats))
-	err = p.call(func(c uintptr) error { return native.Kvc_publisher_read_stats(c, asByte(&stats)) })
-	return stats, err
 }

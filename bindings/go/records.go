@@ -48,8 +48,7 @@ var sizesInC = map[string]uintptr{
 	"TokenCopy": C.sizeof_kvc_token_copy, "namespacePair": C.sizeof_kvc_namespace_pair,
 	"TableChange": C.sizeof_kvc_table_change, "requestConfig": C.sizeof_kvc_request_config,
 	"Metrics": C.sizeof_kvc_quant_metrics, "Run": C.sizeof_kvc_run,
-	"ScheduledInfo": C.sizeof_kvc_scheduled_info, "SchedulerStats": C.sizeof_kvc_scheduler_stats, "EncoderInput": C.sizeof_kvc_encoder_input,
-	"EncoderRun": C.sizeof_kvc_encoder_run, "EndedRequest": C.sizeof_kvc_ended_request,
+	"EncoderInput": C.sizeof_kvc_encoder_input, "EncoderRun": C.sizeof_kvc_encoder_run, "EndedRequest": C.sizeof_kvc_ended_request,
 }
 
 // asByte is a struct as the native layer takes it.

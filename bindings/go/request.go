@@ -18,22 +18,10 @@ type requestConfig struct {
 	userData, maxCachedTokens, externalTokens, slots, lookahead uint64
 	flags, dropTailBlocks                                       uint32
 	waitUntilNs                                                 uint64
-	headroom, _                                                  uint32
+	headroom, _                                                 uint32
 	crossTokens                                                 uint64
 	crossDigest                                                 [32]byte
 }
-
-// Headroom says how much room an admission takes for the tokens that its request will probably get: as many as of the ended requests 50 %, 75 %
-// or 95 % got.
-type Headroom uint32
-
-// Headroom.
-const (
-	HeadroomNone       Headroom = C.KVC_HEADROOM_NONE
-	HeadroomMinimal    Headroom = C.KVC_HEADROOM_MINIMAL
-	HeadroomBalanced   Headroom = C.KVC_HEADROOM_BALANCED
-	HeadroomAggressive Headroom = C.KVC_HEADROOM_AGGRESSIVE
-)
 
 // RequestOptions are the options of a request: kvc_request_config. The zero value is all defaults.
 type RequestOptions struct {
@@ -247,14 +235,6 @@ func (m *Manager) Resize(pool uint32, numBlocks uint64) (moves []BlockCopy, err 
 		err = m.call(func(c uintptr) error { return native.Kvc_manager_resize(c, pool, numBlocks, asBytes(room), &count) })
 		return count, err
 	})
-}
-
-// ExpectedTokens returns how many tokens a request with `generated` tokens after its prompt will probably still get. Needs Config.Headroom.
-func (m *Manager) ExpectedTokens(headroom Headroom, generated uint64) (tokens uint64, err error) {
-	err = m.call(func(c uintptr) error {
-		return native.Kvc_manager_expected_tokens(c, uint32(headroom), generated, &tokens)
-	})
-	return tokens, err
 }
 
 // grown calls with more and more room until the room is enough.

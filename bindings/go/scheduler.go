@@ -14,31 +14,6 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// SchedulePolicy is the order in which a Scheduler admits waiting requests: KVC_SCHEDULE_*. Equal ones are ordered by arrival.
-type SchedulePolicy uint32
-
-// Policies: by arrival; by priority, the lowest number first; by tokens of the prompt and expected new tokens; fair shares of tenants, by weight;
-// by arrival, or the shortest first while many tokens wait.
-const (
-	ScheduleFCFS     SchedulePolicy = C.KVC_SCHEDULE_FCFS
-	SchedulePriority SchedulePolicy = C.KVC_SCHEDULE_PRIORITY
-	ScheduleShortest SchedulePolicy = C.KVC_SCHEDULE_SHORTEST
-	ScheduleFair     SchedulePolicy = C.KVC_SCHEDULE_FAIR
-	ScheduleAdaptive SchedulePolicy = C.KVC_SCHEDULE_ADAPTIVE
-)
-
-// Admission says what must fit, besides the first chunk, when a Scheduler admits a request: KVC_ADMIT_*.
-type Admission uint32
-
-// Admissions: nothing more; all known tokens; the peak, if each request gets its expected new tokens; the peak, if each gets all that it may get,
-// so that nothing is preempted.
-const (
-	AdmitChunk  Admission = C.KVC_ADMIT_CHUNK
-	AdmitPrompt Admission = C.KVC_ADMIT_PROMPT
-	AdmitPeak   Admission = C.KVC_ADMIT_PEAK
-	AdmitWorst  Admission = C.KVC_ADMIT_WORST
-)
-
 // SchedulerConfig is shape and limits of a scheduler: kvc_scheduler_config. The zero value is all defaults.
 type SchedulerConfig struct {
 	Policy    SchedulePolicy
@@ -78,16 +53,6 @@ type ScheduleOptions struct {
 	NotReady          bool            // It waits for SetReady.
 	NowNs             uint64          // Its arrival; 0 = the latest time that the scheduler was told.
 }
-
-// EndReason says why a request has ended: KVC_ENDED_*.
-type EndReason uint32
-
-// Reasons.
-const (
-	EndedStopped EndReason = C.KVC_ENDED_STOPPED  // PlanResult.Stopped.
-	EndedLength  EndReason = C.KVC_ENDED_LENGTH   // It has all the tokens that it may get.
-	EndedNoSpace EndReason = C.KVC_ENDED_NO_SPACE // It lacks blocks although no other request runs.
-)
 
 // EndedRequest is a request that a Scheduler has ended: kvc_ended_request. Its id names nothing any more.
 type EndedRequest struct {
@@ -134,43 +99,6 @@ type PlanResult struct {
 	TokenOffsets []uint64
 	Stopped      []bool // [items] the request has ended with these tokens; nil = none has.
 	Failed       bool   // The step was not computed, nor were the later plans in flight: their tokens are planned again.
-}
-
-// ScheduledState is a state of a request of a Scheduler: KVC_SCHEDULED_*.
-type ScheduledState uint32
-
-// States.
-const (
-	ScheduledNotReady ScheduledState = C.KVC_SCHEDULED_NOT_READY // Waits for SetReady.
-	ScheduledWaiting  ScheduledState = C.KVC_SCHEDULED_WAITING   // Waits to be admitted.
-	ScheduledLoading  ScheduledState = C.KVC_SCHEDULED_LOADING   // Waits for the offload.
-	ScheduledRunning  ScheduledState = C.KVC_SCHEDULED_RUNNING   // Admitted.
-)
-
-// ScheduledInfo is the state of a request of a Scheduler: kvc_scheduled_info.
-type ScheduledInfo struct {
-	size                                                        uint64
-	State                                                       ScheduledState
-	Row                                                         int32 // -1 = none.
-	NumTokens, NumPrompt, NumPlanned, NumCached, NumPreemptions uint64
-	ArrivalNs                                                   uint64
-	Priority                                                    int32
-	Tenant                                                      uint32
-	WaitReason                                                  uint32 // KVC_WAIT_* of scheduler.h.
-	reserved                                                    uint32
-}
-
-// SchedulerStats are counters of a Scheduler since its creation, and gauges: kvc_scheduler_stats.
-type SchedulerStats struct {
-	size                                                                                          uint64
-	Waiting, Running, PlansInFlight                                                               uint64 // Gauges.
-	Added, Aborted, Ended, Plans                                                                  uint64
-	PromptTokens, DecodeTokens, DraftTokens, AcceptedDrafts                                       uint64
-	Admissions, CachedTokens, Preemptions, RecomputedTokens                                       uint64
-	RefusedSpace, RefusedPeak, RefusedAdapter, RefusedEncoder, RefusedQuota, RefusedFilling, Aged uint64
-	PolicyChanges, PressureChanges                                                                uint64
-	Policy                                                                                        SchedulePolicy // Gauge: the order in force.
-	Pressure                                                                                      uint32         // Gauge: 1 = high.
 }
 
 // Scheduler owns the requests of a manager, and plans each step of an engine: kvc_scheduler. Any goroutine may use it. While it has requests, make no
@@ -295,26 +223,6 @@ func (s *Scheduler) Add(tokens []int32, maxNewTokens uint64, options *ScheduleOp
 	return Request(id), err
 }
 
-// Abort ends a request, also one of a plan in flight. Its blocks are given back with the next plan. ErrNotFound: it has ended.
-func (s *Scheduler) Abort(request Request) error {
-	return s.call(func(c uintptr) error { return native.Kvc_scheduler_abort(c, uint64(request)) })
-}
-
-// SetReady says that what a request with NotReady waits for is there.
-func (s *Scheduler) SetReady(request Request) error {
-	return s.call(func(c uintptr) error { return native.Kvc_scheduler_set_ready(c, uint64(request)) })
-}
-
-// SetPriority changes a priority.
-func (s *Scheduler) SetPriority(request Request, priority int32) error {
-	return s.call(func(c uintptr) error { return native.Kvc_scheduler_set_priority(c, uint64(request), priority) })
-}
-
-// SetWeight sets the weight of a tenant, 1 at first; 2^-16 to 65536.
-func (s *Scheduler) SetWeight(tenant uint32, weight float64) error {
-	return s.call(func(c uintptr) error { return native.Kvc_scheduler_set_weight(c, tenant, weight) })
-}
-
 // SetDrafts says how many drafts the next plan may add to the decode of each request, for that plan alone: at most MaxDrafts. It may take fewer.
 func (s *Scheduler) SetDrafts(requests []Request, numDrafts []int32) error {
 	if err := check(of("numDrafts", numDrafts, uint64(len(requests)))); err != nil {
@@ -437,23 +345,4 @@ func (r *PlanResult) checkTokens(plan *Plan) error {
 		return invalid("Tokens has %d tokens; the items of plan %d bring %d: one for each of Samples, or what TokenOffsets says", len(r.Tokens), plan.ID, end)
 	}
 	return nil
-}
-
-// Info returns the state of a request. ErrNotFound: it has ended.
-func (s *Scheduler) Info(request Request) (info ScheduledInfo, err error) {
-	info.size = uint64(unsafe.Sizeof(info))
-	err = s.call(func(c uintptr) error { return native.Kvc_scheduler_request_info(c, uint64(request), asByte(&info)) })
-	return info, err
-}
-
-// Stats returns counters and gauges.
-func (s *Scheduler) Stats() (stats SchedulerStats, err error) {
-	stats.size = uint64(unsafe.Sizeof(stats))
-	err = s.call(func(c uintptr) error { return native.Kvc_scheduler_read_stats(c, asByte(&stats)) })
-	return stats, err
-}
-
-// Check checks every invariant of the state. ErrCorrupt: one is broken.
-func (s *Scheduler) Check() error {
-	return s.call(func(c uintptr) error { return native.Kvc_scheduler_check(c) })
 }

@@ -35,39 +35,12 @@ func (f *fuzzer) sizer(use func(*Sizer) error) error {
 	return use(s)
 }
 
-func TestWorkloadsForecastAndSizersDecide(t *testing.T) {
-	const second = 1000000000
-	w, err := NewWorkload(second, 4)
+func TestAClosedWorkloadIsRefused(t *testing.T) {
+	w, err := NewWorkload(0, 4)
 	must(t, err)
-	for i := uint64(1); i < 5; i++ {
-		must(t, w.Record(i*second, float64(10*i)))
-	}
-	value, err := w.Predict(second)
-	must(t, err)
-	info, err := w.Read()
-	must(t, err)
-	if math.Abs(value-50) > 1e-9 || info.NumObservations != 4 || info.Peak != 40 {
-		t.Fatal(value, info)
-	}
 	must(t, w.Close())
 	must(t, w.Close())
-	if err := w.Record(9*second, 1); !errors.Is(err, ErrClosed) {
-		t.Fatal(err)
-	}
-
-	s, err := NewSizer(SizerConfig{Mode: SizingPredictive, NumBlocks: 10, MaxBlocks: 100, LeadTimeNs: second})
-	must(t, err)
-	defer s.Close()
-	_, err = s.Decide(second, 10)
-	must(t, err)
-	decision, err := s.Decide(2*second, 20)
-	must(t, err)
-	logged, err := s.ReadLog(1)
-	must(t, err)
-	if decision != logged || decision.ToBlocks != 30 || decision.Basis != SizingByForecast || decision.Action != SizingGrow {
-		t.Fatal(decision, logged)
-	}
-	if _, err := NewSizer(SizerConfig{Mode: 3}); !errors.Is(err, ErrUnsupported) {
+	if err := w.Record(1, 1); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 }

@@ -227,13 +227,6 @@ func (s *Storage) Trim() (deviceBytes, hostBytes uint64, err error) {
 	return
 }
 
-// DiscardBlocks gives the memory of blocks that nobody uses back to the system, such as those that left a pool (Manager.Resize), and returns its
-// bytes. What the blocks hold is undefined afterwards. ErrUnsupported for memory that the storage did not take from the system itself.
-func (s *Storage) DiscardBlocks(firstBlock, numBlocks uint64) (freedBytes uint64, err error) {
-	err = s.call(func(c uintptr) error { return native.Kvc_storage_discard_blocks(c, firstBlock, numBlocks, &freedBytes) })
-	return freedBytes, err
-}
-
 // Run is a range of bytes of the slab.
 type Run struct{ Offset, Bytes uint64 }
 

@@ -16,33 +16,6 @@ import (
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
 )
 
-// PageResult is what became of one page of a job: KVC_PAGE_*.
-type PageResult int32
-
-// Results of pages.
-const (
-	PageOK          PageResult = C.KVC_PAGE_OK       // Exists: a hit. Get, Put, Remove: done. A Put of a page that is there is done too.
-	PageMiss        PageResult = C.KVC_PAGE_MISS     // There is no such page, or it did not check.
-	PagePending     PageResult = C.KVC_PAGE_PENDING  // It is being written, read or removed; or it is leased, and was to be removed.
-	PageExpired     PageResult = C.KVC_PAGE_EXPIRED  // Get with a generation: that page is gone, though another may have its key.
-	PageNoSpace     PageResult = C.KVC_PAGE_NO_SPACE // Put: all pages are leased or in use, or the page is larger than PageBytes.
-	PageFailed      PageResult = C.KVC_PAGE_FAILED   // The system or the server failed.
-	PageTimeout     PageResult = C.KVC_PAGE_TIMEOUT  // It was not done in time.
-	PageCancelled   PageResult = C.KVC_PAGE_CANCELLED
-	PageUnavailable PageResult = C.KVC_PAGE_UNAVAILABLE // The server failed before, and is left alone until the next probe.
-)
-
-// TierKind is a kind of job, for Tier.Counts.
-type TierKind uint32
-
-// Kinds of jobs.
-const (
-	TierExists TierKind = C.KVC_TIER_EXISTS
-	TierGet    TierKind = C.KVC_TIER_GET
-	TierPut    TierKind = C.KVC_TIER_PUT
-	TierRemove TierKind = C.KVC_TIER_REMOVE
-)
-
 // TierPriority is what the threads of a tier take first.
 type TierPriority uint32
 
@@ -237,38 +210,6 @@ func checkJob(kind TierKind, keys [][32]byte, pages []byte, options *JobOptions,
 
 // Drain waits until nothing waits or runs; with threads=0 it does the work.
 func (t *Tier) Drain() error { return t.own(native.Kvc_tier_drain) }
-
-// Stats returns the state, and counters since the tier was opened.
-func (t *Tier) Stats() (stats TierStats, err error) {
-	stats.size = uint64(unsafe.Sizeof(stats))
-	err = t.call(func(c uintptr) error { return native.Kvc_tier_read_stats(c, asByte(&stats)) })
-	return stats, err
-}
-
-// Counts returns what the jobs of one kind came to. ErrInvalidArgument: no such kind.
-func (t *Tier) Counts(kind TierKind) (counts TierCounts, err error) {
-	counts.size = uint64(unsafe.Sizeof(counts))
-	err = t.call(func(c uintptr) error { return native.Kvc_tier_read_counts(c, uint32(kind), asByte(&counts)) })
-	return counts, err
-}
-
-// Kinds of files of tiers, for PageFileInfo.
-const (
-	PageFileSlab uint32 = C.KVC_PAGE_FILE_SLAB // The file of a tier slab:.
-	PageFilePage uint32 = C.KVC_PAGE_FILE_PAGE // A page of a tier dir:.
-)
-
-// PageFileInfo is what a file of a tier has: kvc_page_file_info.
-type PageFileInfo struct {
-	size                 uint64
-	Kind, Version        uint32   // PageFileSlab or PageFilePage; of the format.
-	Fingerprint, Key     [32]byte // Of its pages; of the page (of a slab 0).
-	FileBytes, PageBytes uint64   // Of the file; of the page, of a slab of the largest that fits.
-	NumSlots, NumPages   uint64   // Pages that a slab has room for, else 1; pages with a whole header.
-	StoredBytes          uint64   // Of these pages.
-	BadHeaders           uint64   // Slots with something else; they are free.
-	BadPages             uint64   // With validate: pages whose checksum does not match; they are misses.
-}
 
 // InspectPageFile reads the headers of a file of a tier, and with validate all pages too. While a tier has a slab open, what it is just writing may be
 // counted as bad. Errors: ErrNotFound, ErrUnsupported (neither a slab nor a page, or of a newer format), ErrCorrupt (the file's own header does not check),

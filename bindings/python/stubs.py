@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stubs.py [--write]: writes two files from the C headers, kvcache.i and calls.i: kvcache/_native.pyi, the signatures that SWIG's typemaps make,
-and kvcache/records.py, the structs that the library fills, with the comments of their fields. Without --write it fails if a committed file differs."""
+"""stubs.py [--write]: writes three files from the C headers, kvcache.i and calls.i: kvcache/_native.pyi, the signatures that SWIG's typemaps make,
+kvcache/records.py, the structs that the library fills, and kvcache/enumerations.py, with the comments of their fields and members. Without --write
+it fails if a committed file differs."""
 
 import keyword
 import pathlib
@@ -113,8 +114,25 @@ RECORDS = {
     "IndexStats": ("kvc_index_stats", "Counters of an Index"),
     "SizingDecision": ("kvc_sizing_decision", "One decision of a Sizer, with all numbers that it stands on"),
 }
-# What the comments of these structs name, in Python.
+# Classes by the first constant of their enumeration.
+CLASSES = {
+    "Status": "KVC_OK", "BlockState": "KVC_BLOCK_FREE", "LostReason": "KVC_LOST_BLOCK", "EventKind": "KVC_EVENT_STORED", "Layout": "KVC_LAYOUT_LBHNC",
+    "DeviceFlags": "KVC_DEVICE_READS_HOST", "MemoryKind": "KVC_MEMORY_DEFAULT", "Plane": "KVC_PLANE_K", "RopeScaling": "KVC_ROPE_NONE",
+    "RequestFlags": "KVC_REQUEST_NO_READ", "StorageFlags": "KVC_STORAGE_LATENT", "SizingMode": "KVC_SIZING_REACTIVE", "SizingAction":
+    "KVC_SIZING_KEEP", "SizingBasis": "KVC_SIZING_BY_LAST", "SizingReason": "KVC_SIZING_NEED", "PageResult": "KVC_PAGE_WAITING", "TierKind":
+    "KVC_TIER_EXISTS", "TierPriority": "KVC_TIER_LOAD", "PageFileKind": "KVC_PAGE_FILE_SLAB", "Latency": "KVC_LATENCY_ADMIT", "OffloadPolicy":
+    "KVC_OFFLOAD_WRITE_THROUGH", "OffloadState": "KVC_OFFLOAD_NONE", "OffloadReason": "KVC_OFFLOAD_NOTHING", "SchedulePolicy": "KVC_SCHEDULE_FCFS",
+    "Admission": "KVC_ADMIT_CHUNK", "EndReason": "KVC_ENDED_STOPPED", "ScheduledState": "KVC_SCHEDULED_NOT_READY", "WaitReason": "KVC_WAIT_NONE",
+}
+RAISED = " Each but OK and SKIPPED is raised as an exception of its own: NO_SPACE as kvcache.NoSpaceError."
+FLAGS = {"DeviceFlags", "RequestFlags", "StorageFlags", "OffloadPolicy"}  # members that are or'ed
+# What the comments of these structs and enumerations name, in Python.
 WORDS = {
+    "kvc_manager_allocate_request": "Manager.allocate()", "kvc_manager_admit_request": "Request.admit()", "kvc_manager_reset_all": "Manager.reset()",
+    "kvcache/fills.h": "Manager(fills=True)", "kvc_manager_config.max_nodes": "Manager(max_nodes=...)", "kvc_plan_result.stopped": "Scheduler.finish(stopped=...)",
+    "kvc_device_allocate only: memory": "Memory", " Needs KVC_DEVICE_MANAGED and at least KVC_MANAGED_LEAST_BYTES.": "", "kvc_device_allocate supports KVC_MEMORY_": "There is MemoryKind.",
+    "KVC_TIER_EXISTS": "exists", "kvc_tier_submit": "its submission", "[manager]": "[Manager]", "[scheduler]": "[Scheduler]", "[storage]": "[Storage]", "[offload]": "[Offload]",
+    "[tier]": "[Tier]", "(KVC_ADMIT_PEAK, WORST)": "(Admission.PEAK, WORST)",
     "kvc_manager_config.memory": "Manager(memory=...)", "kvc_manager_acquire_blocks": "Manager.acquire_blocks()", "kvc_manager_acquire_prefix": "Manager.acquire_prefix()",
     "kvc_manager_evict_blocks": "Manager.evict()", "kvc_manager_pin_prefix": "Manager.pin()", "kvc_manager_preempt_request": "Request.preempt()",
     "kvc_manager_truncate_request": "Request.truncate()", "kvc_storage_runs": "Storage.runs()", "kvc_storage_select_blocks": "Storage.select_blocks()",
@@ -231,46 +249,68 @@ def stubs(interface):
     return "\n".join(lines) + "\n" + HAND_WRITTEN
 
 
+def in_python(comment):
+    """A comment of C in Python's words."""
+    text = re.sub(r" The library owns [^.]*\.", "", " ".join(comment.split()))
+    for name, (of_c, _) in RECORDS.items():
+        text = re.sub(rf"\b{of_c}\b", name, text)
+    for of_c, word in WORDS.items():
+        text = text.replace(of_c, word)
+    text = re.sub(r"\bkvc_(manager|storage|scheduler|offload)_(?!config|info)(\w+)", lambda it: f"{it[1].title()}.{it[2]}()", text)
+    return re.sub(r"\bkvc_\w+\.(?=\w)", "", text)
+
+
 def documented(headers, struct):
     """The fields of a struct with their comments, in Python's words."""
     for comment, fields in headers.structs[struct].declarations:
-        names, text = ", ".join(field.name for field in fields), " ".join(comment.split())
-        text = re.sub(r" The library owns [^.]*\.", "", text)
-        for name, (of_c, _) in RECORDS.items():
-            text = re.sub(rf"\b{of_c}\b", name, text)
-        for of_c, word in WORDS.items():
-            text = text.replace(of_c, word)
-        text = re.sub(r"\bkvc_(manager|storage)_(\w+)", lambda it: f"{it[1].title()}.{it[2]}()", text)
-        text = re.sub(r"\bkvc_\w+\.(?=\w)", "", text)
+        names = ", ".join(field.name for field in fields)
         if names not in ("struct_size", "reserved"):
-            yield names, text or PLAIN[names]
+            yield names, in_python(comment) or PLAIN[names]
+
+
+def described(names, text):
+    return textwrap.wrap(f"{names}: {text}", 146, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
+
+
+def enumerations(headers):
+    lines = ["# SPDX-License-Identifier: Apache-2.0", '"""The enumerations of the C headers, with the values of C. Written by stubs.py."""', "",
+             "from enum import IntEnum, IntFlag", "", "from . import _native"]
+    for name, first in CLASSES.items():
+        members, comments = interface.members(headers, first)
+        lines += ["", "", f"class {name}({'IntFlag' if name in FLAGS else 'IntEnum'}):", f'    """{interface.MEANINGS[first]}.{RAISED if name == "Status" else ""}', ""]
+        lines += [line for it, member in members.items() for line in described(member, in_python(comments[it]))]
+        lines += ['    """', "", *["    NONE = 0"] * (name == "OffloadReason"), *(f"    {member} = _native.{it}" for it, member in members.items())]
+    return "\n".join(lines) + "\n"
 
 
 def records(interface):
     lines = ["# SPDX-License-Identifier: Apache-2.0", '"""Structs that the library fills, as named tuples with the fields of C. Written by stubs.py."""', "",
-             "from __future__ import annotations", "", "from typing import NamedTuple", "", "from . import _native", "from ._docs import described",
-             "from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,",
-             "                        SizingMode, SizingReason, WaitReason)"]
+             "from __future__ import annotations", "", "from typing import Any, Callable, NamedTuple", "", "from . import _native", "from ._docs import described",
+             "from .enumerations import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,",
+             "                           SizingMode, SizingReason, WaitReason)"]
     for name, (struct, text) in RECORDS.items():
         fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
         lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]
         for names, comment in documented(interface.headers, struct):
             if ENUMERATIONS.get((struct, names)) == "bool":
                 comment = comment.replace("1 = ", "True = ").replace("0 = ", "False = ")
-            lines += textwrap.wrap(f"{names}: {comment}", 146, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False)
+            lines += described(names, comment)
         lines += ['    """', ""]
         lines += [f"    {field}: {kind}" + ("  # type: ignore[assignment] # a method of tuples" if field == "count" else "") for field, kind in fields]
         values = [f"{kind}(filled.{field})" if (struct, field) in ENUMERATIONS else f"filled.{field}" for field, kind in fields]
         lines += ["", "    @classmethod", f"    def read(cls, filled: _native.{struct}) -> {name}:",
                   '        """Reads the struct of the native layer."""']
         lines += textwrap.wrap(f"return cls({', '.join(values)})", 120, initial_indent=" " * 8, subsequent_indent=" " * 19)
+        lines += ["", "    @classmethod", f"    def of(cls, call: Callable[..., None], *arguments: Any) -> {name}:",
+                  '        """Reads the struct that a call of the native layer fills."""', f"        filled = _native.{struct}()", "        call(*arguments, filled)",
+                  "        return cls.read(filled)"]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    for name, text in (("_native.pyi", stubs(Interface())), ("records.py", records(Interface()))):
+    for name, text in (("_native.pyi", stubs(Interface())), ("records.py", records(Interface())), ("enumerations.py", enumerations(Interface().headers))):
         target = PACKAGE / name
         if "--write" in sys.argv:
             target.write_text(text, encoding="utf-8")
-        elif target.read_text(encoding="utf-8") != text:
+        elif not target.exists() or target.read_text(encoding="utf-8") != text:
             sys.exit(f"{target} differs from the C headers: run {sys.argv[0]} --write")

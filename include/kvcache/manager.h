@@ -266,13 +266,13 @@ typedef struct kvc_pool_info {
 
 /** kvc_block_info.state. */
 enum {
-  KVC_BLOCK_FREE = 0,
-  KVC_BLOCK_CACHED = 1,
-  KVC_BLOCK_PINNED = 2,
-  KVC_BLOCK_RESERVED = 3,
-  KVC_BLOCK_LIVE = 4,
-  KVC_BLOCK_FILLING = 5, /**< Held, and a step in flight will write all of it. */
-  KVC_BLOCK_FENCED = 6
+  KVC_BLOCK_FREE = 0,     /**< None of the others. */
+  KVC_BLOCK_CACHED = 1,   /**< Not held, and can be found. */
+  KVC_BLOCK_PINNED = 2,   /**< Held only by pins. */
+  KVC_BLOCK_RESERVED = 3, /**< Held, nothing committed. */
+  KVC_BLOCK_LIVE = 4,     /**< Held by a request or an external hold, with a committed token. */
+  KVC_BLOCK_FILLING = 5,  /**< Held, and a step in flight will write all of it. */
+  KVC_BLOCK_FENCED = 6    /**< Released, but a step in flight may still write to it. */
 };
 
 /** State of one block. */

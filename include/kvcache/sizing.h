@@ -184,10 +184,18 @@ enum {
 };
 
 /** kvc_sizing_decision.action. */
-enum { KVC_SIZING_KEEP = 0, KVC_SIZING_GROW = 1, KVC_SIZING_SHRINK = 2 };
+enum {
+  KVC_SIZING_KEEP = 0,  /**< It stays. */
+  KVC_SIZING_GROW = 1,  /**< It becomes larger. */
+  KVC_SIZING_SHRINK = 2 /**< It becomes smaller. */
+};
 
 /** kvc_sizing_decision.basis: the number that was taken. */
-enum { KVC_SIZING_BY_LAST = 0, KVC_SIZING_BY_FORECAST = 1, KVC_SIZING_BY_LEVEL = 2 };
+enum {
+  KVC_SIZING_BY_LAST = 0,     /**< The last need. */
+  KVC_SIZING_BY_FORECAST = 1, /**< The forecast at lead_time_ns. */
+  KVC_SIZING_BY_LEVEL = 2     /**< kvc_workload_info.level. */
+};
 
 /** kvc_sizing_decision.reason. */
 enum {

@@ -79,7 +79,7 @@ class Generate(unittest.TestCase):
         self.assertEqual(generate.version_script(kvcache_headers.parse(HEADER)).split("\n", 2)[2],
                          "KVCACHE_0.3 {\n  global:\n    kvc_manager_do;\n    kvc_manager_read;\n  local:\n    *;\n};\n")
 
-    def test_calls_with_numbers_and_ids_are_methods_of_go(self):
+    def test_calls_with_numbers_and_ids_are_methods(self):
         header = HEADER + """/** Sets the limit.
  *  @return KVC_OK; NOT_FOUND. Since 0.3. */
 KVC_API kvc_status kvc_manager_set_limit(kvc_manager* m, uint64_t request, uint32_t max_blocks);
@@ -89,6 +89,23 @@ KVC_API kvc_status kvc_manager_set_limit(kvc_manager* m, uint64_t request, uint3
         self.assertIn("native.Kvc_manager_set_limit(c, uint64(request), maxBlocks)\n", text)
         self.assertIn("func (m *Manager) Read() (value uint64, err error) {\n", text)
         self.assertNotIn("Do(", text)  # tokens are an array
+        text = generate.calls.Calls(kvcache_headers.parse(header), pathlib.Path("/nonexistent")).texts()["ManagerCalls.java"]
+        self.assertIn("   * @throws KvCacheException NOT_FOUND\n   */\n  public void setLimit(long request, int maxBlocks) throws KvCacheException {\n"
+                      "    Sizes.count(\"maxBlocks\", maxBlocks);\n    call(c -> Native.kvc_manager_set_limit(c, request, maxBlocks));\n", text)
+        self.assertNotIn("do(", text)
+
+    def test_a_record_of_java_has_the_fields_of_c(self):
+        header = HEADER + """/** A log. */
+typedef struct kvc_log_info {
+  size_t struct_size;
+  uint64_t num_calls; /**< Calls of max_blocks. */
+  uint32_t flags, reserved;
+} kvc_log_info;
+"""
+        text = generate.calls.Calls(kvcache_headers.parse(header), pathlib.Path("/nonexistent")).texts()["ManagerCalls.java"]
+        self.assertIn("@param numCalls Calls of maxBlocks.\n", text)
+        self.assertIn("public record LogInfo(long numCalls, int flags) {\n", text)
+        self.assertIn("return new LogInfo(i.getNum_calls(), (int) i.getFlags());\n", text)
 
     def test_an_unchanged_header_leaves_the_layout_as_it_is(self):
         self.assertEqual(self.added(HEADER), FROZEN)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, SupportsIndex, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, SupportsIndex, Union
 
 from . import _native
+from .errors import BufferTooSmallError
 
-
-__all__ = ["as_bytes", "at_least_0", "float_type", "np", "row_strides", "same_type", "take", "take_path", "view", "whole"]
+__all__ = ["as_bytes", "at_least_0", "float_type", "grown", "np", "row_strides", "same_type", "take", "take_path", "view", "whole"]
 
 
 class _LazyNumpy:
@@ -49,6 +49,16 @@ class _Memory:
         address, dtype, shape, strides = view
         self.owner = owner
         self.__array_interface__ = {"version": 3, "data": (address, False), "typestr": _TYPES[dtype], "shape": shape, "strides": strides}
+
+
+def grown(call: Callable[[np.ndarray], int], dtype: Any, size: int, *columns: int) -> np.ndarray:
+    """Calls with more and more rows until they are enough. Returns those that were filled."""
+    while True:
+        room = np.empty((size, *columns), dtype)
+        try:
+            return room[: call(room)]
+        except BufferTooSmallError:
+            size *= 4
 
 
 def view(described: View, owner: object) -> np.ndarray:

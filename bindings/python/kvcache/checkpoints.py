@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
 
 from . import _native
-from ._arrays import np, take_path
+from ._arrays import grown, np, take_path
 from ._docs import described
 from .errors import BufferTooSmallError
 from .manager import Manager
@@ -113,10 +113,8 @@ def measure_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, 
     m, kept = take_manager(manager), take_storages(storages)
     flags = (_native.KVC_CHECKPOINT_FULL if full else 0) | (_native.KVC_CHECKPOINT_INCREMENT if increment else 0)
     flags |= _native.KVC_CHECKPOINT_REQUESTS if requests else 0
-    needs = _native.kvc_checkpoint_needs()
-    _native.kvc_checkpoint_measure(m, _native_storages(kept), model, weights, numerics, num_layers, num_heads, first_layer, first_head,
-                                   take_path("folder", folder), codec, flags, needs)
-    return CheckpointNeeds.read(needs)
+    return CheckpointNeeds.of(_native.kvc_checkpoint_measure, m, _native_storages(kept), model, weights, numerics, num_layers, num_heads, first_layer,
+                              first_head, take_path("folder", folder), codec, flags)
 
 
 def save_stream(manager: Manager, storages: _Storages, file: Any, *, model: bytes, weights: bytes, numerics: bytes = b"", num_layers: int = 0,
@@ -211,30 +209,21 @@ def restore_checkpoint(manager: Manager, storages: _Storages, folder: _Path, *, 
 
 def list_checkpoints(folder: _Path) -> list[int]:
     """Returns the ids of the checkpoints of a folder, oldest first. Raises NotFoundError (the folder)."""
-    where, size = take_path("folder", folder), 64
-    while True:
-        ids = np.empty(size, np.uint64)
-        try:
-            found: list[int] = ids[: _native.kvc_checkpoint_list(where, ids)].tolist()
-            return found
-        except BufferTooSmallError:
-            size *= 4
+    where = take_path("folder", folder)
+    found: list[int] = grown(lambda ids: _native.kvc_checkpoint_list(where, ids), np.uint64, 64).tolist()
+    return found
 
 
 def checkpoint_info(folder: _Path, id: int = 0) -> CheckpointInfo:
     """Returns what a checkpoint has, without reading its pages. id: 0 = the newest. Raises NotFoundError, CorruptError, UnsupportedError (a newer
     format)."""
-    info = _native.kvc_checkpoint_info()
-    _native.kvc_checkpoint_read_info(take_path("folder", folder), id, info)
-    return CheckpointInfo.read(info)
+    return CheckpointInfo.of(_native.kvc_checkpoint_read_info, take_path("folder", folder), id)
 
 
 def validate_checkpoint(folder: _Path, id: int = 0) -> CheckpointInfo:
     """Reads and checks every byte of all files that a checkpoint needs. Raises CorruptError, whose text has the file and the place, and what
     checkpoint_info() raises."""
-    info = _native.kvc_checkpoint_info()
-    _native.kvc_checkpoint_validate(take_path("folder", folder), id, info)
-    return CheckpointInfo.read(info)
+    return CheckpointInfo.of(_native.kvc_checkpoint_validate, take_path("folder", folder), id)
 
 
 def remove_checkpoint(folder: _Path, id: int) -> None:
@@ -253,9 +242,8 @@ def collect_checkpoints(folder: _Path, keep_last: int = 0) -> int:
 def compact_checkpoint(folder: _Path, id: int = 0, *, codec: str = "none", level: int = 0, keep_last: int = 0, sync: bool = True) -> CheckpointInfo:
     """Makes a checkpoint of the same content with all its pages in one file, then removes the one that it was made from, and others as keep_last
     says. Parameters as for save_checkpoint(). No manager is needed. If it fails, nothing is removed."""
-    info = _native.kvc_checkpoint_info()
-    _native.kvc_checkpoint_compact(take_path("folder", folder), id, codec, level, 0 if sync else _native.KVC_CHECKPOINT_NO_SYNC, keep_last, info)
-    return CheckpointInfo.read(info)
+    flags = 0 if sync else _native.KVC_CHECKPOINT_NO_SYNC
+    return CheckpointInfo.of(_native.kvc_checkpoint_compact, take_path("folder", folder), id, codec, level, flags, keep_last)
 
 
 Manager._save = save_checkpoint

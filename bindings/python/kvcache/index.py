@@ -7,10 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Optional
 
 from . import _native
-from ._arrays import as_bytes, np
+from ._arrays import as_bytes, grown, np
 from ._docs import described
 from ._tier_jobs import take_digest, take_keys
-from .errors import BufferTooSmallError
 from .events import Event, _room
 from .records import IndexApplied, IndexStats
 
@@ -63,13 +62,7 @@ def prefix_digests(tokens: Tokens, block_size: int = 16, root: Optional[bytes] =
     """Returns uint8 [full blocks, 32]: what Manager.position_digests() gives for a prompt without extra keys, without a manager. root: from
     namespace_root(); None = the default namespace."""
     own = None if root is None else np.frombuffer(take_digest("root", root), np.uint8)
-    size = 64
-    while True:
-        room = np.empty((size, 32), np.uint8)
-        try:
-            return room[: _native.kvc_index_digests(own, tokens, block_size, room.reshape(-1))]
-        except BufferTooSmallError:
-            size *= 8
+    return grown(lambda room: _native.kvc_index_digests(own, tokens, block_size, room.reshape(-1)), np.uint8, 64, 32)
 
 
 class Index:
@@ -123,9 +116,7 @@ class Index:
         records = np.ascontiguousarray(events)
         if records.ctypes.data % 8 != 0:  # a view of bytes; C reads numbers of 8 bytes
             records = records.copy()
-        struct = _native.kvc_index_applied()
-        _native.kvc_index_apply(self._i, worker, medium, as_bytes(records), now_ns, struct)
-        return IndexApplied.read(struct)
+        return IndexApplied.of(_native.kvc_index_apply, self._i, worker, medium, as_bytes(records), now_ns)
 
     def begin_resync(self, worker: int, medium: Optional[int] = None) -> None:
         """Forgets what a worker has in a medium (None = in all). Then apply all events of Manager.prefixes(), and call end_resync()."""
@@ -167,19 +158,11 @@ class Index:
     @property
     def stats(self) -> IndexStats:
         """The counters."""
-        struct = _native.kvc_index_stats()
-        _native.kvc_index_read_stats(self._i, struct)
-        return IndexStats.read(struct)
+        return IndexStats.of(_native.kvc_index_read_stats, self._i)
 
     def dump(self) -> bytes:
         """Returns the workers, their streams and all blocks, for load()."""
-        size = 65536
-        while True:
-            room = np.empty(size, np.uint8)
-            try:
-                return room[: _native.kvc_index_dump(self._i, room)].tobytes()
-            except BufferTooSmallError:
-                size *= 4
+        return grown(lambda room: _native.kvc_index_dump(self._i, room), np.uint8, 65536).tobytes()
 
     def load(self, dump: bytes) -> None:
         """Loads a dump into an index without workers, with the same num_media and group. Raises BusyError, InvalidArgumentError (no dump, or

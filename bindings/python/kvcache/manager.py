@@ -11,7 +11,7 @@ import collections
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
 from . import _native
-from ._arrays import as_bytes, at_least_0, np, take, whole
+from ._arrays import as_bytes, at_least_0, grown, np, take, whole
 from ._docs import described
 from .errors import BufferTooSmallError, KvCacheError
 from .events import EventReader, Prefixes
@@ -331,17 +331,17 @@ class Manager:
 
     def requests(self) -> list[int]:
         """Returns the ids of all requests."""
-        ids: list[int] = self._grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64).tolist()
+        ids: list[int] = grown(lambda room: _native.kvc_manager_list_requests(self._m, room), np.uint64, 64).tolist()
         return ids
 
     def pins(self) -> list[int]:
         """Returns the ids of all pins."""
-        ids: list[int] = self._grown(lambda room: _native.kvc_manager_list_pins(self._m, room), np.uint64).tolist()
+        ids: list[int] = grown(lambda room: _native.kvc_manager_list_pins(self._m, room), np.uint64, 64).tolist()
         return ids
 
     def namespaces(self) -> list[int]:
         """Returns the ids of the open namespaces besides the default one."""
-        ids: list[int] = self._grown(lambda room: _native.kvc_manager_list_namespaces(self._m, room), np.uint64).tolist()
+        ids: list[int] = grown(lambda room: _native.kvc_manager_list_namespaces(self._m, room), np.uint64, 64).tolist()
         return ids
 
     def block_tables(self, requests: numpy.ndarray, out: numpy.ndarray, group: int = 0, fill_id: int = -1) -> numpy.ndarray:
@@ -382,26 +382,12 @@ class Manager:
 
         Raises NoSpaceError if more blocks are held, AgainError while a step is in flight, BusyError for pending work and for an external hold
         on a block that would leave, InvalidArgumentError for a number that cannot be. Then nothing changes."""
-        size = 64
-        while True:
-            moves = np.empty((size, 2), np.int32)
-            try:
-                return moves[: _native.kvc_manager_resize(self._m, pool, num_blocks, moves)]
-            except BufferTooSmallError:
-                size *= 4
+        return grown(lambda moves: _native.kvc_manager_resize(self._m, pool, num_blocks, moves), np.int32, 64, 2)
 
     def expected_tokens(self, headroom: str, generated: int = 0) -> int:
         """Returns how many tokens a request with `generated` tokens after its prompt will probably still get: so many that of the ended requests
         with at least as many, 50 % ("minimal"), 75 % ("balanced") or 95 % ("aggressive") got no more. Needs Manager(headroom=True)."""
         return _native.kvc_manager_expected_tokens(self._m, headroom_number(headroom), generated)
-
-    def _grown(self, call: Callable[[numpy.ndarray], int], dtype: numpy.typing.DTypeLike, size: int = 64) -> numpy.ndarray:
-        while True:
-            room = np.empty(size, dtype)
-            try:
-                return room[: call(room)]
-            except BufferTooSmallError:
-                size *= 4
 
     # ---- prefixes
 
@@ -429,32 +415,21 @@ class Manager:
     def quota_info(self, namespace: Namespace | int = 0, pool: int = 0) -> QuotaInfo:
         """Returns the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces, whose minimum and
         maximum are 0. Raises NotFoundError (namespace), UnsupportedError (max_quotas is 0)."""
-        struct = _native.kvc_quota_info()
-        _native.kvc_manager_quota_info(self._m, namespace_id(namespace), pool, struct)
-        return QuotaInfo.read(struct)
+        return QuotaInfo.of(_native.kvc_manager_quota_info, self._m, namespace_id(namespace), pool)
 
     def probe(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> ProbeInfo:
         """Asks whether a prompt would fit, and how much of it is cached. Changes nothing."""
-        struct = _native.kvc_probe_info()
-        _native.kvc_manager_probe(self._m, namespace_id(namespace), tokens, pack_keys(keys), struct)
-        return ProbeInfo.read(struct)
+        return ProbeInfo.of(_native.kvc_manager_probe, self._m, namespace_id(namespace), tokens, pack_keys(keys))
 
     def position_digests(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> numpy.ndarray:
         """Computes the digests of the prefix positions of a prompt, uint8 [full blocks, 32]: of each full block over the namespace's identity and all
         tokens and extra keys up to its end, as Event.digest. page_keys() makes keys of them. Changes nothing."""
-        packed, size = pack_keys(keys), 256
-        while True:
-            out = np.empty((size, 32), np.uint8)
-            try:
-                return out[: _native.kvc_manager_position_digests(self._m, namespace_id(namespace), tokens, packed, out)]
-            except BufferTooSmallError:
-                size *= 8
+        packed = pack_keys(keys)
+        return grown(lambda out: _native.kvc_manager_position_digests(self._m, namespace_id(namespace), tokens, packed, out), np.uint8, 256, 32)
 
     def probe_request(self, request: Request | int) -> ProbeInfo:
         """Asks what the admission of a waiting request would find, with its options. Changes nothing. Raises BusyError if it is admitted."""
-        struct = _native.kvc_probe_info()
-        _native.kvc_manager_probe_request(self._m, request.id if isinstance(request, Request) else request, struct)
-        return ProbeInfo.read(struct)
+        return ProbeInfo.of(_native.kvc_manager_probe_request, self._m, request.id if isinstance(request, Request) else request)
 
     def pin(self, tokens: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0) -> Pin:
         """Protects the cached part of a prefix from eviction. Raises NotFoundError if no block is cached."""
@@ -497,7 +472,7 @@ class Manager:
 
     def prompts(self) -> list[str]:
         """Returns the names of the registered prompts."""
-        names = self._grown(lambda room: _native.kvc_manager_list_prompts(self._m, room), np.uint8, 1024).tobytes()
+        names = grown(lambda room: _native.kvc_manager_list_prompts(self._m, room), np.uint8, 1024).tobytes()
         return [name.decode("utf-8", "surrogateescape") for name in names.split(b"\0")[:-1]]
 
     # ---- the log of its calls
@@ -506,14 +481,12 @@ class Manager:
         """Returns what was logged since the last take, as one part of a log, and empties the log; b"" if there is nothing new. Append the parts
         to a file: replay_log() and `kvcache replay --log` make the calls again. A log has the tokens of all prompts. Raises UnsupportedError if
         record_bytes is 0."""
-        part: bytes = self._grown(lambda room: _native.kvc_manager_take_log(self._m, room), np.uint8, 4096).tobytes()
+        part: bytes = grown(lambda room: _native.kvc_manager_take_log(self._m, room), np.uint8, 4096).tobytes()
         return part
 
     def log_info(self) -> LogInfo:
         """Returns the state of the log."""
-        struct = _native.kvc_log_info()
-        _native.kvc_manager_log_info(self._m, struct)
-        return LogInfo.read(struct)
+        return LogInfo.of(_native.kvc_manager_log_info, self._m)
 
     def evict(self, max_blocks: int, pool: int = -1) -> int:
         """Evicts up to max_blocks cached blocks in the order of the policy. pool: the index of a pool; -1 = all, pool by pool. Returns
@@ -549,9 +522,7 @@ class Manager:
 
     def curve(self, namespace: Namespace | int = ALL_NAMESPACES) -> CurveInfo:
         """Returns what a curve has seen. Raises NotFoundError if there is none."""
-        struct = _native.kvc_curve_info()
-        _native.kvc_manager_curve_info(self._m, namespace_id(namespace), struct)
-        return CurveInfo.read(struct)
+        return CurveInfo.of(_native.kvc_manager_curve_info, self._m, namespace_id(namespace))
 
     # ---- external holds, for engines with their own block tables
 
@@ -566,7 +537,7 @@ class Manager:
                        group: int = 0) -> numpy.ndarray:
         """Takes an external hold on each cached block of a prefix: int32 [positions], -1 where a window does not need the block."""
         packed, id = pack_keys(keys), namespace_id(namespace)
-        return self._grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, tokens, packed, group, room), np.int32)
+        return grown(lambda room: _native.kvc_manager_acquire_prefix(self._m, id, tokens, packed, group, room), np.int32, 64)
 
     def publish_blocks(self, tokens: Tokens, blocks: Tokens, keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0,
                        group: int = 0) -> None:
@@ -588,9 +559,7 @@ class Manager:
     @property
     def stats(self) -> Stats:
         """Counters and gauges as of the last finished call. Does not wait for the manager's lock."""
-        struct = _native.kvc_stats()
-        _native.kvc_manager_read_stats(self._m, struct)
-        return Stats.read(struct)
+        return Stats.of(_native.kvc_manager_read_stats, self._m)
 
     @property
     def usage(self) -> float:
@@ -602,27 +571,19 @@ class Manager:
     @property
     def properties(self) -> Properties:
         """Configuration of the manager, with defaults filled in."""
-        struct = _native.kvc_properties()
-        _native.kvc_manager_properties(self._m, struct)
-        return Properties.read(struct)
+        return Properties.of(_native.kvc_manager_properties, self._m)
 
     def pool_info(self, pool: int = 0) -> PoolInfo:
         """Returns the blocks of a pool by state."""
-        struct = _native.kvc_pool_info()
-        _native.kvc_manager_pool_info(self._m, pool, struct)
-        return PoolInfo.read(struct)
+        return PoolInfo.of(_native.kvc_manager_pool_info, self._m, pool)
 
     def lost_reuse(self, group: int) -> LostReuse:
         """Returns the reuse that a group has lost, by reason."""
-        struct = _native.kvc_lost_reuse()
-        _native.kvc_manager_lost_reuse(self._m, group, struct)
-        return LostReuse.read(struct)
+        return LostReuse.of(_native.kvc_manager_lost_reuse, self._m, group)
 
     def block_info(self, block: int) -> BlockInfo:
         """Returns the state of one block."""
-        struct = _native.kvc_block_info()
-        _native.kvc_manager_block_info(self._m, block, struct)
-        return BlockInfo.read(struct)
+        return BlockInfo.of(_native.kvc_manager_block_info, self._m, block)
 
     def digest(self) -> int:
         """Hashes the state. Equal sequences of calls give equal digests in any build and process."""
@@ -670,7 +631,7 @@ class Manager:
     def fail_step(self, step_id: int) -> list[int]:
         """Says that the kernels of a step in flight, and of all later ones, did not write their blocks. Requests that hold such a block are preempted,
         in the order of their admissions; returns their ids. Raises InvalidArgumentError (no step in flight), UnsupportedError."""
-        ids: list[int] = self._grown(lambda room: _native.kvc_manager_fail_step(self._m, step_id, room), np.uint64).tolist()
+        ids: list[int] = grown(lambda room: _native.kvc_manager_fail_step(self._m, step_id, room), np.uint64, 64).tolist()
         return ids
 
     def events(self, cursor: int = 0) -> EventReader:
@@ -704,6 +665,4 @@ def replay_log(log: bytes) -> LogReplay:
     """Makes the calls of a log (Manager.take_log()) again, on a manager of its own with another hash seed, and compares every status and result.
     log: all parts, in order. Raises InvalidArgumentError if it is no log, or was cut or changed; UnsupportedError if its format is of another
     version."""
-    struct = _native.kvc_replay_info()
-    _native.kvc_log_replay(np.frombuffer(log, np.uint8), struct)
-    return LogReplay.read(struct)
+    return LogReplay.of(_native.kvc_log_replay, np.frombuffer(log, np.uint8))

@@ -7,9 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence, TypeVar, Union
 
 from . import _native
-from ._arrays import np
+from ._arrays import grown, np
 from .constants import Latency
-from .errors import BufferTooSmallError
 from .manager import Manager
 from .offload import Offload
 from .records import LatencyInfo, MemoryProfile
@@ -53,13 +52,7 @@ def render_metrics(sources: Iterable[_Source], *, vllm_names: bool = False) -> s
     flags = _native.KVC_METRICS_VLLM_NAMES if vllm_names else 0
 
     def render(n: Any) -> str:
-        size = 1 << 16
-        while True:
-            room = np.empty(size, np.uint8)
-            try:
-                return room[: _native.kvc_metrics_render(n[0], n[1], n[2], n[3], n[4], texts, counts, flags, room)].tobytes().decode()
-            except BufferTooSmallError:
-                size *= 4
+        return grown(lambda room: _native.kvc_metrics_render(n[0], n[1], n[2], n[3], n[4], texts, counts, flags, room), np.uint8, 1 << 16).tobytes().decode()
 
     return _with_objects([of for of, _ in pairs], render)
 

@@ -165,9 +165,7 @@ class Memory:
 
     def estimate(self) -> MemoryEstimate:
         """What it holds: as Model.estimate()."""
-        answer = _native.kvc_memory_estimate()
-        _native.kvc_estimate_memory(self._model._model, self._query, answer)
-        return MemoryEstimate.read(answer)
+        return MemoryEstimate.of(_native.kvc_estimate_memory, self._model._model, self._query)
 
 
 _FIELDS = {

@@ -106,6 +106,4 @@ class Publisher:
 
     def stats(self) -> PublisherStats:
         """Counters since the publisher was created."""
-        filled = _native.kvc_publisher_stats()
-        _native.kvc_publisher_read_stats(self._p, filled)
-        return PublisherStats.read(filled)
+        return PublisherStats.of(_native.kvc_publisher_read_stats, self._p)

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from . import _native
 from ._docs import described
-from .constants import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,
-                        SizingMode, SizingReason, WaitReason)
+from .enumerations import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,
+                           SizingMode, SizingReason, WaitReason)
 
 
 @described
@@ -90,6 +90,13 @@ class Stats(NamedTuple):
                    filled.nodes_used, filled.metadata_bytes, filled.events_dropped, filled.filling_hits,
                    filled.filling_waits, filled.partial_hits, filled.partial_tokens)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> Stats:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_stats()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class ProbeInfo(NamedTuple):
@@ -119,6 +126,13 @@ class ProbeInfo(NamedTuple):
         return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
                    bool(filled.fits), filled.filling_request)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> ProbeInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_probe_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class PoolInfo(NamedTuple):
@@ -147,6 +161,13 @@ class PoolInfo(NamedTuple):
         return cls(filled.first_block, filled.num_blocks, filled.free, filled.cached, filled.live, filled.reserved,
                    filled.filling, filled.fenced, filled.pinned, filled.max_blocks)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> PoolInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_pool_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class LostReuse(NamedTuple):
@@ -174,6 +195,13 @@ class LostReuse(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.admissions, filled.block_tokens, filled.window_tokens, filled.state_tokens,
                    filled.agreement_tokens, filled.node_tokens)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> LostReuse:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_lost_reuse()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -206,12 +234,19 @@ class QuotaInfo(NamedTuple):
         return cls(filled.min_blocks, filled.max_blocks, filled.held, filled.cached, filled.fenced, filled.available,
                    filled.refusals, filled.block_queries, filled.block_hits)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> QuotaInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_quota_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class LogInfo(NamedTuple):
     """The log of a manager.
 
-    capacity: Manager.config().record_bytes; 0 = nothing is recorded.
+    capacity: record_bytes; 0 = nothing is recorded.
     bytes: Bytes that Manager.take_log() would give now.
     calls: Calls logged since creation, taken or not.
     lost_calls: Calls after the log was full. If this is not 0, recording has ended.
@@ -226,6 +261,13 @@ class LogInfo(NamedTuple):
     def read(cls, filled: _native.kvc_log_info) -> LogInfo:
         """Reads the struct of the native layer."""
         return cls(filled.capacity, filled.bytes, filled.calls, filled.lost_calls)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> LogInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_log_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -254,6 +296,13 @@ class LogReplay(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.calls, filled.mismatches, filled.first_mismatch, filled.digest, filled.lost_calls,
                    filled.library_version, filled.text)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> LogReplay:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_replay_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -286,6 +335,13 @@ class BlockInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.token_offset, BlockState(filled.state), filled.pool, filled.requests, filled.external_holds,
                    filled.pins, bool(filled.published), filled.num_copies, filled.group)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> BlockInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_block_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -329,6 +385,13 @@ class Properties(NamedTuple):
                    filled.event_capacity, filled.watermark_blocks, filled.block_size, filled.vocab_size, filled.policy,
                    filled.flags, filled.num_groups, filled.num_pools, filled.policy_weight, filled.policy_history,
                    filled.max_quotas, filled.num_cross_groups, filled.max_blocks, filled.record_bytes)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> Properties:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_properties()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -382,6 +445,13 @@ class RequestInfo(NamedTuple):
                    bool(filled.admitted), filled.flags, filled.next_checkpoint, filled.cross_tokens,
                    filled.num_cross_cached, filled.lost_group, filled.lost_reason)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> RequestInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_request_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class QuantMetrics(NamedTuple):
@@ -409,6 +479,13 @@ class QuantMetrics(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.elements, filled.bytes, filled.fp16_bytes, filled.ratio, filled.mse, filled.snr_db,
                    filled.max_error)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> QuantMetrics:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_quant_metrics()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -450,6 +527,13 @@ class AttentionInfo(NamedTuple):
                    filled.num_pieces, filled.num_splits, filled.scratch_bytes, filled.shared_tokens, filled.plan_bytes,
                    filled.workspace_bytes, filled.selection_bytes)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> AttentionInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_attention_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class DeviceInfo(NamedTuple):
@@ -486,6 +570,13 @@ class DeviceInfo(NamedTuple):
                    filled.architecture, filled.dlpack_device, filled.flags, filled.swap_out_kernel_bytes,
                    filled.swap_in_kernel_bytes)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> DeviceInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_device_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class BackendInfo(NamedTuple):
@@ -506,6 +597,13 @@ class BackendInfo(NamedTuple):
     def read(cls, filled: _native.kvc_backend_info) -> BackendInfo:
         """Reads the struct of the native layer."""
         return cls(filled.path, filled.architectures, filled.remark, filled.num_devices)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> BackendInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_backend_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -590,6 +688,13 @@ class MemoryEstimate(NamedTuple):
                    filled.cross_pool_blocks, filled.num_state_layers, filled.num_cross_layers, filled.num_pools,
                    filled.window_pool, filled.state_pool, filled.cross_pool)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> MemoryEstimate:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_memory_estimate()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class CurveInfo(NamedTuple):
@@ -619,6 +724,13 @@ class CurveInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.sample_rate, filled.max_samples, filled.max_blocks, filled.half_life, filled.queries,
                    filled.sampled, filled.num_samples, filled.bytes)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> CurveInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_curve_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -659,6 +771,13 @@ class WorkloadInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.num_observations, filled.last_ns, filled.last, filled.average, filled.level, filled.trend,
                    filled.mean, filled.variance, filled.peak, filled.rate, filled.burstiness, filled.dispersion)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> WorkloadInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_workload_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -726,6 +845,13 @@ class TierStats(NamedTuple):
                    filled.last_errno, filled.fallbacks, filled.outages, bool(filled.available), bool(filled.uses_uring),
                    filled.disk_evictions, filled.expired, filled.removed, filled.mismatches)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> TierStats:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_tier_stats()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class TierCounts(NamedTuple):
@@ -755,6 +881,13 @@ class TierCounts(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.jobs, filled.items, filled.bytes, filled.ok, filled.misses, filled.pending, filled.expired,
                    filled.no_space, filled.failed, filled.timeouts, filled.cancelled, filled.unavailable)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> TierCounts:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_tier_counts()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -825,6 +958,13 @@ class CheckpointInfo(NamedTuple):
                    filled.codec, filled.model, filled.weights, filled.resumed_pages, filled.longest_hold,
                    filled.longest_admission)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> CheckpointInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_checkpoint_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class CheckpointNeeds(NamedTuple):
@@ -847,6 +987,13 @@ class CheckpointNeeds(NamedTuple):
     def read(cls, filled: _native.kvc_checkpoint_needs) -> CheckpointNeeds:
         """Reads the struct of the native layer."""
         return cls(filled.num_pages, filled.new_pages, filled.new_bytes, filled.full_bytes, filled.free_bytes)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> CheckpointNeeds:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_checkpoint_needs()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -888,6 +1035,13 @@ class PageFileInfo(NamedTuple):
                    filled.page_bytes, filled.num_slots, filled.num_pages, filled.stored_bytes, filled.bad_headers,
                    filled.bad_pages, filled.description)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> PageFileInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_page_file_info()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class OffloadInfo(NamedTuple):
@@ -911,6 +1065,13 @@ class OffloadInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(OffloadState(filled.state), OffloadReason(filled.reason), filled.num_cached, filled.num_found,
                    filled.num_loaded)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> OffloadInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_offload_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -956,6 +1117,13 @@ class OffloadStats(NamedTuple):
                    filled.slower_loads, filled.refused_loads, filled.loads, filled.short_loads, filled.loaded_tokens,
                    filled.failed_publications)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> OffloadStats:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_offload_stats()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class OffloadTierStats(NamedTuple):
@@ -997,6 +1165,13 @@ class OffloadTierStats(NamedTuple):
                    filled.stored_pages, filled.stored_bytes, filled.refused_stores, filled.failed_stores, filled.waits,
                    filled.load_ns_per_byte, filled.outages, filled.available, filled.difference)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> OffloadTierStats:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_offload_tier_stats()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class LatencyInfo(NamedTuple):
@@ -1021,6 +1196,13 @@ class LatencyInfo(NamedTuple):
         """Reads the struct of the native layer."""
         return cls(filled.count, filled.sum_ns, filled.max_ns, filled.p50_ns, filled.p90_ns, filled.p99_ns,
                    filled.p999_ns)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> LatencyInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_latency()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -1055,6 +1237,13 @@ class MemoryProfile(NamedTuple):
         return cls(filled.metadata_bytes, filled.metadata_peak_bytes, filled.slab_bytes, filled.slab_peak_bytes,
                    filled.workspace_bytes, filled.workspace_peak_bytes, filled.tier_bytes, filled.tier_peak_bytes,
                    filled.offload_bytes, filled.offload_peak_bytes, filled.scheduler_bytes, filled.scheduler_peak_bytes)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> MemoryProfile:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_memory_profile()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -1104,6 +1293,13 @@ class PublisherStats(NamedTuple):
                    filled.failed_batches, filled.replay_requests, filled.replayed_batches, filled.replay_misses,
                    filled.bad_requests, filled.kept_batches, filled.kept_bytes)
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> PublisherStats:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_publisher_stats()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class ScheduledInfo(NamedTuple):
@@ -1140,6 +1336,13 @@ class ScheduledInfo(NamedTuple):
         return cls(ScheduledState(filled.state), filled.row, filled.num_tokens, filled.num_prompt, filled.num_planned,
                    filled.num_cached, filled.num_preemptions, filled.arrival_ns, filled.priority, filled.tenant,
                    WaitReason(filled.wait_reason))
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> ScheduledInfo:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_scheduled_info()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -1202,6 +1405,13 @@ class SchedulerStats(NamedTuple):
                    filled.refused_encoder, filled.refused_quota, filled.refused_filling, filled.aged,
                    filled.policy_changes, filled.pressure_changes, SchedulePolicy(filled.policy), bool(filled.pressure))
 
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> SchedulerStats:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_scheduler_stats()
+        call(*arguments, filled)
+        return cls.read(filled)
+
 
 @described
 class IndexApplied(NamedTuple):
@@ -1224,6 +1434,13 @@ class IndexApplied(NamedTuple):
     def read(cls, filled: _native.kvc_index_applied) -> IndexApplied:
         """Reads the struct of the native layer."""
         return cls(filled.applied, filled.ignored, filled.next_sequence, bool(filled.is_stale), filled.restarts)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> IndexApplied:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_index_applied()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -1265,6 +1482,13 @@ class IndexStats(NamedTuple):
         return cls(filled.num_workers, filled.num_blocks, filled.num_holdings, filled.num_sets, filled.bytes_allocated,
                    filled.bytes_used, filled.applied_events, filled.ignored_events, filled.gaps, filled.dropped_events,
                    filled.evicted_blocks, filled.restarts, filled.expired_workers)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> IndexStats:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_index_stats()
+        call(*arguments, filled)
+        return cls.read(filled)
 
 
 @described
@@ -1308,3 +1532,10 @@ class SizingDecision(NamedTuple):
         return cls(filled.number, filled.now_ns, filled.from_blocks, filled.to_blocks, SizingAction(filled.action),
                    SizingReason(filled.reason), SizingBasis(filled.basis), SizingMode(filled.mode), filled.needed,
                    filled.level, filled.trend, filled.forecast, filled.variation, filled.wanted)
+
+    @classmethod
+    def of(cls, call: Callable[..., None], *arguments: Any) -> SizingDecision:
+        """Reads the struct that a call of the native layer fills."""
+        filled = _native.kvc_sizing_decision()
+        call(*arguments, filled)
+        return cls.read(filled)

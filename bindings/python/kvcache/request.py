@@ -295,9 +295,7 @@ class Request(_Owned):
     @property
     def info(self) -> RequestInfo:
         """RequestInfo: num_tokens, num_committed, capacity, num_blocks, ..."""
-        struct = _native.kvc_request_info()
-        _native.kvc_manager_request_info(self._manager._m, self.id, struct)
-        return RequestInfo.read(struct)
+        return RequestInfo.of(_native.kvc_manager_request_info, self._manager._m, self.id)
 
     def block_table(self, group: int = 0, fill_id: int = -1, out: Optional[numpy.ndarray] = None) -> numpy.ndarray:
         """Returns the block ids of a group: int32 [blocks of the table]. With `out`, writes all of its entries and returns it. An entry

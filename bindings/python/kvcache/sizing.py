@@ -30,9 +30,7 @@ class Workload:
     @property
     def info(self) -> WorkloadInfo:
         """The figures so far; all 0 before the first observation."""
-        struct = _native.kvc_workload_info()
-        _native.kvc_workload_read_info(self._w, struct)
-        return WorkloadInfo.read(struct)
+        return WorkloadInfo.of(_native.kvc_workload_read_info, self._w)
 
     def predict(self, horizon_ns: int) -> float:
         """Forecasts the value horizon_ns after the last observation: level + trend * horizon. It may be negative."""
@@ -66,12 +64,8 @@ class Sizer:
     def decide(self, now_ns: int, needed_blocks: float) -> SizingDecision:
         """Decides on the size for an interval that has ended, logs the decision, and takes its size as the present one. now_ns: end of the
         interval. needed_blocks: blocks in use and those that refused or waiting requests lack, or the size at which a curve reaches a hit rate."""
-        struct = _native.kvc_sizing_decision()
-        _native.kvc_sizer_decide(self._s, now_ns, needed_blocks, struct)
-        return SizingDecision.read(struct)
+        return SizingDecision.of(_native.kvc_sizer_decide, self._s, now_ns, needed_blocks)
 
     def read_log(self, number: int) -> SizingDecision:
         """Returns a decision by its number, 0 for the first. Raises NotFoundError if it is not made yet or no longer in the log."""
-        struct = _native.kvc_sizing_decision()
-        _native.kvc_sizer_read_log(self._s, number, struct)
-        return SizingDecision.read(struct)
+        return SizingDecision.of(_native.kvc_sizer_read_log, self._s, number)

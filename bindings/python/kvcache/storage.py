@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from . import _native
-from ._arrays import as_bytes, at_least_0, float_type, np, row_strides, same_type, take, view
+from ._arrays import as_bytes, at_least_0, float_type, grown, np, row_strides, same_type, take, view
 from ._docs import add_properties, described
 from .constants import DType, Layout, MemoryKind, Plane, StorageFlags
-from .errors import BufferTooSmallError, KvCacheError
+from .errors import KvCacheError
 from .records import AttentionInfo, QuantMetrics
 from .rope import take_table
 from .tiers import PageInfo
@@ -126,13 +126,7 @@ class Storage:
 
     def runs(self, block: int) -> Array:
         """Lists the bytes of a block in the slab as runs: uint64 [n, 2] of (offset, bytes), ascending."""
-        size = 64
-        while True:
-            out = np.empty((size, 2), np.uint64)
-            try:
-                return out[: _native.kvc_storage_runs(self._s, block, None, out)]
-            except BufferTooSmallError:
-                size *= 4
+        return grown(lambda out: _native.kvc_storage_runs(self._s, block, None, out), np.uint64, 64, 2)
 
     def store(self, k: Array, v: Optional[Array], slots: Array, first_layer: int = 0, *, rope_table: Optional[Array] = None,
               rope_rows: Optional[Array] = None, rope_first_element: int = 0, rope_interleaved: bool = False,
@@ -260,13 +254,8 @@ class Storage:
                   first_head: int = 0) -> Array:
         """Lists the storage's part of a page as runs, uint64 [n, 2] of (offset, bytes), ascending: runs of Tier.get(). Parameters as for
         page_info()."""
-        size = 64
-        while True:
-            out = np.empty((size, 2), np.uint64)
-            try:
-                return out[: _native.kvc_storage_page_runs(self._s, model, weights, numerics, num_layers, num_heads, first_layer, first_head, out)]
-            except BufferTooSmallError:
-                size *= 4
+        return grown(lambda out: _native.kvc_storage_page_runs(self._s, model, weights, numerics, num_layers, num_heads, first_layer, first_head, out),
+                     np.uint64, 64, 2)
 
     def pack_pages(self, blocks: Array, pages: Array, stride: int = 0) -> None:
         """Copies blocks (int32 ids) of a storage in host memory to pages: of each the storage's part. pages: a C-contiguous array [n, part_bytes],

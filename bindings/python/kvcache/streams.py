@@ -13,9 +13,7 @@ from .records import BackendInfo, DeviceInfo
 
 def device_info(device: Optional[str] = None) -> DeviceInfo:
     """Returns the properties of a device; None = the CPU. Raises NotFoundError, whose text lists the devices."""
-    info = _native.kvc_device_info()
-    _native.kvc_device_read_info(device, info)
-    return DeviceInfo.read(info)
+    return DeviceInfo.of(_native.kvc_device_read_info, device)
 
 
 def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
@@ -24,9 +22,7 @@ def open_backend(name: str, path: Optional[str] = None) -> BackendInfo:
     UnsupportedError."""
     if path is not None:
         _native.kvc_backend_open(name, path)
-    info = _native.kvc_backend_info()
-    _native.kvc_backend_properties(name, info)
-    return BackendInfo.read(info)
+    return BackendInfo.of(_native.kvc_backend_properties, name)
 
 
 class StreamEvent:

@@ -75,9 +75,7 @@ def page_file_info(path: str | os.PathLike[str], validate: bool = False) -> Page
     """Returns what a file of a tier has: a slab, or a page of a folder. validate: read and check all pages too. While a tier has a slab open, what
     it is just writing may be counted as bad. Raises NotFoundError, UnsupportedError (neither a slab nor a page, or of a newer format),
     CorruptError (the file's own header does not check)."""
-    info = _native.kvc_page_file_info()
-    _native.kvc_page_file_read_info(take_path("path", path), bool(validate), info)
-    return PageFileInfo.read(info)
+    return PageFileInfo.of(_native.kvc_page_file_read_info, take_path("path", path), bool(validate))
 
 
 def page_file_parts(path: str | os.PathLike[str], validate: bool = False) -> list[PageFileInfo]:
@@ -97,9 +95,7 @@ def page_file_parts(path: str | os.PathLike[str], validate: bool = False) -> lis
 def purge_page_file(path: str | os.PathLike[str], fingerprint: bytes) -> PageFileInfo:
     """Removes the pages of a fingerprint from a slab that no tier has open, and returns what has gone: num_pages and stored_bytes. The file keeps
     its size. Raises BusyError (a process uses the slab), NotFoundError, UnsupportedError (not a slab), CorruptError."""
-    info = _native.kvc_page_file_info()
-    _native.kvc_page_file_purge(take_path("path", path), take_digest("fingerprint", fingerprint), info)
-    return PageFileInfo.read(info)
+    return PageFileInfo.of(_native.kvc_page_file_purge, take_path("path", path), take_digest("fingerprint", fingerprint))
 
 
 class Tier:

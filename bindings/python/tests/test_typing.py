@@ -81,7 +81,7 @@ with kvcache.Manager(8) as m, m.allocate([1, 2]) as request:
 """, encoding="utf-8")
     said = run("mypy", tmp_path, "--strict", cache, "program.py")
     lines = [re.sub(r"^program.py:(\d+): \w+: ", r"\1 ", line) for line in said if re.search("error|Revealed|Found", line)]
-    wanted = ['3 .*"int"', '4 .*"kvcache.constants.BlockState"', r'5 .*kvcache.constants.Status\b', '6 .*RequestInfo', '7 .*numpy.ndarray', '8 .*numpy.ndarray',
+    wanted = ['3 .*"int"', '4 .*"kvcache.enumerations.BlockState"', r'5 .*kvcache.enumerations.Status\b', '6 .*RequestInfo', '7 .*numpy.ndarray', '8 .*numpy.ndarray',
               '9 "Stats" has no attribute "evicted"', '10 .*"str"', '11 .*"slot"', '12 "Step" has no attribute "extend_token"', '13 "Step" has no attribute "num_request"',
               '14 .*"max_request"', '15 .*"slot"', '16 .*"extend_token"', '17 .*"v_head"', '18 "Storage" has no attribute "blok_bytes"', '20 .*"casual"', '21 .*"layers"',
               '22 .*"token"', '23 .*"concurrence"', '24 Module has no attribute "manger"', '25 .*DType', '26 .*"int"', '27 .*"int"', r'29 .*"tuple\[str, int\] \| None"',

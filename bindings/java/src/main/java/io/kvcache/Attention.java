@@ -10,7 +10,7 @@ import java.nio.LongBuffer;
  * Queries and the keys that they attend to: kvc_attention. Request r has queries qOffsets[r] .. qOffsets[r + 1] - 1. They are the last of its
  * kvLens[r] tokens, or begin at position qStarts[r]. Buffers are direct and in native order, used from position to limit.
  */
-public final class Attention {
+public final class Attention extends AttentionCalls {
   /** Shapes: q [queries][numQHeads][headDim]; out [queries][numQHeads][vHeadDim]; lse float32 [queries][numQHeads], or null. */
   public ByteBuffer q, out, lse;
   /**
@@ -162,10 +162,6 @@ public final class Attention {
     c.setOut_head_stride(outHeadStride);
     return c;
   }
-
-  /** How a call would run: kvc_attention_info. */
-  public record Info(String kernels, String keys, String values, int numWorkers, boolean sparse, long numPieces, long numSplits, long scratchBytes,
-      long sharedTokens, long planBytes, long workspaceBytes, long selectionBytes) {}
 
   /** Writes the mask bits of a tree of draft tokens, and returns the depths of its nodes. Parent -1 = the last token before the tree. */
   public static IntBuffer treeMask(IntBuffer parents, ByteBuffer mask) throws KvCacheException {

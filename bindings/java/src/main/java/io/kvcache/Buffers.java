@@ -43,6 +43,33 @@ public final class Buffers {
     return scratch.clear().put(values).flip();
   }
 
+  interface Filling {
+    void fill(ByteBuffer room, long[] count) throws KvCacheException;
+  }
+
+  /** Calls with more and more room for elements of so many bytes until the room is enough. Returns what was filled. */
+  static ByteBuffer grown(int bytes, int first, Filling filling) throws KvCacheException {
+    long[] count = new long[1];
+    for (int size = first;; size = Math.multiplyExact(size, 4)) {
+      ByteBuffer room = bytes(Math.multiplyExact(bytes, size));
+      try {
+        filling.fill(room, count);
+        return room.limit(Math.toIntExact(bytes * count[0]));
+      } catch (KvCacheException error) {
+        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  /** The bytes from position to limit. */
+  static byte[] array(ByteBuffer buffer) {
+    byte[] own = new byte[buffer.remaining()];
+    buffer.get(own);
+    return own;
+  }
+
   static ByteBuffer copy(byte[] values) {
     return values == null ? null : bytes(values.length).put(values).flip();
   }

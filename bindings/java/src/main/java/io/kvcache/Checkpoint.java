@@ -6,7 +6,6 @@ import java.nio.ByteBuffer;
 import java.nio.LongBuffer;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -139,19 +138,10 @@ public record Checkpoint(long id, long numFiles, long fileBytes, long writtenByt
 
   /** Returns the ids of the checkpoints of a folder, oldest first. NOT_FOUND: the folder. */
   public static long[] list(Path folder) throws KvCacheException {
-    for (int size = 64;; size *= 4) {
-      LongBuffer ids = Buffers.longs(size);
-      long[] count = new long[1], found = new long[size];
-      try {
-        Native.kvc_checkpoint_list(folder.toString(), ids, count);
-        ids.get(found);
-        return Arrays.copyOf(found, (int) count[0]);
-      } catch (KvCacheException error) {
-        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
-          throw error;
-        }
-      }
-    }
+    LongBuffer ids = Buffers.grown(8, 64, (room, count) -> Native.kvc_checkpoint_list(folder.toString(), room.asLongBuffer(), count)).asLongBuffer();
+    long[] found = new long[ids.remaining()];
+    ids.get(found);
+    return found;
   }
 
   /** Returns what a checkpoint has, without reading its pages. id: 0 = the newest. Statuses: NOT_FOUND, CORRUPT, UNSUPPORTED (a newer format). */

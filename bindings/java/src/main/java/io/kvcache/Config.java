@@ -8,7 +8,7 @@ import java.util.Objects;
 /**
  * Shape and limits of a manager: {@code new Config().numBlocks(4096)}. Only the number of blocks has no default. See kvc_manager_config.
  */
-public final class Config {
+public final class Config extends ConfigCalls {
   long[] pools = {0};
   long[] rooms = {};
   List<Group> groups = List.of();
@@ -18,16 +18,6 @@ public final class Config {
   long maxNodes, maxRequests, maxRequestTokens, eventCapacity, seed, watermarkBlocks, policyHistory, recordBytes;
   Policy policy = Policy.LRU;
   double policyWeight;
-
-  /** Which cached block is evicted first. */
-  public enum Policy {
-    /** The least recently released one. */
-    LRU,
-    /** The one with the least last use + A * log2(uses): for prompts that come back after others. A is the weight times the blocks of the pool. */
-    FREQUENCY,
-    /** Those that no hit can use, because another group with full attention has no block at their position. */
-    FRAGMENTATION
-  }
 
   /**
    * A group of layers with one block table per request.
@@ -249,7 +239,7 @@ public final class Config {
     return this;
   }
 
-  /** Evicts by priorities before the policy: {@link Request#setPriority}, {@link Request#endSession}, {@link Manager#demote}. */
+  /** Evicts by priorities before the policy: {@link Request#setPriority}, {@link Request#endSession}, {@link Manager#setPrefixPriority}. */
   public Config hints() {
     flags |= Native.KVC_MANAGER_HINTS;
     return this;

@@ -9,7 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Which worker has how much of a prompt cached: kvc_index. Any thread may use it; matches never wait for other calls. */
-public final class Index implements AutoCloseable {
+public final class Index extends IndexCalls implements AutoCloseable {
   /** Stands for all media of a worker. */
   public static final int ALL_MEDIA = -1;
 
@@ -35,18 +35,11 @@ public final class Index implements AutoCloseable {
     }
   }
 
-  /** What {@link #apply} has done: kvc_index_applied. Replay from the event before nextSequence. */
-  public record Applied(long applied, long ignored, long nextSequence, boolean isStale, int restarts) {}
-
   /** Blocks of a prompt that a worker has, from the first one to the first gap: in any medium, then in each medium alone. */
   public record Match(long worker, int blocks, int[] media) {}
 
   /** A worker; the arrays have an entry for each medium. */
   public record Worker(String name, long lastHeardNs, long[] numBlocks, long[] nextSequence, boolean[] isStale) {}
-
-  /** Counters: kvc_index_stats. */
-  public record Stats(long numWorkers, long numBlocks, long numHoldings, long numSets, long bytesAllocated, long bytesUsed, long appliedEvents,
-      long ignoredEvents, long gaps, long droppedEvents, long evictedBlocks, long restarts, long expiredWorkers) {}
 
   /** Creates an index. */
   public Index(Options options) throws KvCacheException {
@@ -79,24 +72,7 @@ public final class Index implements AutoCloseable {
 
   /** Adds a worker, whose streams begin at sequence 0. The name has at most 63 bytes; null = none. */
   public void addWorker(long worker, String name, long nowNs) throws KvCacheException {
-    use(i -> Native.kvc_index_add_worker(i, worker, name, nowNs));
-  }
-
-  /** Removes a worker and forgets what it has. */
-  public void removeWorker(long worker) throws KvCacheException {
-    use(i -> Native.kvc_index_remove_worker(i, worker));
-  }
-
-  /** Says that a worker lives. {@link #apply} says it too. */
-  public void touchWorker(long worker, long nowNs) throws KvCacheException {
-    use(i -> Native.kvc_index_touch_worker(i, worker, nowNs));
-  }
-
-  /** Removes the workers that were silent for more than ttlNs before nowNs. Returns their number. */
-  public long expire(long nowNs) throws KvCacheException {
-    long[] removed = new long[1];
-    use(i -> Native.kvc_index_expire(i, nowNs, removed));
-    return removed[0];
+    call(i -> Native.kvc_index_add_worker(i, worker, name, nowNs));
   }
 
   /** Applies events of one medium of a worker, as {@link Manager#events} gives them. */
@@ -107,28 +83,16 @@ public final class Index implements AutoCloseable {
     }
     packed.flip();
     try (kvc_index_applied a = new kvc_index_applied()) {
-      use(i -> Native.kvc_index_apply(i, worker, medium, packed, nowNs, a));
-      return new Applied(a.getApplied(), a.getIgnored(), a.getNext_sequence(), a.getIs_stale() != 0, a.getRestarts());
+      call(i -> Native.kvc_index_apply(i, worker, medium, packed, nowNs, a));
+      return Applied.read(a);
     }
-  }
-
-  /** Forgets what a worker has in a medium, or in {@link #ALL_MEDIA}. Then apply all events of {@link Manager#prefixes}, and call {@link #endResync}. */
-  public void beginResync(long worker, int medium) throws KvCacheException {
-    use(i -> Native.kvc_index_begin_resync(i, worker, medium));
-  }
-
-  /** Ends a resync: the medium is complete up to nextSequence. */
-  public void endResync(long worker, int medium, long nextSequence) throws KvCacheException {
-    use(i -> Native.kvc_index_end_resync(i, worker, medium, nextSequence));
   }
 
   /** Returns the identity of a namespace, 32 bytes, as {@link Manager#openNamespace} has it, without a manager. A part that is null is absent. */
   public static byte[] namespaceRoot(byte[] model, byte[] adapter, byte[] tenant) throws KvCacheException {
     ByteBuffer root = Buffers.bytes(32);
     Native.kvc_index_root(Buffers.copy(model), Buffers.copy(adapter), Buffers.copy(tenant), root);
-    byte[] own = new byte[32];
-    root.get(own);
-    return own;
+    return Buffers.array(root);
   }
 
   /**
@@ -158,7 +122,7 @@ public final class Index implements AutoCloseable {
   public List<Long> workers() throws KvCacheException {
     LongBuffer room = Buffers.longs(maxWorkers);
     long[] count = new long[1];
-    use(i -> Native.kvc_index_list_workers(i, room, count));
+    call(i -> Native.kvc_index_list_workers(i, room, count));
     List<Long> all = new ArrayList<>();
     for (int n = 0; n < count[0]; ++n) {
       all.add(room.get(n));
@@ -170,7 +134,7 @@ public final class Index implements AutoCloseable {
   public Worker worker(long worker) throws KvCacheException {
     ByteBuffer name = Buffers.bytes(64);
     LongBuffer numbers = Buffers.longs(1 + 3 * Native.KVC_INDEX_MAX_MEDIA);
-    use(i -> Native.kvc_index_worker_info(i, worker, name, numbers));
+    call(i -> Native.kvc_index_worker_info(i, worker, name, numbers));
     byte[] text = new byte[64];
     name.get(text);
     int length = 0;
@@ -188,37 +152,15 @@ public final class Index implements AutoCloseable {
     return new Worker(new String(text, 0, length, StandardCharsets.UTF_8), numbers.get(0), columns[0], columns[1], stale);
   }
 
-  /** Returns the counters. */
-  public Stats stats() throws KvCacheException {
-    try (kvc_index_stats s = new kvc_index_stats()) {
-      use(i -> Native.kvc_index_read_stats(i, s));
-      return new Stats(s.getNum_workers(), s.getNum_blocks(), s.getNum_holdings(), s.getNum_sets(), s.getBytes_allocated(), s.getBytes_used(),
-          s.getApplied_events(), s.getIgnored_events(), s.getGaps(), s.getDropped_events(), s.getEvicted_blocks(), s.getRestarts(), s.getExpired_workers());
-    }
-  }
-
   /** Returns the workers, their streams and all blocks, for {@link #load}. */
   public byte[] dump() throws KvCacheException {
-    for (int size = 1 << 16;; size *= 4) {
-      ByteBuffer room = Buffers.bytes(size);
-      long[] count = new long[1];
-      try {
-        use(i -> Native.kvc_index_dump(i, room, count));
-        byte[] made = new byte[(int) count[0]];
-        room.get(made);
-        return made;
-      } catch (KvCacheException error) {
-        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
-          throw error;
-        }
-      }
-    }
+    return Buffers.array(Buffers.grown(1, 1 << 16, (room, count) -> call(i -> Native.kvc_index_dump(i, room, count))));
   }
 
   /** Loads a dump into an index without workers, with the same numMedia and group. */
   public void load(byte[] dump) throws KvCacheException {
     ByteBuffer own = Buffers.copy(dump);
-    use(i -> Native.kvc_index_load(i, own));
+    call(i -> Native.kvc_index_load(i, own));
   }
 
   private interface Find {
@@ -229,7 +171,7 @@ public final class Index implements AutoCloseable {
     LongBuffer workers = Buffers.longs(maxWorkers);
     ByteBuffer matched = Buffers.bytes(4 * maxWorkers * (1 + numMedia));
     long[] count = new long[1];
-    use(i -> find.find(i, workers, matched, count));
+    call(i -> find.find(i, workers, matched, count));
     IntBuffer rows = matched.asIntBuffer();
     List<Match> all = new ArrayList<>();
     for (int n = 0; n < count[0]; ++n) {
@@ -247,7 +189,8 @@ public final class Index implements AutoCloseable {
     return Buffers.copy(root);
   }
 
-  private void use(Manager.Call call) throws KvCacheException {
+  @Override
+  void call(Manager.Call call) throws KvCacheException {
     handle.call(this, call);
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-import java.io.ByteArrayOutputStream;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
@@ -22,7 +21,7 @@ import java.util.function.Function;
  * are used in place during the call, from position to limit. Closing frees everything as soon as the last call in another thread and the last step
  * are gone.
  */
-public final class Manager implements AutoCloseable {
+public final class Manager extends ManagerCalls implements AutoCloseable {
   static final Cleaner CLEANER = Cleaner.create();
   final Handle handle;
 
@@ -50,6 +49,7 @@ public final class Manager implements AutoCloseable {
     void run(long manager) throws KvCacheException;
   }
 
+  @Override
   void call(Call call) throws KvCacheException {
     handle.call(this, call);
   }
@@ -138,7 +138,7 @@ public final class Manager implements AutoCloseable {
   public List<int[]> compact(int pool, int maxMoves) throws KvCacheException {
     Sizes.count("pool", pool);
     ByteBuffer room = Buffers.bytes(Math.multiplyExact(8, Sizes.count("maxMoves", maxMoves)));
-    return read(room, ask((m, out) -> Native.kvc_manager_compact(m, pool, room, out)), Manager::pair);
+    return read(room.limit(8 * (int) ask((m, out) -> Native.kvc_manager_compact(m, pool, room, out))), Manager::pair);
   }
 
   /**
@@ -150,14 +150,6 @@ public final class Manager implements AutoCloseable {
     Sizes.count("pool", pool);
     Sizes.count("numBlocks", numBlocks);
     return grown(8, (m, room, out) -> Native.kvc_manager_resize(m, pool, numBlocks, room, out), Manager::pair);
-  }
-
-  /** Returns how many tokens a request with so many after its prompt will probably still get. Needs {@link Config#headroom}. */
-  public long expectedTokens(RequestOptions.Headroom headroom, long generated) throws KvCacheException {
-    Sizes.count("generated", generated);
-    long[] tokens = new long[1];
-    call(m -> Native.kvc_manager_expected_tokens(m, headroom.ordinal(), generated, tokens));
-    return tokens[0];
   }
 
   /**
@@ -201,26 +193,16 @@ public final class Manager implements AutoCloseable {
     return new int[] {from.getInt(), from.getInt()};
   }
 
-  private static <T> List<T> read(ByteBuffer room, long count, Function<ByteBuffer, T> element) {
+  private static <T> List<T> read(ByteBuffer room, Function<ByteBuffer, T> element) {
     List<T> all = new ArrayList<>();
-    for (long i = 0; i < count; ++i) {
+    while (room.hasRemaining()) {
       all.add(element.apply(room));
     }
     return all;
   }
 
-  /** Calls with more and more room until the room is enough. */
   private <T> List<T> grown(int bytes, Taking taking, Function<ByteBuffer, T> element) throws KvCacheException {
-    for (int size = 64;; size *= 4) {
-      ByteBuffer room = Buffers.bytes(bytes * size);
-      try {
-        return read(room, ask((m, out) -> taking.take(m, room, out)), element);
-      } catch (KvCacheException error) {
-        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
-          throw error;
-        }
-      }
-    }
+    return read(Buffers.grown(bytes, 64, (room, out) -> call(m -> taking.take(m, room, out))), element);
   }
 
   /**
@@ -228,11 +210,9 @@ public final class Manager implements AutoCloseable {
    * blocks.
    */
   public byte[] contentDigest() throws KvCacheException {
-    byte[] digest = new byte[32];
-    ByteBuffer room = Buffers.bytes(digest.length);
+    ByteBuffer room = Buffers.bytes(32);
     call(m -> Native.kvc_manager_content_digest(m, room));
-    room.get(digest);
-    return digest;
+    return Buffers.array(room);
   }
 
   // ---- prefixes
@@ -242,11 +222,6 @@ public final class Manager implements AutoCloseable {
     return ask((m, out) -> Native.kvc_manager_open_namespace(m, Buffers.copy(model), Buffers.copy(adapter), Buffers.copy(tenant), out));
   }
 
-  /** Closes a namespace once. */
-  public void closeNamespace(long namespace) throws KvCacheException {
-    call(m -> Native.kvc_manager_close_namespace(m, namespace));
-  }
-
   /** Returns the ids of the open namespaces besides the default one. */
   public List<Long> namespaces() throws KvCacheException {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_namespaces(m, room.asLongBuffer(), out), ByteBuffer::getLong);
@@ -254,16 +229,6 @@ public final class Manager implements AutoCloseable {
 
   /** All namespaces together, in curves and in events of the kind ALL_CLEARED; no namespace has this id. */
   public static final long ALL_NAMESPACES = -1;
-
-  /** Forgets all cached content of a namespace (0 = the default one alone) in constant time. Requests finish. */
-  public void resetNamespace(long namespace) throws KvCacheException {
-    call(m -> Native.kvc_manager_reset_namespace(m, namespace));
-  }
-
-  /** Forgets all cached content of all namespaces, as {@link #resetNamespace} of each would. */
-  public void resetAll() throws KvCacheException {
-    call(Native::kvc_manager_reset_all);
-  }
 
   // ---- miss-ratio curves
 
@@ -276,10 +241,6 @@ public final class Manager implements AutoCloseable {
    * @param halfLife after so many block queries earlier ones count half; 0 = all count alike
    */
   public record CurveConfig(double sampleRate, long maxSamples, long maxBlocks, long halfLife) {}
-
-  /** What a curve has seen: kvc_curve_info. */
-  public record CurveInfo(double sampleRate, long maxSamples, long maxBlocks, long halfLife, double queries, double sampled, long numSamples,
-      long bytes) {}
 
   /** Starts to measure the hit rate that x blocks under LRU would have, for all x at once, of a namespace alone or of ALL_NAMESPACES together.
    * Config null: the defaults. */
@@ -295,11 +256,6 @@ public final class Manager implements AutoCloseable {
     }
   }
 
-  /** Ends a curve and frees its memory. */
-  public void closeCurve(long namespace) throws KvCacheException {
-    call(m -> Native.kvc_manager_close_curve(m, namespace));
-  }
-
   /** Returns the share of the block queries that caches of these sizes would answer. The sizes ascend. */
   public double[] hitRates(long namespace, long... numBlocks) throws KvCacheException {
     ByteBuffer sizes = Buffers.bytes(Math.multiplyExact(8, numBlocks.length)), rates = Buffers.bytes(Math.multiplyExact(8, numBlocks.length));
@@ -310,15 +266,6 @@ public final class Manager implements AutoCloseable {
     return out;
   }
 
-  /** Returns what a curve has seen. */
-  public CurveInfo curve(long namespace) throws KvCacheException {
-    try (kvc_curve_info i = new kvc_curve_info()) {
-      call(m -> Native.kvc_manager_curve_info(m, namespace, i));
-      return new CurveInfo(i.getSample_rate(), i.getMax_samples(), i.getMax_blocks(), i.getHalf_life(), i.getQueries(), i.getSampled(),
-          i.getNum_samples(), i.getBytes());
-    }
-  }
-
   // ---- what is cached
 
   /** Returns the tokens of a prompt that would hit now. Changes nothing. */
@@ -326,28 +273,11 @@ public final class Manager implements AutoCloseable {
     return probeInfo(namespace, tokens, keys).numCached();
   }
 
-  /** What an admission would find: kvc_probe_info. fits: whether it has space. */
-  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, long fillingRequest) {}
-
   /** Asks what the admission of a prompt without options would find. Changes nothing. */
   public ProbeInfo probeInfo(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
-    return probed((m, info) -> Native.kvc_manager_probe(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), info));
-  }
-
-  /** Asks what the admission of a waiting request would find, with its options. Changes nothing. */
-  public ProbeInfo probeRequest(long request) throws KvCacheException {
-    return probed((m, info) -> Native.kvc_manager_probe_request(m, request, info));
-  }
-
-  private interface Probing {
-    void probe(long manager, kvc_probe_info info) throws KvCacheException;
-  }
-
-  private ProbeInfo probed(Probing probing) throws KvCacheException {
-    try (kvc_probe_info i = new kvc_probe_info()) {
-      call(m -> probing.probe(m, i));
-      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0,
-          i.getFilling_request());
+    try (kvc_probe_info info = new kvc_probe_info()) {
+      call(m -> Native.kvc_manager_probe(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), info));
+      return ProbeInfo.read(info);
     }
   }
 
@@ -356,27 +286,13 @@ public final class Manager implements AutoCloseable {
    * nothing.
    */
   public ByteBuffer positionDigests(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
-    for (int size = 64;; size *= 4) {
-      ByteBuffer room = Buffers.bytes(32 * size);
-      try {
-        long count = ask((m, out) -> Native.kvc_manager_position_digests(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), room, out));
-        return room.limit(32 * (int) count);
-      } catch (KvCacheException error) {
-        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
-          throw error;
-        }
-      }
-    }
+    return Buffers.grown(32, 64,
+        (room, out) -> call(m -> Native.kvc_manager_position_digests(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), room, out)));
   }
 
   /** Protects the cached part of a prefix from eviction. Returns the pin, for {@link #unpin}. */
   public long pin(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_pin_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), out, new long[1]));
-  }
-
-  /** Ends a pin. */
-  public void unpin(long pin) throws KvCacheException {
-    call(m -> Native.kvc_manager_unpin_prefix(m, pin));
   }
 
   /** Returns the ids of all pins. */
@@ -387,12 +303,6 @@ public final class Manager implements AutoCloseable {
   /** Drops the cached blocks of these tokens that nobody holds. Returns their number. */
   public long drop(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
     return ask((m, out) -> Native.kvc_manager_drop_prefix(m, namespace, tokens, RequestOptions.ExtraKey.pack(keys), out));
-  }
-
-  /** Tells the time of a monotonic clock in nanoseconds, and ends the hints whose time has passed. It never goes back. */
-  public void setTime(long nowNs) throws KvCacheException {
-    Sizes.count("nowNs", nowNs);
-    call(m -> Native.kvc_manager_set_time(m, nowNs));
   }
 
   /** A priority below 0, for {@link #setPrefixPriority}: it is evicted before all else. */
@@ -439,18 +349,8 @@ public final class Manager implements AutoCloseable {
 
   /** Returns the names of the registered prompts. */
   public List<String> prompts() throws KvCacheException {
-    List<Byte> bytes = grown(1, (m, room, out) -> Native.kvc_manager_list_prompts(m, room, out), ByteBuffer::get);
-    List<String> names = new ArrayList<>();
-    ByteArrayOutputStream name = new ByteArrayOutputStream();
-    for (byte one : bytes) {
-      if (one != 0) {
-        name.write(one);
-      } else {
-        names.add(name.toString(StandardCharsets.UTF_8));
-        name.reset();
-      }
-    }
-    return names;
+    byte[] names = Buffers.array(Buffers.grown(1, 256, (room, out) -> call(m -> Native.kvc_manager_list_prompts(m, room, out))));
+    return names.length == 0 ? List.of() : List.of(new String(names, StandardCharsets.UTF_8).split("\0"));
   }
 
   /** Evicts up to maxBlocks cached blocks in the order of the policy. Returns their number. */
@@ -527,22 +427,6 @@ public final class Manager implements AutoCloseable {
     }
   }
 
-  /** Hashes the state. Equal sequences of calls give equal digests in any build and process. */
-  public long digest() throws KvCacheException {
-    return ask(Native::kvc_manager_digest);
-  }
-
-  /** Checks every invariant of the state. */
-  public void check() throws KvCacheException {
-    call(Native::kvc_manager_check);
-  }
-
-  /** States that the kernels of all steps up to this one have finished. Blocks fenced for these steps become available. */
-  public void retireStep(long stepId) throws KvCacheException {
-    Sizes.count("stepId", stepId);
-    call(m -> Native.kvc_manager_retire_step(m, stepId));
-  }
-
   /**
    * Reads up to 256 events from a cursor on (0 at first), without removing them. If the next cursor is more than the cursor and the events read,
    * the events between are lost.
@@ -583,20 +467,6 @@ public final class Manager implements AutoCloseable {
     return new Event.Batch(events, next[0]);
   }
 
-  /**
-   * Sets the quota of a namespace in one pool. While it has no more than minBlocks, what it has cached is not evicted for others; at maxBlocks it
-   * evicts its own cached blocks. A minimum of 0 and no maximum in every pool end the quota. Needs {@link Config#maxQuotas}.
-   *
-   * @param minBlocks blocks that it can always hold; the sum over all namespaces is at most the blocks of the pool
-   * @param maxBlocks blocks that it may have; 0 = no maximum
-   */
-  public void setQuota(long namespace, int pool, long minBlocks, long maxBlocks) throws KvCacheException {
-    Sizes.count("pool", pool);
-    Sizes.count("minBlocks", minBlocks);
-    Sizes.count("maxBlocks", maxBlocks);
-    call(m -> Native.kvc_manager_set_quota(m, namespace, pool, minBlocks, maxBlocks));
-  }
-
   // ---- the log of its calls
 
   /**
@@ -605,30 +475,8 @@ public final class Manager implements AutoCloseable {
    * {@link Config#recordBytes}.
    */
   public byte[] takeLog() throws KvCacheException {
-    List<Byte> bytes = grown(1, (m, room, out) -> Native.kvc_manager_take_log(m, room, out), ByteBuffer::get);
-    byte[] part = new byte[bytes.size()];
-    for (int i = 0; i < part.length; ++i) {
-      part[i] = bytes.get(i);
-    }
-    return part;
+    return Buffers.array(Buffers.grown(1, 4096, (room, out) -> call(m -> Native.kvc_manager_take_log(m, room, out))));
   }
-
-  /** The log of a manager: kvc_log_info. If lostCalls is not 0, the log was full and recording has ended. */
-  public record LogInfo(long capacity, long bytes, long calls, long lostCalls) {}
-
-  /** Returns the state of the log. */
-  public LogInfo logInfo() throws KvCacheException {
-    try (kvc_log_info i = new kvc_log_info()) {
-      call(m -> Native.kvc_manager_log_info(m, i));
-      return new LogInfo(i.getCapacity(), i.getBytes(), i.getCalls(), i.getLost_calls());
-    }
-  }
-
-  /**
-   * What {@link #replayLog} found: the calls made again, those with another status or result than in the log, the number of the first of them
-   * (from 1) with its text, and the digest after the last call.
-   */
-  public record LogReplay(long calls, long mismatches, long firstMismatch, long digest, long lostCalls, int libraryVersion, String text) {}
 
   /**
    * Makes the calls of a log again, on a manager of its own with another hash seed, and compares every status and result.
@@ -638,70 +486,7 @@ public final class Manager implements AutoCloseable {
   public static LogReplay replayLog(byte[] log) throws KvCacheException {
     try (kvc_replay_info i = new kvc_replay_info()) {
       Native.kvc_log_replay(Buffers.copy(log), i);
-      return new LogReplay(i.getCalls(), i.getMismatches(), i.getFirst_mismatch(), i.getDigest(), i.getLost_calls(), (int) i.getLibrary_version(),
-          i.getText());
-    }
-  }
-
-  /** The share of a namespace in one pool: kvc_quota_info. maxBlocks is 0 without a maximum. */
-  public record QuotaInfo(long minBlocks, long maxBlocks, long held, long cached, long fenced, long available, long refusals, long blockQueries,
-      long blockHits) {}
-
-  /** Returns the share of a namespace in one pool; of a namespace without a quota the common share of all such namespaces. */
-  public QuotaInfo quotaInfo(long namespace, int pool) throws KvCacheException {
-    Sizes.count("pool", pool);
-    try (kvc_quota_info i = new kvc_quota_info()) {
-      call(m -> Native.kvc_manager_quota_info(m, namespace, pool, i));
-      return new QuotaInfo(i.getMin_blocks(), i.getMax_blocks(), i.getHeld(), i.getCached(), i.getFenced(), i.getAvailable(), i.getRefusals(),
-          i.getBlock_queries(), i.getBlock_hits());
-    }
-  }
-
-  /** Blocks of a pool by state, which sum to numBlocks: kvc_pool_info. */
-  public record PoolInfo(long firstBlock, long numBlocks, long free, long cached, long live, long reserved, long filling, long fenced, long pinned,
-      long maxBlocks) {}
-
-  /** Returns the blocks of a pool by state. */
-  public PoolInfo poolInfo(int pool) throws KvCacheException {
-    Sizes.count("pool", pool);
-    try (kvc_pool_info i = new kvc_pool_info()) {
-      call(m -> Native.kvc_manager_pool_info(m, pool, i));
-      return new PoolInfo(i.getFirst_block(), i.getNum_blocks(), i.getFree(), i.getCached(), i.getLive(), i.getReserved(), i.getFilling(),
-          i.getFenced(), i.getPinned(), i.getMax_blocks());
-    }
-  }
-
-  /**
-   * The reuse that a group has lost, in tokens by reason: kvc_lost_reuse. Sums over the admissions that Stats.admissions counts.
-   *
-   * @param admissions admissions that add to the numbers
-   * @param blockTokens a block of full attention, or of the sink tokens, was not cached
-   * @param windowTokens a block of the window or the chunk before the end was not cached
-   * @param stateTokens no checkpoint of a recurrent state was at the end
-   * @param agreementTokens every group had more alone, but they did not end at the same place
-   * @param nodeTokens in full blocks that requests knew and did not publish when all prefix positions were in use; no admission counts them
-   */
-  public record LostReuse(long admissions, long blockTokens, long windowTokens, long stateTokens, long agreementTokens, long nodeTokens) {}
-
-  /** Returns the reuse that a group has lost, by reason. */
-  public LostReuse lostReuse(int group) throws KvCacheException {
-    Sizes.count("group", group);
-    try (kvc_lost_reuse i = new kvc_lost_reuse()) {
-      call(m -> Native.kvc_manager_lost_reuse(m, group, i));
-      return new LostReuse(i.getAdmissions(), i.getBlock_tokens(), i.getWindow_tokens(), i.getState_tokens(), i.getAgreement_tokens(),
-          i.getNode_tokens());
-    }
-  }
-
-  /** State of one block: kvc_block_info. state: 0 free, 1 cached, 2 pinned, 3 reserved, 4 live, 5 filling, 6 fenced; group -1 = never used. */
-  public record BlockInfo(int state, int pool, int group, long tokenOffset, int requests, int externalHolds, int pins, boolean published, int numCopies) {}
-
-  /** Returns the state of one block. */
-  public BlockInfo blockInfo(int block) throws KvCacheException {
-    try (kvc_block_info i = new kvc_block_info()) {
-      call(m -> Native.kvc_manager_block_info(m, block, i));
-      return new BlockInfo(i.getState(), i.getPool(), i.getGroup(), i.getToken_offset(), i.getRequests(), i.getExternal_holds(), i.getPins(),
-          i.getPublished() != 0, i.getNum_copies());
+      return LogReplay.read(i);
     }
   }
 
@@ -719,14 +504,11 @@ public final class Manager implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_requests(m, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
-  /** Properties of a device: kvc_device_info. memoryKinds are bits 1 &lt;&lt; KVC_MEMORY_*. */
-  public record DeviceInfo(String name, String architecture, long memoryBytes, long freeBytes, int memoryKinds, int numProcessors) {}
-
   /** Returns the properties of a device, such as "cpu". The message of a failure lists the devices. */
   public static DeviceInfo device(String name) throws KvCacheException {
     try (kvc_device_info i = new kvc_device_info()) {
       Native.kvc_device_read_info(name, i);
-      return new DeviceInfo(i.getName(), i.getArchitecture(), i.getMemory_bytes(), i.getFree_bytes(), i.getMemory_kinds(), i.getNum_processors());
+      return DeviceInfo.read(i);
     }
   }
 

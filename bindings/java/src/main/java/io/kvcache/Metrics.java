@@ -21,27 +21,13 @@ import java.util.TreeMap;
  *
  * <p>Reading changes nothing. Any thread may call it beside others.
  */
-public final class Metrics {
-  /**
-   * What a latency measures. Of a Manager: ADMIT (allocate and Request.admit), STEP. Of a Scheduler: PLAN, with the steps of its manager, and FINISH. Of a
-   * Storage: STORE and GATHER; with a stream, until the work is enqueued. Of an Offload: POLL; LOAD, from the first page of a load until its blocks are
-   * cached, by the times of poll. Of a Tier: the others, from the submission of a job to its end.
-   */
-  public enum Latency { ADMIT, STEP, PLAN, FINISH, STORE, GATHER, POLL, LOAD, TIER_EXISTS, TIER_GET, TIER_PUT, TIER_REMOVE }
-
+public final class Metrics extends MetricsCalls {
   /**
    * A Manager, Storage, Tier, Offload or Scheduler with its labels. Names are letters, digits and _; none that docs/METRICS.md has.
    *
    * @param object at most 64 of a kind
    */
   public record Source(AutoCloseable object, Map<String, String> labels) {}
-
-  /** A distribution of durations since {@link #enableLatencies}, in ns: kvc_latency. Percentiles are within 0.8 %. */
-  public record LatencyInfo(long count, long sumNs, long maxNs, long p50Ns, long p90Ns, long p99Ns, long p999Ns) {}
-
-  /** Memory by kind, in bytes: what objects have from their allocators now, and the most that they have had: kvc_memory_profile. */
-  public record MemoryProfile(long metadataBytes, long metadataPeakBytes, long slabBytes, long slabPeakBytes, long workspaceBytes, long workspacePeakBytes,
-      long tierBytes, long tierPeakBytes, long offloadBytes, long offloadPeakBytes, long schedulerBytes, long schedulerPeakBytes) {}
 
   private interface Call {
     void run(long[][] objects) throws KvCacheException;
@@ -70,21 +56,8 @@ public final class Metrics {
     }
     counts.flip();
     ByteBuffer labels = Buffers.copy(texts.toByteArray());
-    for (int size = 1 << 16;; size = Math.multiplyExact(size, 4)) {
-      ByteBuffer room = Buffers.bytes(size);
-      long[] count = new long[1];
-      try {
-        withObjects(objects, o -> Native.kvc_metrics_render(o[0], o[1], o[2], o[3], o[4], labels, counts, vllmNames ? 1 : 0, room, count));
-      } catch (KvCacheException error) {
-        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
-          throw error;
-        }
-        continue;
-      }
-      byte[] all = new byte[(int) count[0]];
-      room.get(all);
-      return all;
-    }
+    return Buffers.array(Buffers.grown(1, 1 << 16, (room, count) -> withObjects(objects,
+        o -> Native.kvc_metrics_render(o[0], o[1], o[2], o[3], o[4], labels, counts, vllmNames ? 1 : 0, room, count))));
   }
 
   /**
@@ -99,7 +72,7 @@ public final class Metrics {
   public static LatencyInfo readLatency(AutoCloseable object, Latency latency) throws KvCacheException {
     try (kvc_latency i = new kvc_latency()) {
       withObjects(List.of(object), o -> Native.kvc_metrics_read_latency(o[0], o[1], o[2], o[3], o[4], latency.ordinal() + 1, i));
-      return new LatencyInfo(i.getCount(), i.getSum_ns(), i.getMax_ns(), i.getP50_ns(), i.getP90_ns(), i.getP99_ns(), i.getP999_ns());
+      return LatencyInfo.read(i);
     }
   }
 
@@ -107,9 +80,7 @@ public final class Metrics {
   public static MemoryProfile readMemory(AutoCloseable... objects) throws KvCacheException {
     try (kvc_memory_profile p = new kvc_memory_profile()) {
       withObjects(List.of(objects), o -> Native.kvc_metrics_read_memory(o[0], o[1], o[2], o[3], o[4], p));
-      return new MemoryProfile(p.getMetadata_bytes(), p.getMetadata_peak_bytes(), p.getSlab_bytes(), p.getSlab_peak_bytes(), p.getWorkspace_bytes(),
-          p.getWorkspace_peak_bytes(), p.getTier_bytes(), p.getTier_peak_bytes(), p.getOffload_bytes(), p.getOffload_peak_bytes(), p.getScheduler_bytes(),
-          p.getScheduler_peak_bytes());
+      return MemoryProfile.read(p);
     }
   }
 

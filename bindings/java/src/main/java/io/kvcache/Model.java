@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.function.Function;
 
 /** What the KV cache of a model depends on: kvc_model. Use a preset ({@link #find}), or describe it. */
-public final class Model {
+public final class Model extends ModelCalls {
   final kvc_model c = new kvc_model();
 
   private Model() {
@@ -252,20 +252,11 @@ public final class Model {
     return q;
   }
 
-  /** Answer of {@link #estimate}, in bytes and blocks: kvc_memory_estimate. */
-  public record Estimate(long bytesPerToken, long fullBlockBytes, long windowBlockBytes, long fullBlocks, long windowBlocks, long sequenceBytes,
-      long totalBytes, long maxTokens, long maxSequences, int numFullLayers, int numWindowLayers, long poolBlocks, long windowPoolBlocks,
-      long stateBlockBytes, long crossBlockBytes, long stateBlocks, long crossBlocks, long statePoolBlocks, long crossPoolBlocks, int numStateLayers,
-      int numCrossLayers) {}
-
   /** Computes the memory of sequences and, with a budget, what fits. */
   public Estimate estimate(Query query) throws KvCacheException {
     try (kvc_memory_query q = query(query); kvc_memory_estimate e = new kvc_memory_estimate()) {
       Native.kvc_estimate_memory(c, q, e);
-      return new Estimate(e.getBytes_per_token(), e.getFull_block_bytes(), e.getWindow_block_bytes(), e.getFull_blocks(), e.getWindow_blocks(),
-          e.getSequence_bytes(), e.getTotal_bytes(), e.getMax_tokens(), e.getMax_sequences(), e.getNum_full_layers(), e.getNum_window_layers(),
-          e.getPool_blocks(), e.getWindow_pool_blocks(), e.getState_block_bytes(), e.getCross_block_bytes(), e.getState_blocks(), e.getCross_blocks(),
-          e.getState_pool_blocks(), e.getCross_pool_blocks(), e.getNum_state_layers(), e.getNum_cross_layers());
+      return Estimate.read(e);
     } finally {
       Reference.reachabilityFence(this);
     }

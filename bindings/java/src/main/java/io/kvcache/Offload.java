@@ -21,33 +21,7 @@ import java.util.List;
  *
  * <p>Until it is closed, jobs of the tiers' own fail with BUSY. It keeps manager, storages and tiers alive, whichever of them is closed first.
  */
-public final class Offload implements AutoCloseable {
-  /** How far a lookup is, in the order of the numbers: nothing is under way, the tiers are asked, pages are read, admit it now. */
-  public enum State { NONE, LOOKING, LOADING, READY }
-
-  /**
-   * Why a lookup is READY, in the order of the numbers. NOTHING: the tiers have nothing that the manager lacks. SLOWER: computing is expected to be faster.
-   * NO_ROOM: the pools had no blocks. FAILED: a page failed, less was loaded than was found. LOADED: all that was found is loaded.
-   */
-  public enum Reason { NONE, NOTHING, SLOWER, NO_ROOM, FAILED, LOADED, CANCELLED }
-
-  /**
-   * How far the lookup of a request is.
-   *
-   * @param numCached tokens that the manager had cached
-   * @param numFound tokens beyond them that the tiers have
-   * @param numLoaded tokens that are cached now because they were loaded
-   */
-  public record Info(State state, Reason reason, long numCached, long numFound, long numLoaded) {}
-
-  /** State of an offload (the first three), and counters since it was made: kvc_offload_stats. */
-  public record Stats(long waitingBlocks, long busyPages, long busyLookups, long publishedBlocks, long droppedEvents, long droppedBlocks, long goneBlocks,
-      long lookups, long slowerLoads, long refusedLoads, long loads, long shortLoads, long loadedTokens, long failedPublications) {}
-
-  /** Counters of one tier: kvc_offload_tier_stats. */
-  public record TierStats(long hits, long misses, long loadedPages, long loadedBytes, long failedLoads, long storedPages, long storedBytes,
-      long refusedStores, long failedStores, long waits, double loadNsPerByte, long outages, long available) {}
-
+public final class Offload extends OffloadCalls implements AutoCloseable {
   final Handle handle;
   final Object one = new Object(); // held by every call but await: they must not overlap
   private final Object[] used; // alive until after this
@@ -115,7 +89,8 @@ public final class Offload implements AutoCloseable {
     handle.close();
   }
 
-  private void call(Manager.Call call) throws KvCacheException {
+  @Override
+  void call(Manager.Call call) throws KvCacheException {
     long address = handle.enter();
     try {
       synchronized (one) {
@@ -171,46 +146,11 @@ public final class Offload implements AutoCloseable {
     call(o -> Native.kvc_offload_lookup(o, request.id(), nowNs));
   }
 
-  /** Tells how far the lookup of a request is. */
-  public Info query(Request request) throws KvCacheException {
-    try (kvc_offload_info i = new kvc_offload_info()) {
-      call(o -> Native.kvc_offload_query(o, request.id(), i));
-      return new Info(State.values()[i.getState()], Reason.values()[i.getReason()], i.getNum_cached(), i.getNum_found(), i.getNum_loaded());
-    }
-  }
-
-  /** Ends a lookup, if there is one, and gives back its blocks. */
-  public void cancel(Request request) throws KvCacheException {
-    call(o -> Native.kvc_offload_cancel(o, request.id()));
-  }
-
-  /**
-   * Stores the published blocks of an admitted request, whatever the policy says, and returns how many it has. Call it before you preempt the request: a
-   * lookup brings them back.
-   */
-  public long storeRequest(Request request) throws KvCacheException {
-    long[] blocks = new long[1];
-    call(o -> Native.kvc_offload_store_request(o, request.id(), blocks));
-    return blocks[0];
-  }
-
-  /** Returns the state, and counters since it was made. */
-  public Stats stats() throws KvCacheException {
-    try (kvc_offload_stats s = new kvc_offload_stats()) {
-      call(o -> Native.kvc_offload_read_stats(o, s));
-      return new Stats(s.getWaiting_blocks(), s.getBusy_pages(), s.getBusy_lookups(), s.getPublished_blocks(), s.getDropped_events(), s.getDropped_blocks(),
-          s.getGone_blocks(), s.getLookups(), s.getSlower_loads(), s.getRefused_loads(), s.getLoads(), s.getShort_loads(), s.getLoaded_tokens(),
-          s.getFailed_publications());
-    }
-  }
-
   /** Returns counters of one tier. tier: its index. */
   public TierStats tierStats(int tier) throws KvCacheException {
     try (kvc_offload_tier_stats s = new kvc_offload_tier_stats()) {
       call(o -> Native.kvc_offload_read_tier_stats(o, Sizes.count("tier", tier), s));
-      return new TierStats(s.getHits(), s.getMisses(), s.getLoaded_pages(), s.getLoaded_bytes(), s.getFailed_loads(), s.getStored_pages(),
-          s.getStored_bytes(), s.getRefused_stores(), s.getFailed_stores(), s.getWaits(), s.getLoad_ns_per_byte(),
-          s.getOutages(), s.getAvailable());
+      return TierStats.read(s);
     }
   }
 

@@ -7,17 +7,9 @@ import java.nio.ByteBuffer;
  * Publishes a manager's events to routers, in the schema of vLLM: kvc_publisher. Any thread may use it. It keeps its manager alive, whichever of them is
  * closed first. docs/EVENTS.md is the manual.
  */
-public final class Publisher implements AutoCloseable {
-  /** What blocks are called: Event.digest; vLLM's sha256_cbor; SGLang's. */
-  public enum Hash { DIGEST, VLLM, SGLANG }
-
+public final class Publisher extends PublisherCalls implements AutoCloseable {
   /** A batch that is kept: its number, and its bytes in MessagePack. */
   public record Batch(long sequence, byte[] payload) {}
-
-  /** Counters since the creation: kvc_publisher_stats. */
-  public record Stats(long nextSequence, long storedBlocks, long removedBlocks, long cancelledEvents, long bytes, long resyncs, long lostEvents,
-      long unresolvedBlocks, long slowBatches, long failedBatches, long replayRequests, long replayedBatches, long replayMisses, long badRequests,
-      long keptBatches, long keptBytes) {}
 
   /** How events are published: kvc_publisher_config, with its defaults for what is not set. */
   public static final class Config {
@@ -130,41 +122,22 @@ public final class Publisher implements AutoCloseable {
     handle.close();
   }
 
-  private void call(Manager.Call call) throws KvCacheException {
+  @Override
+  void call(Manager.Call call) throws KvCacheException {
     handle.call(this, call);
-  }
-
-  /** Publishes the events that the manager has now, and answers requests for replay. Returns the number of batches. */
-  public long poll() throws KvCacheException {
-    long[] out = new long[1];
-    call(p -> Native.kvc_publisher_poll(p, out));
-    return out[0];
-  }
-
-  /** Makes the next look publish that everything is cleared, and all that is cached, for subscribers that join late. */
-  public void resync() throws KvCacheException {
-    call(Native::kvc_publisher_resync);
   }
 
   /** Returns the first batch that is kept and whose number is not below this one; null if there is none yet. */
   public Batch read(long sequence) throws KvCacheException {
     long[] found = new long[1];
-    long[] count = new long[1];
-    for (int size = 1 << 16;; size *= 4) {
-      ByteBuffer room = Buffers.bytes(size);
-      try {
-        call(p -> Native.kvc_publisher_read(p, sequence, room, found, count));
-        byte[] payload = new byte[(int) count[0]];
-        room.get(payload);
-        return new Batch(found[0], payload);
-      } catch (KvCacheException error) {
-        if (error.status() == Native.KVC_ERROR_NOT_FOUND) {
-          return null;
-        }
-        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
-          throw error;
-        }
+    try {
+      ByteBuffer batch = Buffers.grown(1, 1 << 16, (room, count) -> call(p -> Native.kvc_publisher_read(p, sequence, room, found, count)));
+      return new Batch(found[0], Buffers.array(batch));
+    } catch (KvCacheException error) {
+      if (error.status() == Native.KVC_ERROR_NOT_FOUND) {
+        return null;
       }
+      throw error;
     }
   }
 
@@ -174,15 +147,5 @@ public final class Publisher implements AutoCloseable {
    */
   public void nameNamespace(long namespace, String loraName, String loraPath, String cacheSalt) throws KvCacheException {
     call(p -> Native.kvc_publisher_name_namespace(p, namespace, loraName, loraPath, cacheSalt));
-  }
-
-  /** Returns the counters. */
-  public Stats stats() throws KvCacheException {
-    try (kvc_publisher_stats s = new kvc_publisher_stats()) {
-      call(p -> Native.kvc_publisher_read_stats(p, s));
-      return new Stats(s.getNext_sequence(), s.getStored_blocks(), s.getRemoved_blocks(), s.getCancelled_events(), s.getBytes(), s.getResyncs(),
-          s.getLost_events(), s.getUnresolved_blocks(), s.getSlow_batches(), s.getFailed_batches(), s.getReplay_requests(), s.getReplayed_batches(),
-          s.getReplay_misses(), s.getBad_requests(), s.getKept_batches(), s.getKept_bytes());
-    }
   }
 }

@@ -5,7 +5,7 @@ import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 
 /** A sequence of tokens and its blocks. Closing frees it; its published blocks stay cached. Closing again does nothing. */
-public final class Request implements AutoCloseable {
+public final class Request extends RequestCalls implements AutoCloseable {
   private final Manager manager;
   private final long id;
   private long cached;
@@ -17,7 +17,13 @@ public final class Request implements AutoCloseable {
     this.cached = cached;
   }
 
+  @Override
+  void call(Manager.Call call) throws KvCacheException {
+    manager.call(call);
+  }
+
   /** The id, for the arrays of a step. */
+  @Override
   public long id() {
     return id;
   }
@@ -51,12 +57,6 @@ public final class Request implements AutoCloseable {
     manager.call(m -> Native.kvc_manager_add_keys(m, id, RequestOptions.ExtraKey.pack(keys)));
   }
 
-  /** Gives the request slots for capacity tokens in all; their ids may come later. */
-  public void reserve(long capacity) throws KvCacheException {
-    Sizes.count("capacity", capacity);
-    manager.call(m -> Native.kvc_manager_reserve_tokens(m, id, capacity));
-  }
-
   /** States that the KV of the first committed tokens (an absolute count) is written. Full blocks are published. */
   public void commit(long committed) throws KvCacheException {
     Sizes.count("committed", committed);
@@ -66,12 +66,6 @@ public final class Request implements AutoCloseable {
     } finally {
       manager.handle.exit();
     }
-  }
-
-  /** Keeps the first tokens (an absolute count) and returns the blocks of the rest. */
-  public void truncate(long tokens) throws KvCacheException {
-    Sizes.count("tokens", tokens);
-    manager.call(m -> Native.kvc_manager_truncate_request(m, id, tokens));
   }
 
   /** Creates a request with the committed tokens of this one; they share all blocks. BUSY while it waits, and while its encoder is not written. */
@@ -93,20 +87,6 @@ public final class Request implements AutoCloseable {
     manager.call(m -> Native.kvc_manager_set_priority(m, id, firstToken, numTokens, priority, untilNs));
   }
 
-  /**
-   * Says that nobody will continue this request: when it is freed, what nobody else uses of it is evicted before all else, except its first
-   * sharedTokens tokens. Needs {@link Config#hints}.
-   */
-  public void endSession(long sharedTokens) throws KvCacheException {
-    Sizes.count("sharedTokens", sharedTokens);
-    manager.call(m -> Native.kvc_manager_end_session(m, id, sharedTokens));
-  }
-
-  /** Returns all blocks of the request, which then waits and keeps its tokens. */
-  public void preempt() throws KvCacheException {
-    manager.call(m -> Native.kvc_manager_preempt_request(m, id));
-  }
-
   /** Frees the request. Freeing again is an error, unlike closing. */
   public void free() throws KvCacheException {
     manager.call(m -> Native.kvc_manager_free_request(m, id));
@@ -119,31 +99,6 @@ public final class Request implements AutoCloseable {
       free();
     }
   }
-
-  /** Returns the state of the request. */
-  public Info info() throws KvCacheException {
-    try (kvc_request_info info = new kvc_request_info()) {
-      manager.call(m -> Native.kvc_manager_request_info(m, id, info));
-      return new Info(info.getNum_tokens(), info.getNum_committed(), info.getCapacity(), info.getNum_blocks(), info.getAdmitted() != 0,
-          info.getNext_checkpoint(), info.getCross_tokens(), info.getNum_cross_cached(),
-          info.getLost_reuse_tokens(), (int) info.getLost_group(), (int) info.getLost_reason());
-    }
-  }
-
-  /**
-   * State of a request: kvc_request_info.
-   *
-   * @param nextCheckpoint state groups: the next number of tokens above numCommitted whose state is worth keeping: end a step there, and
-   *     commit it; 0 = none
-   * @param crossTokens tokens of the request's encoder
-   * @param numCrossCached as many if the last admission found their KV, else 0
-   * @param lostReuseTokens tokens that one group had cached and another had not, at the last admission
-   * @param lostGroup if some were lost: the group that alone had least, the first of equal ones
-   * @param lostReason why most of it was lost: 0 nothing was, 1 a block of full attention or of the sink tokens, 2 a block of the window or
-   *     the chunk, 3 no checkpoint of a state, 4 the groups do not end at the same place
-   */
-  public record Info(long numTokens, long numCommitted, long capacity, long numBlocks, boolean admitted, long nextCheckpoint,
-      long crossTokens, long numCrossCached, long lostReuseTokens, int lostGroup, int lostReason) {}
 
   /** Returns the block table of a group: block ids, -1 for entries that left a window. */
   public int[] blockTable(int group) throws KvCacheException {

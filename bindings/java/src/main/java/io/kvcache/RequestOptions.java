@@ -7,7 +7,7 @@ import java.nio.LongBuffer;
 import java.util.Arrays;
 
 /** Options of a request; see kvc_request_config. */
-public final class RequestOptions {
+public final class RequestOptions extends RequestOptionsCalls {
   private final kvc_request_config config = new kvc_request_config();
   private long namespace;
   private ByteBuffer keys;
@@ -66,18 +66,6 @@ public final class RequestOptions {
   public RequestOptions waitUntilNs(long time) {
     config.setWait_until_ns(Sizes.count("waitUntilNs", time));
     return this;
-  }
-
-  /** How much room an admission takes for the tokens that its request will probably get: as many as of the ended requests this share got. */
-  public enum Headroom {
-    /** None. */
-    NONE,
-    /** 50 %. */
-    MINIMAL,
-    /** 75 %. */
-    BALANCED,
-    /** 95 %. */
-    AGGRESSIVE
   }
 
   /** Room for the tokens to come; appends within it never lack a block. Needs {@link Config#headroom}. */

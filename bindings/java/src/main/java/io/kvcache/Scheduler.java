@@ -18,25 +18,7 @@ import java.util.function.ToLongFunction;
  * requests, make no steps of the manager and change none of its requests by other calls; reads are allowed. It keeps the manager's memory until it is
  * closed.
  */
-public final class Scheduler implements AutoCloseable {
-  /**
-   * The order in which waiting requests are admitted; equal ones by arrival: by arrival; by priority, the lowest number first; the shortest first, by
-   * tokens of the prompt and expected new tokens; fair shares of tenants, by weight; by arrival, or the shortest first while many tokens wait.
-   */
-  public enum Policy { FCFS, PRIORITY, SHORTEST, FAIR, ADAPTIVE }
-
-  /**
-   * What must fit, besides the first chunk, when a request is admitted: nothing more; all its known tokens; the peak, if each request gets its expected
-   * new tokens; the peak, if each gets all that it may get, so that nothing is preempted.
-   */
-  public enum Admission { CHUNK, PROMPT, PEAK, WORST }
-
-  /** Why a request has ended: as the caller said; it has all the tokens that it may get; it lacks blocks although no other request runs. */
-  public enum Reason { STOPPED, LENGTH, NO_SPACE }
-
-  /** State of a request: it waits for {@link #setReady}; to be admitted; for the offload; it is admitted. */
-  public enum State { NOT_READY, WAITING, LOADING, RUNNING }
-
+public final class Scheduler extends SchedulerCalls implements AutoCloseable {
   /** A request that has ended: kvc_ended_request. Its id names nothing any more. */
   public record Ended(long request, Reason reason, int numNewTokens) {
     static List<Ended> read(ByteBuffer from, long count) {
@@ -47,16 +29,6 @@ public final class Scheduler implements AutoCloseable {
       return all;
     }
   }
-
-  /** State of a request: kvc_scheduled_info. row: -1 = none. */
-  public record Info(State state, int row, long numTokens, long numPrompt, long numPlanned, long numCached, long numPreemptions, long arrivalNs,
-      int priority, int tenant) {}
-
-  /** Counters since creation, and gauges (waiting, running, plansInFlight; policy: the order in force; pressure): kvc_scheduler_stats. */
-  public record Stats(long waiting, long running, long plansInFlight, long added, long aborted, long ended, long plans, long promptTokens,
-      long decodeTokens, long draftTokens, long acceptedDrafts, long admissions, long cachedTokens, long preemptions, long recomputedTokens,
-      long refusedSpace, long refusedPeak, long refusedAdapter, long refusedEncoder, long refusedQuota, long refusedFilling, long aged,
-      long policyChanges, long pressureChanges, Policy policy, boolean pressure) {}
 
   /** Shape and limits of a scheduler: kvc_scheduler_config. 0 is the default of every number. */
   public static final class Config {
@@ -469,7 +441,8 @@ public final class Scheduler implements AutoCloseable {
     }
   }
 
-  private void call(Manager.Call call) throws KvCacheException {
+  @Override
+  void call(Manager.Call call) throws KvCacheException {
     handle.call(this, call);
   }
 
@@ -491,27 +464,6 @@ public final class Scheduler implements AutoCloseable {
   /** The same, with tokens that are copied. */
   public long add(int[] tokens, long maxNewTokens, Job job) throws KvCacheException {
     return add(Buffers.copy(tokens), maxNewTokens, job);
-  }
-
-  /** Ends a request, also one of a plan in flight. Its blocks are given back with the next plan. */
-  public void abort(long request) throws KvCacheException {
-    call(s -> Native.kvc_scheduler_abort(s, request));
-  }
-
-  /** Says that what a request of {@link Job#notReady} waits for is there. */
-  public void setReady(long request) throws KvCacheException {
-    call(s -> Native.kvc_scheduler_set_ready(s, request));
-  }
-
-  /** Changes a priority. */
-  public void setPriority(long request, int priority) throws KvCacheException {
-    call(s -> Native.kvc_scheduler_set_priority(s, request, priority));
-  }
-
-  /** Sets the weight of a tenant, 1 at first; 2^-16 to 65536. */
-  public void setWeight(int tenant, double weight) throws KvCacheException {
-    Sizes.count("tenant", tenant);
-    call(s -> Native.kvc_scheduler_set_weight(s, tenant, weight));
   }
 
   /** Says how many drafts the next plan may add to the decode of each request, for that plan alone. It may take fewer, the first ones. */
@@ -604,31 +556,5 @@ public final class Scheduler implements AutoCloseable {
     call(s -> Native.kvc_scheduler_finish(s, plan.id, plan.numItems, of, sampled, ends, flags, room, count));
     forget(finished);
     return Ended.read(room, count[0]);
-  }
-
-  /** Returns the state of a request. */
-  public Info info(long request) throws KvCacheException {
-    try (kvc_scheduled_info i = new kvc_scheduled_info()) {
-      call(s -> Native.kvc_scheduler_request_info(s, request, i));
-      return new Info(State.values()[(int) i.getState() - 1], i.getRow(), i.getNum_tokens(), i.getNum_prompt(), i.getNum_planned(), i.getNum_cached(),
-          i.getNum_preemptions(), i.getArrival_ns(), i.getPriority(), (int) i.getTenant());
-    }
-  }
-
-  /** Returns counters and gauges. */
-  public Stats stats() throws KvCacheException {
-    try (kvc_scheduler_stats of = new kvc_scheduler_stats()) {
-      call(s -> Native.kvc_scheduler_read_stats(s, of));
-      return new Stats(of.getWaiting(), of.getRunning(), of.getPlans_in_flight(), of.getAdded(), of.getAborted(), of.getEnded(), of.getPlans(),
-          of.getPrompt_tokens(), of.getDecode_tokens(), of.getDraft_tokens(), of.getAccepted_drafts(), of.getAdmissions(), of.getCached_tokens(),
-          of.getPreemptions(), of.getRecomputed_tokens(), of.getRefused_space(), of.getRefused_peak(), of.getRefused_adapter(), of.getRefused_encoder(),
-          of.getRefused_quota(), of.getRefused_filling(), of.getAged(), of.getPolicy_changes(), of.getPressure_changes(),
-          Policy.values()[(int) of.getPolicy()], of.getPressure() != 0);
-    }
-  }
-
-  /** Checks every invariant of the state. */
-  public void check() throws KvCacheException {
-    call(Native::kvc_scheduler_check);
   }
 }

@@ -14,7 +14,7 @@ import java.util.List;
  * Buffers are direct and in native order, used from position to limit. A call with a stream enqueues its work there and returns; with null the
  * work is done on return.
  */
-public final class Storage implements AutoCloseable {
+public final class Storage extends StorageCalls implements AutoCloseable {
   final Handle handle;
   private final Shape shape;
 
@@ -106,13 +106,6 @@ public final class Storage implements AutoCloseable {
     Sizes.Rows a = new Sizes.Rows(shape, k, v, dtype, slots, layers, true);
     try (kvc_rows rows = struct(a, dtype, firstLayer)) {
       run(stream, (s, q) -> Native.kvc_storage_gather(s, rows, a.slots().remaining(), a.k(), a.v(), a.slots(), null, q), a);
-    }
-  }
-
-  /** Measured cost and error of stored rows: kvc_quant_metrics. */
-  public record Metrics(long elements, long bytes, long fp16Bytes, double ratio, double mse, double snrDb, double maxError) {
-    static Metrics read(kvc_quant_metrics m) {
-      return new Metrics(m.getElements(), m.getBytes(), m.getFp16_bytes(), m.getRatio(), m.getMse(), m.getSnr_db(), m.getMax_error());
     }
   }
 
@@ -237,8 +230,7 @@ public final class Storage implements AutoCloseable {
     try (kvc_attention c = a.struct(shape); kvc_attention_launch l = a.launch.struct(); kvc_attention_info i = new kvc_attention_info()) {
       run(null, (s, q) -> Native.kvc_storage_explain(s, c, a.q, null, null, a.qOffsets, a.qStarts, a.kvLens, a.blockTables, a.alibiSlopes,
           a.sinkLogits, a.mask, a.maskOffsets, a.maskStarts, a.blockMask, l, a.launch.plan(), a.launch.workspace(), i));
-      return new Attention.Info(i.getKernels(), i.getKeys(), i.getValues(), i.getNum_workers(), i.getSparse() != 0, i.getNum_pieces(),
-          i.getNum_splits(), i.getScratch_bytes(), i.getShared_tokens(), i.getPlan_bytes(), i.getWorkspace_bytes(), i.getSelection_bytes());
+      return Attention.Info.read(i);
     }
   }
 
@@ -340,18 +332,7 @@ public final class Storage implements AutoCloseable {
   }
 
   private LongBuffer listed(Listing listing) throws KvCacheException {
-    for (int size = 64;; size *= 4) {
-      ByteBuffer room = Buffers.bytes(16 * size);
-      long[] count = new long[1];
-      try {
-        run(null, (s, q) -> listing.list(s, room, count));
-        return room.asLongBuffer().limit(2 * (int) count[0]);
-      } catch (KvCacheException error) {
-        if (error.status() != Native.KVC_ERROR_BUFFER_TOO_SMALL) {
-          throw error;
-        }
-      }
-    }
+    return Buffers.grown(16, 64, (room, count) -> run(null, (s, q) -> listing.list(s, room, count))).asLongBuffer();
   }
 
   @Override

@@ -20,11 +20,8 @@ import java.util.concurrent.ExecutionException;
  * limit. A get of a page of another size is a MISS. What is read is checked by key, fingerprint and checksum; a page whose result is not OK has undefined
  * bytes.
  */
-public final class Tier implements AutoCloseable {
+public final class Tier extends TierCalls implements AutoCloseable {
   static final int KEY = 32;
-
-  /** Kinds of jobs, in the order of their numbers. */
-  public enum Kind { EXISTS, GET, PUT, REMOVE }
 
   /**
    * The end of a job; arrays have an entry for each page. results: numbers of {@link PageResult}. generations: of pages that were found or written.
@@ -45,16 +42,6 @@ public final class Tier implements AutoCloseable {
       this.number = number;
     }
   }
-
-  /** State of a tier, and counters since it was opened: kvc_tier_stats. */
-  public record Stats(long pages, long capacityPages, long bytes, long capacityBytes, long maxJobs, long waitingJobs, long runningJobs, long doneJobs,
-      long waitingStoreBytes, long refusedLoads, long refusedPrefetches, long refusedStores, long refusedBytes, long evictions, long recovered,
-      long badHeaders, long badPayloads, long failures, long lastErrno, long fallbacks, long outages, boolean available, boolean usesUring,
-      long diskEvictions, long expired, long removed, long mismatches) {}
-
-  /** What the jobs of one kind came to: kvc_tier_counts. */
-  public record Counts(long jobs, long items, long bytes, long ok, long misses, long pending, long expired, long noSpace, long failed, long timeouts,
-      long cancelled, long unavailable) {}
 
   final TierJobs jobs;
   private final long pageBytes;
@@ -224,26 +211,6 @@ public final class Tier implements AutoCloseable {
 
   // ---- counters
 
-  /** Returns the state, and counters since the tier was opened. */
-  public Stats stats() throws KvCacheException {
-    try (kvc_tier_stats s = new kvc_tier_stats()) {
-      call(t -> Native.kvc_tier_read_stats(t, s));
-      return new Stats(s.getPages(), s.getCapacity_pages(), s.getBytes(), s.getCapacity_bytes(), s.getMax_jobs(), s.getWaiting_jobs(), s.getRunning_jobs(),
-          s.getDone_jobs(), s.getWaiting_store_bytes(), s.getRefused_loads(), s.getRefused_prefetches(), s.getRefused_stores(), s.getRefused_bytes(),
-          s.getEvictions(), s.getRecovered(), s.getBad_headers(), s.getBad_payloads(), s.getFailures(), s.getLast_errno(), s.getFallbacks(),
-          s.getOutages(), s.getAvailable() != 0, s.getUses_uring() != 0, s.getDisk_evictions(), s.getExpired(), s.getRemoved(), s.getMismatches());
-    }
-  }
-
-  /** Returns the counters of the jobs of one kind. */
-  public Counts counts(Kind kind) throws KvCacheException {
-    try (kvc_tier_counts c = new kvc_tier_counts()) {
-      call(t -> Native.kvc_tier_read_counts(t, kind.ordinal(), c));
-      return new Counts(c.getJobs(), c.getItems(), c.getBytes(), c.getOk(), c.getMisses(), c.getPending(), c.getExpired(), c.getNo_space(), c.getFailed(),
-          c.getTimeouts(), c.getCancelled(), c.getUnavailable());
-    }
-  }
-
   @Override
   public String toString() {
     try {
@@ -256,14 +223,9 @@ public final class Tier implements AutoCloseable {
 
   // ---- inner workings
 
-  private void call(Manager.Call call) throws KvCacheException {
-    long address = jobs.handle.enter();
-    try {
-      call.run(address);
-    } finally {
-      jobs.handle.exit();
-      Reference.reachabilityFence(this);
-    }
+  @Override
+  void call(Manager.Call call) throws KvCacheException {
+    jobs.handle.call(this, call);
   }
 
   private Job submit(Kind kind, JobOptions.Priority usual, ByteBuffer keys, List<ByteBuffer> pages, JobOptions given) throws KvCacheException {

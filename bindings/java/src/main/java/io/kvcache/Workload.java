@@ -4,12 +4,8 @@ package io.kvcache;
 import java.nio.ByteBuffer;
 
 /** Follows one number over time: kvc_workload. Any thread may use it. */
-public final class Workload implements AutoCloseable {
+public final class Workload extends WorkloadCalls implements AutoCloseable {
   private final Handle handle;
-
-  /** What a workload shows: kvc_workload_info. Trend and rate are per second. */
-  public record Info(long numObservations, long lastNs, double last, double average, double level, double trend, double mean, double variance, double peak,
-      double rate, double burstiness, double dispersion) {}
 
   /**
    * Creates a workload.
@@ -34,28 +30,15 @@ public final class Workload implements AutoCloseable {
     handle.close();
   }
 
-  /** Adds an observation, later than the last one. The value is finite and at most 1e15 in size. */
-  public void record(long nowNs, double value) throws KvCacheException {
-    use(w -> Native.kvc_workload_record(w, nowNs, value));
-  }
-
-  /** Returns the figures so far. */
-  public Info read() throws KvCacheException {
-    try (kvc_workload_info i = new kvc_workload_info()) {
-      use(w -> Native.kvc_workload_read_info(w, i));
-      return new Info(i.getNum_observations(), i.getLast_ns(), i.getLast(), i.getAverage(), i.getLevel(), i.getTrend(), i.getMean(), i.getVariance(), i.getPeak(),
-          i.getRate(), i.getBurstiness(), i.getDispersion());
-    }
-  }
-
   /** Forecasts the value horizonNs after the last observation. */
   public double predict(long horizonNs) throws KvCacheException {
     ByteBuffer value = Buffers.bytes(8);
-    use(w -> Native.kvc_workload_predict(w, horizonNs, value));
+    call(w -> Native.kvc_workload_predict(w, horizonNs, value));
     return value.getDouble(0);
   }
 
-  private void use(Manager.Call call) throws KvCacheException {
+  @Override
+  void call(Manager.Call call) throws KvCacheException {
     handle.call(this, call);
   }
 }

@@ -874,7 +874,7 @@ final class FuzzCalls {
   private void addScheduler() {
     for (Class<?> type : new Class<?>[] {Scheduler.class, Scheduler.Plan.class, Scheduler.Config.class, Scheduler.Job.class}) {
       String name = type.getName().substring("io.kvcache.".length());
-      for (Method method : type.getDeclaredMethods()) {
+      for (Method method : FuzzTest.methods(type)) {
         if (Modifier.isPublic(method.getModifiers()) && !method.getName().equals("toString")) {
           table.put(name + "." + method.getName(), this::schedule);
         }

@@ -26,6 +26,7 @@ final class FuzzDerived {
   private final Hostile h;
   private final Map<Class<?>, Callable<Object>> values = new HashMap<>(), closed = new HashMap<>();
   private final Map<Class<?>, On> made = new HashMap<>(); // for one call
+  private final Map<Class<?>, Class<?>> owners = new HashMap<>(); // by the class that is written for it
 
   FuzzDerived(FuzzCalls calls, Hostile h) {
     this.calls = calls;
@@ -59,6 +60,9 @@ final class FuzzDerived {
     made.put(Workload.class, using -> calls.workload(using::use));
     made.put(Sizer.class, using -> calls.sizer(using::use));
     made.put(Draft.class, using -> calls.draft(using::use));
+    values.keySet().forEach(type -> owners.put(type.getSuperclass(), type));
+    made.keySet().forEach(type -> owners.put(type.getSuperclass(), type));
+    owners.remove(Object.class);
   }
 
   /** Adds a call for each member that has none. */
@@ -67,7 +71,7 @@ final class FuzzDerived {
   }
 
   private void call(Executable member) throws Exception {
-    Class<?> type = member.getDeclaringClass();
+    Class<?> type = owners.getOrDefault(member.getDeclaringClass(), member.getDeclaringClass());
     if (made.containsKey(type) && member instanceof Method && !Modifier.isStatic(member.getModifiers())) {
       made.get(type).use(object -> call(member, object));
     } else if (member.getName().equals("close") && closed.containsKey(type)) {

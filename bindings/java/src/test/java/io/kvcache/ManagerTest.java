@@ -39,7 +39,9 @@ class ManagerTest {
         assertArrayEquals(new int[] {0, 1, 2}, r.blockTable(0));
         r.commit(40);
         r.append(7);
-        assertEquals(new Request.Info(41, 40, 41, 3, true, 0, 0, 0, 0, 0, 0), r.info());
+        Request.Info info = r.info();
+        assertArrayEquals(new long[] {41, 40, 41, 3}, new long[] {info.numTokens(), info.numCommitted(), info.capacity(), info.numBlocks()});
+        assertTrue(info.admitted());
         LongBuffer slots = Buffers.longs(2);
         r.slots(0, 15, slots);
         assertEquals(16, slots.get(1));

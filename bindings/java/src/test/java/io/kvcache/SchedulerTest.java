@@ -194,7 +194,7 @@ class SchedulerTest {
       assertThrows(KvCacheException.class, () -> new Scheduler(other, new Scheduler.Config().watermarks(2, 0)));
       long id = s.add(sequence(0, 12), 4, new Scheduler.Job().notReady().priority(3).tenant(1).adapter(7).nowNs(5).inputs(2, 3, 8, 2).expectedNewTokens(2)
           .options(new RequestOptions().keys(new RequestOptions.ExtraKey(2, 3, new byte[32]))));
-      assertEquals(new Scheduler.Info(Scheduler.State.NOT_READY, -1, 12, 12, 0, 0, 0, 5, 3, 1), s.info(id));
+      assertEquals(new Scheduler.Info(Scheduler.State.NOT_READY, -1, 12, 12, 0, 0, 0, 5, 3, 1, 1), s.info(id));
       Scheduler.Plan empty = s.plan(10);
       assertEquals(List.of(0, 0L, 1), List.of(empty.numItems(), empty.id(), empty.tokenOffsets().capacity()));
       s.setReady(id);

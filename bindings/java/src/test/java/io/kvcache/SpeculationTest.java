@@ -6,14 +6,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.util.List;
-import java.util.Random;
 import org.junit.jupiter.api.Test;
 
-/** Drafts, verdicts and their moves, the target's distribution, n-grams, acceptance, bad input. */
+/** Drafts, verdicts and their moves, acceptance, bad input. */
 class SpeculationTest {
   @Test
   void verdictsAndMovesOfTrees() throws Exception {
@@ -36,45 +34,6 @@ class SpeculationTest {
         acceptance.accepted(0), acceptance.tried(1)));
     acceptance.halve();
     assertEquals(1, acceptance.bestLength(1, 1.1).nodes());
-  }
-
-  @Test
-  void samplesHaveTheDistributionOfTheTarget() throws Exception {
-    int n = 200_000;
-    float[] p = {0.1f, 0.2f, 0.3f, 0.4f}, q = {0.4f, 0.1f, 0.4f, 0.1f};
-    Random random = new Random(1);
-    int[] tokens = new int[n];
-    long[] offsets = new long[n + 1];
-    ByteBuffer rows = Buffers.bytes(32 * n), uniforms = Buffers.bytes(16 * n), drawn = Buffers.bytes(16);
-    drawn.asFloatBuffer().put(q);
-    for (int i = 0; i < n; ++i) {
-      double u = random.nextDouble();
-      for (; tokens[i] < 3 && u >= q[tokens[i]]; ++tokens[i]) {
-        u -= q[tokens[i]];
-      }
-      offsets[i + 1] = i + 1;
-      for (int j = 0; j < 8; ++j) {
-        rows.putFloat(p[j % 4]);
-      }
-      uniforms.putDouble(random.nextDouble()).putDouble(random.nextDouble());
-    }
-    Drafts drafts = new Drafts(tokens, null, offsets);
-    Probabilities from = new Probabilities(4, rows.flip(), uniforms.flip());
-    from.q = drawn;
-    from.numQRows = 1;
-    from.qRows = Buffers.longs(n);
-    Verdict verdict = drafts.verifySampling(from);
-    double[] counts = new double[4];
-    for (int i = 0; i < n; ++i) {
-      ++counts[verdict.tokens(drafts, i)[0]];
-    }
-    double chi = 0;
-    for (int i = 0; i < 4; ++i) {
-      chi += Math.pow(counts[i] - n * (double) p[i], 2) / (n * (double) p[i]);
-    }
-    assertTrue(chi < 25, () -> "chi-square");
-    Verdict typical = drafts.verifyTypical(from, 0.25, 5);
-    assertEquals(p[tokens[0]] > 0.25 ? 1 : 0, typical.numAccepted().get(0));
   }
 
   @Test

@@ -225,7 +225,8 @@ class StepTest {
           hits += r.cached();
           assertEquals(0, s.status().get(i));
           assertEquals(r.cached(), s.cached().get(i));
-          assertEquals(r.info(), other.info());
+          String ids = "namespaceId=-?\\d+"; // those of managers differ
+          assertEquals(r.info().toString().replaceFirst(ids, ""), other.info().toString().replaceFirst(ids, ""));
           assertArrayEquals(r.blockTable(0), other.blockTable(0));
         }
         for (Request r : made) {

@@ -478,7 +478,7 @@ class StorageTest {
     try (Manager m = ManagerTest.small(8); Request r = m.allocate(ManagerTest.sequence(0, 13))) {
       r.commit(12);
       int[] table = r.blockTable(0);
-      assertEquals(new Manager.BlockInfo(4, 0, 0, 4, 1, 0, 0, true, 1), m.blockInfo(table[1]));
+      assertEquals(new Manager.BlockInfo(4, 4, 0, 1, 0, 0, true, 1, 0), m.blockInfo(table[1]));
       assertEquals(java.util.List.of(r.id()), m.requests());
       assertEquals(4, m.poolInfo(0).live() + m.poolInfo(0).reserved());
       assertTrue(Manager.version() >= 200);

@@ -30,7 +30,7 @@ class TextsTest {
       negative("maxBlocks", () -> m.evict(-1)); // evicted all
       negative("capacity", () -> r.reserve(-1));
       negative("committed", () -> r.commit(-1));
-      negative("tokens", () -> r.truncate(-1));
+      negative("numTokens", () -> r.truncate(-1));
       negative("firstToken", () -> r.slots(0, -1, Buffers.longs(1)));
       negative("group", () -> r.slots(-1, 0, Buffers.longs(1)));
       negative("group", () -> r.blockTable(-1));
