@@ -95,7 +95,7 @@ type Stats struct {
 	LostReuseTokens uint64
 	// Admissions after a preemption or with KVC_REQUEST_RESUMED.
 	Readmissions uint64
-	// Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA.
+	// Admissions and extensions with NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS.
 	Refusals uint64
 	// PreemptRequest and Step.Preempts.
 	Preemptions uint64
@@ -318,11 +318,11 @@ type ProbeInfo struct {
 	BlocksAvailable uint64
 	// As in RequestInfo.
 	LostReuseTokens uint64
-	// 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA. It is about space alone: with
-	// WaitUntilNs the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
+	// 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. It is about space
+	// alone: with WaitUntilNs the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
 	Fits uint32
-	// 0
-	_ uint32
+	// 1 = the admission is NEVER_FITS: end the request. 0 = it fits now, or may fit later. Since 0.3.
+	NeverFits uint32
 	// ProbeRequest: the request to wait for, which computes the block after NumCached. 0 = none does; a step in flight may still write it, which
 	// is FILLING too. Probe: 0. Since 0.3.
 	FillingRequest uint64

@@ -11,7 +11,7 @@ class Status(IntEnum):
 
     Each but OK and SKIPPED is raised as an exception of its own: NO_SPACE as kvcache.NoSpaceError, and so on, whose help() says what it means.
     SKIPPED: an admission of a step before it was refused. OK, INVALID_ARGUMENT, OUT_OF_MEMORY, NOT_FOUND, BUSY, LIMIT, BUFFER_TOO_SMALL,
-    UNSUPPORTED, NOT_HELD, CORRUPT, INTERNAL, AGAIN, DEVICE, OVER_QUOTA, FILLING."""
+    UNSUPPORTED, NOT_HELD, CORRUPT, INTERNAL, AGAIN, DEVICE, OVER_QUOTA, FILLING, NEVER_FITS."""
 
     OK = _native.KVC_OK
     INVALID_ARGUMENT = _native.KVC_ERROR_INVALID_ARGUMENT
@@ -30,6 +30,7 @@ class Status(IntEnum):
     DEVICE = _native.KVC_ERROR_DEVICE
     OVER_QUOTA = _native.KVC_ERROR_OVER_QUOTA
     FILLING = _native.KVC_ERROR_FILLING
+    NEVER_FITS = _native.KVC_ERROR_NEVER_FITS
 
 
 class BlockState(IntEnum):
@@ -150,6 +151,16 @@ class RequestFlags(IntFlag):
     RESUMED = _native.KVC_REQUEST_RESUMED
     PUBLISH_ENQUEUED = _native.KVC_REQUEST_PUBLISH_ENQUEUED
     SHARE_FILLING = _native.KVC_REQUEST_SHARE_FILLING
+
+
+class StepFlags(IntFlag):
+    """Flags of a step: Step.flags.
+
+    WHOLE_ROWS: writes whole rows of block_tables, whose memory moved or was lost. ADMIT_PAST_REFUSAL: goes on admitting after an admission that had
+    no space."""
+
+    WHOLE_ROWS = _native.KVC_STEP_WHOLE_ROWS
+    ADMIT_PAST_REFUSAL = _native.KVC_STEP_ADMIT_PAST_REFUSAL
 
 
 class StorageFlags(IntFlag):

@@ -326,8 +326,8 @@ public final class Manager implements AutoCloseable {
     return probeInfo(namespace, tokens, keys).numCached();
   }
 
-  /** What an admission would find: kvc_probe_info. fits: whether it has space. */
-  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, long fillingRequest) {}
+  /** What an admission would find: kvc_probe_info. fits: whether it has space. neverFits: end the request. */
+  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, boolean neverFits, long fillingRequest) {}
 
   /** Asks what the admission of a prompt without options would find. Changes nothing. */
   public ProbeInfo probeInfo(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
@@ -346,7 +346,7 @@ public final class Manager implements AutoCloseable {
   private ProbeInfo probed(Probing probing) throws KvCacheException {
     try (kvc_probe_info i = new kvc_probe_info()) {
       call(m -> probing.probe(m, i));
-      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0,
+      return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0, i.getNever_fits() != 0,
           i.getFilling_request());
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** Result of a call, or of one item of a {@link Step}: kvc_status. An engine handles OK, NO_SPACE, AGAIN, OVER_QUOTA, FILLING and SKIPPED; any other is a bug in it. */
+/** Result of a call, or of one item of a {@link Step}: kvc_status. An engine handles OK, NO_SPACE, AGAIN, OVER_QUOTA, NEVER_FITS, FILLING and SKIPPED; any other is a bug in it. */
 public enum Status {
   OK(Native.KVC_OK),
   INVALID_ARGUMENT(Native.KVC_ERROR_INVALID_ARGUMENT),
@@ -24,7 +24,9 @@ public enum Status {
   /** The namespace would have more blocks than its quota allows. */
   OVER_QUOTA(Native.KVC_ERROR_OVER_QUOTA),
   /** Another request computes the next tokens of the prompt: admit again in the next steps. */
-  FILLING(Native.KVC_ERROR_FILLING);
+  FILLING(Native.KVC_ERROR_FILLING),
+  /** This manager can never hold it: end the request. */
+  NEVER_FITS(Native.KVC_ERROR_NEVER_FITS);
 
   /** Its number in C, as in {@link Step#status} and {@link KvCacheException#status}. */
   public final int code;
