@@ -15,9 +15,9 @@
 ///     r.commit(prompt.size());                   // from now on other requests can share these blocks
 ///     if (!r.append({&next, 1})) preempt();      // one decode step; ~Request frees
 ///
-/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE, KVC_ERROR_AGAIN, KVC_ERROR_OVER_QUOTA and
-/// KVC_ERROR_FILLING of calls that take blocks (Fit). Destroy requests, pins, namespaces and steps before
-/// their manager. The manager may be moved meanwhile.
+/// Failures throw kvc::Error, except KVC_ERROR_NO_SPACE, KVC_ERROR_AGAIN, KVC_ERROR_OVER_QUOTA,
+/// KVC_ERROR_NEVER_FITS and KVC_ERROR_FILLING of calls that take blocks (Fit). Destroy requests, pins,
+/// namespaces and steps before their manager. The manager may be moved meanwhile.
 
 #include <kvcache.h>
 
@@ -59,13 +59,15 @@ class [[nodiscard]] Fit {
   /// Throws Error at any other failure.
   explicit Fit(kvc_status status) : status_(status) {
     if (status != KVC_ERROR_NO_SPACE && status != KVC_ERROR_AGAIN && status != KVC_ERROR_OVER_QUOTA &&
-        status != KVC_ERROR_FILLING)
+        status != KVC_ERROR_NEVER_FITS && status != KVC_ERROR_FILLING)
       check(status);
   }
   explicit operator bool() const noexcept { return status_ == KVC_OK; }  ///< Done?
   bool again() const noexcept { return status_ == KVC_ERROR_AGAIN; }     ///< Retry once steps are retired.
   /// Its namespace is at the maximum of its quota.
   bool over_quota() const noexcept { return status_ == KVC_ERROR_OVER_QUOTA; }
+  /// This manager can never hold it: end the request.
+  bool never_fits() const noexcept { return status_ == KVC_ERROR_NEVER_FITS; }
   /// It waits for another request to compute its next tokens (kvcache/fills.h).
   bool filling() const noexcept { return status_ == KVC_ERROR_FILLING; }
 
@@ -169,7 +171,7 @@ class Manager {
   Request create(const Prompt& p, const kvc_request_config* c = nullptr) {
     return {get(), ask<uint64_t>(kvc_manager_create_request, get(), p.get(), c)};
   }
-  /// Creates and admits a request. It is empty if there is no space.
+  /// Creates and admits a request. It is empty if there is no space; probe(p).never_fits says if for good.
   [[nodiscard]] Request allocate(const Prompt& p, const kvc_request_config* c = nullptr) {
     uint64_t id = 0;
     if (!Fit(kvc_manager_allocate_request(get(), p.get(), c, &id, nullptr))) return {};

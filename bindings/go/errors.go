@@ -12,8 +12,8 @@ import (
 )
 
 // Error is a failed call, which changed nothing. Status is its KVC_ERROR_*. Text says what was wrong, the value, the limit
-// and the fix. errors.Is(err, ErrNoSpace) compares only the status; ErrAgain and ErrOverQuota are kinds of
-// ErrNoSpace.
+// and the fix. errors.Is(err, ErrNoSpace) compares only the status; ErrAgain, ErrOverQuota and ErrNeverFits are kinds of
+// ErrNoSpace. ErrNeverFits alone is for good: test for it first.
 type Error = native.Error
 
 // One error per status, for errors.Is.
@@ -32,6 +32,7 @@ var (
 	ErrAgain           = &Error{Status: C.KVC_ERROR_AGAIN, Text: "no space until steps in flight are retired"}
 	ErrDevice          = &Error{Status: C.KVC_ERROR_DEVICE, Text: "device"}
 	ErrOverQuota       = &Error{Status: C.KVC_ERROR_OVER_QUOTA, Text: "no space within the quota of the namespace"}
+	ErrNeverFits       = &Error{Status: C.KVC_ERROR_NEVER_FITS, Text: "this manager can never hold it: end the request"}
 	ErrFilling         = &Error{Status: C.KVC_ERROR_FILLING, Text: "another request computes the next tokens"}
 )
 
@@ -52,6 +53,8 @@ const (
 	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space
 	// The namespace would have more blocks than its quota allows; not equal to StatusNoSpace.
 	StatusOverQuota Status = C.KVC_ERROR_OVER_QUOTA
+	// This manager can never hold it: end the request; not equal to StatusNoSpace.
+	StatusNeverFits Status = C.KVC_ERROR_NEVER_FITS
 	StatusFilling   Status = C.KVC_ERROR_FILLING // another request computes the next tokens: admit again in the next steps
 )
 

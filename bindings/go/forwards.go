@@ -88,7 +88,7 @@ const (
 	// It has MaxNewTokens, or MaxRequestTokens of the scheduler.
 	EndedLength EndReason = C.KVC_ENDED_LENGTH
 	// It lacks blocks although no other request runs (or none of its namespace, whose quota refuses them): the pool or the quota is too small
-	// for it, or something else holds its blocks.
+	// for it, or something else holds its blocks. At once, whoever runs, if it is ErrNeverFits.
 	EndedNoSpace EndReason = C.KVC_ENDED_NO_SPACE
 )
 
@@ -483,7 +483,7 @@ type Stats struct {
 	LostReuseTokens uint64
 	// Admissions after a preemption or with KVC_REQUEST_RESUMED.
 	Readmissions uint64
-	// Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA.
+	// Admissions and extensions with NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS.
 	Refusals uint64
 	// PreemptRequest and Step.Preempts.
 	Preemptions uint64
@@ -753,11 +753,11 @@ type ProbeInfo struct {
 	BlocksAvailable uint64
 	// As in RequestInfo.
 	LostReuseTokens uint64
-	// 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA. It is about space alone: with
-	// WaitUntilNs the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
+	// 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. It is about space
+	// alone: with WaitUntilNs the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
 	Fits uint32
-	// 0
-	_ uint32
+	// 1 = the admission is NEVER_FITS: end the request. 0 = it fits now, or may fit later. Since 0.3.
+	NeverFits uint32
 	// ProbeRequest: the request to wait for, which computes the block after NumCached. 0 = none does; a step in flight may still write it, which
 	// is FILLING too. Probe: 0. Since 0.3.
 	FillingRequest uint64

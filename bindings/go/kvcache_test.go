@@ -68,8 +68,8 @@ func ExampleError() {
 	m, _ := New(Config{NumBlocks: 1})
 	defer m.Close()
 	_, _, err := m.AllocateRequest(make([]int32, 40), nil)
-	fmt.Println(errors.Is(err, ErrNoSpace), errors.Is(err, ErrAgain))
-	// Output: true false
+	fmt.Println(errors.Is(err, ErrNoSpace), errors.Is(err, ErrNeverFits), errors.Is(err, ErrAgain))
+	// Output: true true false
 }
 
 func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
@@ -83,7 +83,8 @@ func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 	s.Frees[0], s.NumRequests, s.NumFrees = uint64(r), 0, 1
 	must(t, s.Run())
 	_, _, err = m.AllocateRequest(sequence(100, 60), nil)
-	if !errors.Is(err, ErrNoSpace) || !errors.Is(err, ErrAgain) || errors.Is(err, ErrLimit) || errors.Is(ErrNoSpace, ErrAgain) {
+	if !errors.Is(err, ErrNoSpace) || !errors.Is(err, ErrAgain) || errors.Is(err, ErrLimit) || errors.Is(ErrNoSpace, ErrAgain) ||
+		errors.Is(err, ErrNeverFits) || errors.Is(ErrNoSpace, ErrNeverFits) {
 		t.Fatal(err)
 	}
 	s.NumFrees, s.RetiredStep = 0, s.StepID

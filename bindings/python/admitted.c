@@ -178,7 +178,8 @@ PyObject* kvc_grow(Admitted* self, Py_ssize_t needed) {
   if (after > before) {
     const kvc_status status =
         kvc_manager_reserve_tokens(self->m, self->id, (uint64_t)after * (uint64_t)self->block_size);
-    if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA)
+    if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA ||
+        status == KVC_ERROR_NEVER_FITS)
       Py_RETURN_NONE;
     if (!succeeded(status) || !read_tables(self, before, after)) return NULL;
   }

@@ -149,7 +149,7 @@ WORDS = {
 }
 PLAIN = {"num_requests": "Requests that it has.", "block_size, num_groups": "As of the manager."}  # fields that have no comment in C
 # Fields of records that are members of an enumeration, or truth values.
-ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "published"): "bool", ("kvc_probe_info", "fits"): "bool",
+ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "published"): "bool", ("kvc_probe_info", "fits"): "bool", ("kvc_probe_info", "never_fits"): "bool",
                 ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool",
                 ("kvc_checkpoint_info", "ids_kept"): "bool", ("kvc_page_file_info", "kind"): "PageFileKind",
                 ("kvc_offload_info", "state"): "OffloadState", ("kvc_offload_info", "reason"): "OffloadReason",

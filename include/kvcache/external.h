@@ -16,7 +16,7 @@ extern "C" {
 
 /** Takes blocks of a group's pool, all or nothing. Each gets one external hold. @param[out] blocks
  *  [num_blocks]
- *  @return KVC_OK; NO_SPACE, AGAIN, INVALID_ARGUMENT. Since 0.1. */
+ *  @return KVC_OK; NO_SPACE, AGAIN, NEVER_FITS, INVALID_ARGUMENT. Since 0.1. */
 KVC_API kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* blocks,
                                               size_t num_blocks);
 

@@ -238,11 +238,11 @@ typedef struct kvc_stats {
   uint64_t block_hits;        /**< Blocks of the hits. */
   uint64_t lost_reuse_tokens; /**< Sum of kvc_request_info.lost_reuse_tokens. */
   uint64_t readmissions;      /**< Admissions after a preemption or with KVC_REQUEST_RESUMED. */
-  uint64_t refusals;          /**< Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA. */
-  uint64_t preemptions;       /**< kvc_manager_preempt_request and kvc_step.preempts. */
-  uint64_t evictions;  /**< Cached blocks that were dropped to make room, or by kvc_manager_evict_blocks. */
-  uint64_t copies;     /**< Pairs: copy-on-write, and of admissions with partial reuse. */
-  uint64_t duplicates; /**< Committed blocks whose content another block had published. */
+  uint64_t refusals;    /**< Admissions and extensions with NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. */
+  uint64_t preemptions; /**< kvc_manager_preempt_request and kvc_step.preempts. */
+  uint64_t evictions;   /**< Cached blocks that were dropped to make room, or by kvc_manager_evict_blocks. */
+  uint64_t copies;      /**< Pairs: copy-on-write, and of admissions with partial reuse. */
+  uint64_t duplicates;  /**< Committed blocks whose content another block had published. */
   uint64_t published_blocks;    /**< Blocks published so far, also those that were evicted since. */
   uint64_t unpublished_blocks;  /**< Blocks not published because all nodes were in use. */
   uint64_t rejected_candidates; /**< Entries with an equal hash that the comparison rejected. */

@@ -24,11 +24,12 @@ typedef struct kvc_probe_info {
   /** Free and evictable blocks of that pool; with quotas those that it may take. */
   uint64_t blocks_available;
   uint64_t lost_reuse_tokens; /**< As in kvc_request_info. */
-  /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN or OVER_QUOTA.
-   *  It is about space alone: with wait_until_ns the admission may be FILLING all the same, or, if no time
-   *  was told, INVALID_ARGUMENT. */
+  /** 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN, OVER_QUOTA or
+   *  NEVER_FITS. It is about space alone: with wait_until_ns the admission may be FILLING all the same, or,
+   *  if no time was told, INVALID_ARGUMENT. */
   uint32_t fits;
-  uint32_t reserved; /**< 0 */
+  /** 1 = the admission is NEVER_FITS: end the request. 0 = it fits now, or may fit later. Since 0.3. */
+  uint32_t never_fits;
   /** kvc_manager_probe_request: the request to wait for, which computes the block after num_cached. 0 = none
    *  does; a step in flight may still write it, which is FILLING too. kvc_manager_probe: 0. Since 0.3. */
   uint64_t filling_request;

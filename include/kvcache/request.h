@@ -155,8 +155,8 @@ KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* 
  *  the admission fits only when that block leaves, nor with external_tokens or drop_tail_blocks.
  *  @param[out] num_cached Tokens of the hit, which count as committed: at most num_tokens - 1, and without
  *  partial reuse a multiple of block_size. May be NULL.
- *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, NOT_FOUND, BUSY
- *  (admitted already), OUT_OF_MEMORY. Since 0.1. */
+ *  @return KVC_OK; NO_SPACE (the text has the needed and available blocks), AGAIN, OVER_QUOTA, NEVER_FITS
+ *  (end the request), FILLING, NOT_FOUND, BUSY (admitted already), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached);
 
 /** kvc_manager_create_request and kvc_manager_admit_request in one call. If either fails, there is no
@@ -170,8 +170,8 @@ KVC_API kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt
  *  kvc_manager_take_pending. The request keeps these slots until it is truncated, preempted or freed: appends
  *  within them (known tokens and lookahead) need no block and are never NO_SPACE, unless the request was
  *  forked or a block of it was pinned meanwhile.
- *  @return KVC_OK; NO_SPACE, AGAIN, NOT_FOUND, BUSY (waiting), LIMIT (max_request_tokens), OUT_OF_MEMORY.
- *  Since 0.1. */
+ *  @return KVC_OK; NO_SPACE, AGAIN, OVER_QUOTA, NEVER_FITS, NOT_FOUND, BUSY (waiting), LIMIT
+ *  (max_request_tokens), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity);
 
 /** Appends known tokens. An admitted request gets slots for all known tokens and its lookahead. May need

@@ -167,7 +167,8 @@ enum {
   KVC_ENDED_STOPPED = 1, /**< kvc_plan_result.stopped. */
   KVC_ENDED_LENGTH = 2,  /**< It has max_new_tokens, or max_request_tokens of the scheduler. */
   /** It lacks blocks although no other request runs (or none of its namespace, whose quota refuses them): the
-   *  pool or the quota is too small for it, or something else holds its blocks. */
+   *  pool or the quota is too small for it, or something else holds its blocks. At once, whoever runs, if it
+   *  is KVC_ERROR_NEVER_FITS. */
   KVC_ENDED_NO_SPACE = 3
 };
 

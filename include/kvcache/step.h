@@ -16,8 +16,9 @@ extern "C" {
 
 /** kvc_step.flags. */
 enum {
-  KVC_STEP_WHOLE_ROWS = 1,        /**< Rewrite every table row of this step: its memory moved or was lost. */
-  KVC_STEP_ADMIT_PAST_REFUSAL = 2 /**< Continue to admit after an admission that had no space. */
+  KVC_STEP_WHOLE_ROWS = 1, /**< Rewrite every table row of this step: its memory moved or was lost. */
+  /** Continue to admit after an admission that had no space. One that is NEVER_FITS stops nothing anyway. */
+  KVC_STEP_ADMIT_PAST_REFUSAL = 2
 };
 
 /** Arrays of a step from kvc_step_create, for kvc_step_view. Shapes in brackets use the fields of
@@ -155,7 +156,7 @@ typedef struct kvc_step {
   size_t num_slots;   /**< Out: extend_offsets[num_requests]. */
   size_t num_copies;  /**< Out. */
   size_t num_changes; /**< Out. */
-  /** Out: admissions with NO_SPACE, AGAIN, OVER_QUOTA, FILLING, SKIPPED or BUFFER_TOO_SMALL. */
+  /** Out: admissions with NO_SPACE, AGAIN, OVER_QUOTA, NEVER_FITS, FILLING, SKIPPED or BUFFER_TOO_SMALL. */
   size_t num_refused;
   /** Out: blocks missing for the first admission with NO_SPACE, AGAIN or OVER_QUOTA. */
   uint64_t shortage_blocks;

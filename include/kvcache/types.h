@@ -65,7 +65,10 @@ enum {
   KVC_ERROR_OVER_QUOTA = 15,
   /** Another request computes the next tokens of the prompt, and this one waits for them: admit it again in
    *  the next steps (kvcache/fills.h). */
-  KVC_ERROR_FILLING = 16
+  KVC_ERROR_FILLING = 16,
+  /** This manager can never hold it: end the request. Waiting does not help; only a larger pool, another
+   *  quota, or asking for less does. */
+  KVC_ERROR_NEVER_FITS = 17
 };
 
 /** Element types of arrays, views and stored keys and values. Where a field `dtype` may be 0, 0 means

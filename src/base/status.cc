@@ -75,6 +75,8 @@ const char* status_name(kvc_status status) {
       return "KVC_ERROR_OVER_QUOTA";
     case KVC_ERROR_FILLING:
       return "KVC_ERROR_FILLING";
+    case KVC_ERROR_NEVER_FITS:
+      return "KVC_ERROR_NEVER_FITS";
     default:
       return "unknown status";
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an admission gives slots for, and the blocks that it must have room for: docs/SEMANTICS.md,
-// "Admission". Admissions and both probes ask here.
+// "Admission". Admissions and both probes ask here; and what it can never do without.
 #pragma once
 #include <algorithm>
 
@@ -17,6 +17,7 @@ struct AdmittedSlots {
   uint64_t whole = 0;         // tokens that must fit, step by step, if they are more than get slots now
   uint64_t step = 1;          // tokens of such a step
 
+  uint64_t most() const { return std::max(capacity, whole); }
   uint64_t step_end() const { return std::min(capacity, known); }  // of the first one
 };
 
@@ -44,6 +45,15 @@ void add_demand(const Shape& shape, const AdmittedSlots& slots, AddHit add_hit, 
     const bool window = group.windowed() && !state;
     blocks = std::max(blocks, others + (window ? std::min(all, shape.most_held(g, slots.step)) : all));
   }
+}
+
+// The fewest blocks of each pool without which the token groups cannot have slots for so many tokens, however
+// small the steps and whatever is cached: see Shape::fewest_held().
+inline Least least_held(const Shape& shape, uint64_t tokens, uint64_t transfer_end) {
+  Least least(shape.num_pools);
+  for (uint32_t g = 0; g < shape.num_token_groups; ++g)
+    least.blocks[shape.groups[g].pool] += shape.fewest_held(g, tokens, transfer_end == tokens);
+  return least;
 }
 
 }  // namespace kvc

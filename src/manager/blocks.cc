@@ -52,10 +52,8 @@ kvc_status Blocks::check_pools(const Demand& demand, uint64_t watermark, const c
   if (short_pool == kMaxPools) return KVC_OK;
   const PoolCounts& pool = pool_.counts(short_pool);
   const char* fix = "free or preempt requests, or enlarge the pool";
-  if (demand.blocks[short_pool] > pool.size) {
-    fix = shape_.window_groups == 0 ? "it can never fit: enlarge the pool, or ask for less"
-                                    : "it can never fit at once: take smaller steps (slots, "
-                                      "kvc_step.admit_slots), or enlarge the pool";
+  if (demand.blocks[short_pool] > pool.size && shape_.window_groups != 0) {
+    fix = "it can never fit at once: take smaller steps (slots, kvc_step.admit_slots), or enlarge the pool";
   }
   return refuse(again ? KVC_ERROR_AGAIN : KVC_ERROR_NO_SPACE, demand, short_pool, watermark, pool.available(),
                 who, fix);
@@ -72,6 +70,16 @@ kvc_status Blocks::refuse(kvc_status status, const Demand& demand, size_t pool, 
               "%s needs %llu blocks of pool %zu (watermark %llu included), %llu of %llu are available and "
               "%llu fenced; %s",
               who, ull(wanted), pool, ull(watermark), ull(room), ull(counts.size), ull(counts.fenced), fix);
+}
+
+kvc_status Blocks::refuse_for_good(const Least& least, size_t pool, uint32_t ns, const char* who) const {
+  const uint64_t most = most_room(ns, pool), size = pool_.counts(pool).size;
+  return fail(
+      KVC_ERROR_NEVER_FITS,
+      "%s needs %llu blocks of pool %zu at once and can never get more than %llu of its %llu: end the "
+      "request, ask for less, or %s",
+      who, ull(least.blocks[pool]), pool, ull(most), ull(size),
+      most < size ? "change the quotas" : "enlarge the pool");
 }
 
 // Detaches a block of LRU and counts it; it stays in the list.

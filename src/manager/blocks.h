@@ -43,6 +43,14 @@ struct Demand {
   uint64_t fenced_hits[kMaxPools];
 };
 
+// What a request or a caller cannot do without: so many blocks of each pool at once.
+struct Least {
+  explicit Least(size_t num_pools) {
+    for (size_t p = 0; p < num_pools; ++p) blocks[p] = 0;
+  }
+  uint64_t blocks[kMaxPools];
+};
+
 // How a published block is kept that a request releases: not at all; until its pool is short of room, as the
 // first that leaves; as long as the policy says.
 enum class Keep : uint8_t { kNot, kFirstOut, kPublished };
@@ -93,6 +101,24 @@ class Blocks {
   uint64_t room(uint32_t ns, size_t pool) const {
     const uint64_t available = pool_.counts(pool).available();
     return quotas_.on() ? quotas_.room(class_of(ns), pool, available) : available;
+  }
+  // A refusal of check_room(), or NEVER_FITS if not even an empty pool could give a namespace the least. No
+  // watermark: it holds back nothing where nobody is admitted.
+  kvc_status refusal(kvc_status status, const Least& least, uint32_t ns, const char* who) const {
+    const size_t pool = pool_that_lacks(least, ns);
+    return pool == kMaxPools ? status : refuse_for_good(least, pool, ns, who);
+  }
+  // The pool that never has the least; kMaxPools if there is none.
+  size_t pool_that_lacks(const Least& least, uint32_t ns) const {
+    for (size_t p = 0; p < shape_.num_pools; ++p) {
+      if (least.blocks[p] > most_room(ns, p)) return p;
+    }
+    return kMaxPools;
+  }
+  // Blocks of a pool that a namespace could take if nobody held any.
+  uint64_t most_room(uint32_t ns, size_t pool) const {
+    const uint64_t size = pool_.counts(pool).size;
+    return quotas_.on() ? quotas_.most_room(class_of(ns), pool, size) : size;
   }
   static uint64_t last_shortage();  // blocks missing at this thread's last refusal
 
@@ -380,6 +406,7 @@ class Blocks {
   static void note_shortage(uint64_t blocks);
   kvc_status refuse(kvc_status status, const Demand& demand, size_t pool, uint64_t watermark, uint64_t room,
                     const char* who, const char* fix) const;
+  kvc_status refuse_for_good(const Least& least, size_t pool, uint32_t ns, const char* who) const;
   void pop(uint32_t group, uint32_t ns, size_t count, BlockId* out);
   // With quotas.
   [[gnu::noinline]] void pop_share(uint32_t group, uint32_t ns, size_t count, BlockId* out);

@@ -5,8 +5,11 @@ namespace kvc {
 
 kvc_status ExternalBlocks::acquire(uint32_t group, int32_t* blocks, size_t num_blocks) {
   Demand demand(shape_.num_pools);
-  demand.blocks[shape_.groups[group].pool] = num_blocks;
-  KVC_TRY(blocks_.check_room(demand, Blocks::kNoNamespace, 0, "acquire_blocks"));
+  Least least(shape_.num_pools);
+  demand.blocks[shape_.groups[group].pool] = least.blocks[shape_.groups[group].pool] = num_blocks;
+  constexpr const char* kWho = "acquire_blocks";
+  if (const kvc_status status = blocks_.check_room(demand, Blocks::kNoNamespace, 0, kWho); status != KVC_OK)
+    return blocks_.refusal(status, least, Blocks::kNoNamespace, kWho);
   constexpr size_t kPiece = 64;
   for (size_t done = 0; done < num_blocks; done += kPiece) {
     BlockId taken[kPiece];

@@ -36,8 +36,9 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
   }
   if (const kvc_status status = blocks_.check_room(demand, request.ns, 0, "the extension");
       status != KVC_OK) {
-    count_refusal(request, status);
-    return status;
+    Least least = least_held(shape_, capacity, 0);
+    add_cross(request, &least);
+    return refused(request, status, least, "the extension");
   }
   if (!reserve_tables(request, positions) ||
       (copies == nullptr && !reserve_copies(static_cast<size_t>(__builtin_popcount(copied))))) {

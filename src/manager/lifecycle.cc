@@ -201,6 +201,26 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
   return KVC_OK;
 }
 
+// What the admission cannot do without, whatever headroom it takes.
+Least Requests::least(const Request& request, const AdmissionPlan& admission) const {
+  const AdmittedSlots slots = plan_slots(request, admission);
+  Least least = least_held(shape_, slots.most(), slots.transfer_end);
+  add_cross(request, &least);
+  return least;
+}
+
+void Requests::add_cross(const Request& request, Least* least) const {
+  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
+    least->blocks[shape_.groups[g].pool] += shape_.positions_of(request.cross_tokens);
+}
+
+kvc_status Requests::refused(const Request& request, kvc_status status, const Least& least, const char* who) {
+  status = blocks_.refusal(status, least, request.ns, who);
+  ++counters_.refusals;
+  blocks_.count_refusal(request.ns, status);
+  return status;
+}
+
 kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   AdmissionPlan admission(shape_.num_pools);
   KVC_TRY(plan(request, SIZE_MAX, 0, &admission));
@@ -210,6 +230,7 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   uint64_t available[kMaxPools];
   for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
   admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(request.ns), info);
+  info->never_fits = blocks_.pool_that_lacks(least(request, admission), request.ns) != kMaxPools;
   return KVC_OK;
 }
 
@@ -231,8 +252,7 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   if (const kvc_status status =
           blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
       status != KVC_OK) {
-    count_refusal(request, status);
-    return status;
+    return refused(request, status, least(request, admission), "the admission");
   }
   if (!reserve_tables(request, positions) || (request.cross_tokens != 0 && !reserve_cross_tables(request)) ||
       (head.tokens != 0 && copies == nullptr && !reserve_copies(shape_.num_token_groups))) {

@@ -204,10 +204,10 @@ class Requests {
   }
   uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const;
   void count_admission(Request& request, const AdmissionPlan& admission);
-  void count_refusal(const Request& request, kvc_status status) {
-    ++counters_.refusals;
-    blocks_.count_refusal(request.ns, status);
-  }
+  Least least(const Request& request, const AdmissionPlan& admission) const;
+  void add_cross(const Request& request, Least* least) const;
+  // Counts a refusal and returns it, or NEVER_FITS.
+  kvc_status refused(const Request& request, kvc_status status, const Least& least, const char* who);
 
   // growth.cc
   kvc_status reserve_known(Request& request, size_t num_tokens);

@@ -139,6 +139,16 @@ struct Shape {
     const GroupShape& shape = groups[group];
     return shape.sinks + ceil_div(shape.window - 1, block_size) + ceil_div(step - 1, block_size) + 1;
   }
+  // Fewest blocks of a token group that a request holds once when it has slots for `tokens` tokens, however
+  // small its steps are and whatever it hits: those that its last token reads; or, if it is transferred, what
+  // the token after it reads.
+  uint64_t fewest_held(uint32_t group, uint64_t tokens, bool transferred) const {
+    const size_t end = positions_of(tokens);
+    if (!groups[group].windowed() || end == 0) return end;
+    if ((state_groups >> group & 1) != 0) return 1;
+    const size_t first = std::min<size_t>(dropped_below(group, transferred ? tokens : tokens - 1), end);
+    return end - first + std::min<size_t>(groups[group].sinks, first);
+  }
   // First position that a group still needs once there are `tokens` tokens, its sinks excepted.
   uint32_t dropped_below(uint32_t group, uint64_t tokens) const {
     return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))

@@ -250,7 +250,7 @@ void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& 
   if (no_space && *refused == 0) step.shortage_blocks = view_.last_shortage();
   if (no_space) *refused |= share;
   step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL ||
-                      status == KVC_ERROR_FILLING;
+                      status == KVC_ERROR_FILLING || status == KVC_ERROR_NEVER_FITS;
   step.admitted[i] = status == KVC_OK ? id : 0;
   step.cached[i] = status == KVC_OK ? cached : 0;
   const std::lock_guard lock(view_.mutex());

@@ -10,7 +10,7 @@ kvc_status open_plugin(const char* name, const char* path, const kvc_plugin** ou
 
 // What a function of a plug-in has returned; `otherwise` if the library has no such status.
 inline kvc_status checked_status(kvc_status status, kvc_status otherwise) {
-  return status < KVC_OK || status > KVC_ERROR_FILLING ? otherwise : status;
+  return status < KVC_OK || status > KVC_ERROR_NEVER_FITS ? otherwise : status;
 }
 
 // Its transport; null also if the plug-in is older than transports.

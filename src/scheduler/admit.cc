@@ -163,6 +163,10 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     failure_ = status;
     return Found::kStop;
   }
+  if (probe.never_fits != 0) {
+    refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
+    return end_waiting(index);
+  }
   if (calls_.offload != nullptr && !job.looked_up) {
     const bool idle = num_running_ == 0 && plans_in_flight() == 0;
     if (probe.fits == 0 && !idle && is_over_quota(job, probe.blocks_needed)) {
@@ -204,6 +208,9 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     case KVC_ERROR_OVER_QUOTA:
       if (others_hold_blocks(&job)) return pass_namespace(job);
       refuse(job, KVC_WAIT_QUOTA, stats_.refused_quota, Found::kStop);
+      return end_waiting(index);
+    case KVC_ERROR_NEVER_FITS:
+      refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
       return end_waiting(index);
     case KVC_ERROR_AGAIN:
       return refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);

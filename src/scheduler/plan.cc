@@ -256,7 +256,8 @@ void Scheduler::take_results(const kvc_status* status, bool fast) {
     }
     share.status = status[i];
     set_->lacks_blocks = true;
-    if (status[i] == KVC_ERROR_NO_SPACE || status[i] == KVC_ERROR_OVER_QUOTA) {
+    if (status[i] == KVC_ERROR_NO_SPACE || status[i] == KVC_ERROR_OVER_QUOTA ||
+        status[i] == KVC_ERROR_NEVER_FITS) {
       failed_[num_failed_++] = share;
     } else if (status[i] != KVC_ERROR_AGAIN) {
       failure_ = status[i];

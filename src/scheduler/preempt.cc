@@ -55,11 +55,14 @@ void Scheduler::resolve_failures() {
           std::remove_if(failed_.data(), end, [&](const Share& share) { return share.job == index; }) -
           failed_.data());
     };
-    if (num_others == 0) {  // nobody has what it lacks
+    if (num_others == 0 || first.status == KVC_ERROR_NEVER_FITS) {  // nobody has what it lacks
       Job& job = jobs_[first.job];
       drop(first.job);
       const bool by_quota = first.status == KVC_ERROR_OVER_QUOTA;
-      if (plans_in_flight() != 0 || drop_loads(by_quota ? &job : nullptr)) continue;  // it waits for these
+      const bool waits = first.status == KVC_ERROR_NEVER_FITS
+                             ? job.plans_in_flight != 0  // its own tokens are on their way
+                             : plans_in_flight() != 0 || drop_loads(by_quota ? &job : nullptr);
+      if (waits) continue;
       set_->ended[set_->num_ended++] = {job.id, KVC_ENDED_NO_SPACE, job.generated()};
       note_end(first.job, KVC_ENDED_NO_SPACE);
       job.state = JobState::kEnding;

@@ -61,17 +61,18 @@ TEST(Status, EveryCodeHasItsOwnName) {
                {KVC_ERROR_SKIPPED, "KVC_ERROR_SKIPPED"},
                {KVC_ERROR_DEVICE, "KVC_ERROR_DEVICE"},
                {KVC_ERROR_OVER_QUOTA, "KVC_ERROR_OVER_QUOTA"},
-               {KVC_ERROR_FILLING, "KVC_ERROR_FILLING"}};
+               {KVC_ERROR_FILLING, "KVC_ERROR_FILLING"},
+               {KVC_ERROR_NEVER_FITS, "KVC_ERROR_NEVER_FITS"}};
   std::set<kvc_status> values;
   for (const auto& entry : names) {
     EXPECT_STREQ(status_name(entry.status), entry.name);
     EXPECT_TRUE(values.insert(entry.status).second) << entry.name;
   }
-  EXPECT_EQ(values.size(), 17u);
+  EXPECT_EQ(values.size(), 18u);
 }
 
 TEST(Status, OtherCodesAreUnknown) {
-  for (const kvc_status status : {-1, 17, 1000, INT32_MAX, INT32_MIN}) {
+  for (const kvc_status status : {-1, 18, 1000, INT32_MAX, INT32_MIN}) {
     EXPECT_STREQ(status_name(status), "unknown status");
   }
 }

@@ -211,7 +211,7 @@ static void test_blocks(void) {
   OK(kvc_manager_release_blocks(m, held, 1));
   REFUSED(m, bad, kvc_manager_acquire_blocks(m, 1, row_, 1));
   REFUSED(m, bad, kvc_manager_acquire_blocks(m, UINT32_MAX, row_, 1));
-  REFUSED_SAYING(m, KVC_ERROR_NO_SPACE, kvc_manager_acquire_blocks(m, 0, row_, 33), "33", "");
+  REFUSED_SAYING(m, KVC_ERROR_NEVER_FITS, kvc_manager_acquire_blocks(m, 0, row_, 33), "33", "");
   REFUSED(m, bad, kvc_manager_acquire_prefix(m, PROMPT(0, tokens_, 8, NULL, 0), 1, row_, 8, &count_));
   REFUSED_SAYING(m, bad, kvc_manager_pool_info(m, 1, &pool), "1", "1");
   REFUSED(m, bad, kvc_manager_pool_info(m, UINT32_MAX, &pool));

@@ -92,7 +92,7 @@ static void test_arrays(kvc_manager* m, const int32_t* tokens, uint64_t admitted
     const size_t n = huge_[i];
     REFUSED(m, KVC_ERROR_INVALID_ARGUMENT,
             kvc_manager_publish_blocks(m, PROMPT(0, tokens, kPrompt, NULL, 0), 0, blocks, n));
-    REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_acquire_blocks(m, 0, row, n));
+    REFUSED(m, KVC_ERROR_NEVER_FITS, kvc_manager_acquire_blocks(m, 0, row, n));
     REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_export_slots(m, admitted, 0, 0, n, slots, 8));
     REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_export_slots(m, admitted, 0, n, n, slots, 4));
     /* num_requests * row_stride * 4 bytes do not fit any memory */

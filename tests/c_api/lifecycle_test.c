@@ -27,10 +27,11 @@ static void test_library(void) {
                                       "KVC_ERROR_SKIPPED",
                                       "KVC_ERROR_DEVICE",
                                       "KVC_ERROR_OVER_QUOTA",
-                                      "KVC_ERROR_FILLING"};
+                                      "KVC_ERROR_FILLING",
+                                      "KVC_ERROR_NEVER_FITS"};
   for (int32_t i = 0; i < (int32_t)(sizeof names / sizeof *names); ++i)
     CHECK(strcmp(kvc_status_name(i), names[i]) == 0);
-  CHECK(strcmp(kvc_status_name(17), "unknown status") == 0);
+  CHECK(strcmp(kvc_status_name(18), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(-1), "unknown status") == 0);
   CHECK(strcmp(kvc_status_name(INT32_MIN), "unknown status") == 0);
 }

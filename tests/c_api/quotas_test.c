@@ -96,17 +96,23 @@ static void test_a_maximum_evicts_its_own(void) {
   CHECK_EQ(hit(a, tokens_[0], 4 * kB + 1), 2 * kB);
   CHECK_EQ(hit(b, tokens_[1], 3 * kB + 1), 3 * kB);
   uint64_t none = POISON;
-  REFUSED_SAYING(m, KVC_ERROR_OVER_QUOTA,
+  REFUSED_SAYING(m, KVC_ERROR_NEVER_FITS,
                  kvc_manager_allocate_request(m, PROMPT(a, tokens_[0], 5 * kB, NULL, 0), NULL, &none, NULL),
-                 "5 blocks", "at most 4");
-  CHECK_EQ(quota(a).refusals, 1);
+                 "5 blocks", "more than 4 of its 12");
+  CHECK_EQ(quota(a).refusals, 0);
   CHECK_EQ(stats(m).refusals, 1);
   kvc_probe_info info = {.struct_size = sizeof info};
   OK(kvc_manager_probe(m, PROMPT(a, tokens_[0], 5 * kB, NULL, 0), &info));
-  CHECK(info.fits == 0 && info.blocks_available == 4);
+  CHECK(info.fits == 0 && info.never_fits == 1 && info.blocks_available == 4);
   /* An extension keeps to it as well, and its own fenced blocks are worth waiting for. */
   const uint64_t r = use(a, tokens_[0], 4);
-  REFUSED(m, KVC_ERROR_OVER_QUOTA, kvc_manager_reserve_tokens(m, r, 5 * kB));
+  REFUSED_SAYING(m, KVC_ERROR_OVER_QUOTA,
+                 kvc_manager_allocate_request(m, PROMPT(a, tokens_[1], kB, NULL, 0), NULL, &none, NULL),
+                 "1 blocks", "at most 4");
+  CHECK_EQ(quota(a).refusals, 1);
+  OK(kvc_manager_probe(m, PROMPT(a, tokens_[1], kB, NULL, 0), &info));
+  CHECK(info.fits == 0 && info.never_fits == 0);
+  REFUSED(m, KVC_ERROR_NEVER_FITS, kvc_manager_reserve_tokens(m, r, 5 * kB));
   kvc_step step = {.struct_size = sizeof step};
   OK(kvc_manager_step(m, &step));
   OK(kvc_manager_free_request(m, r));
@@ -194,7 +200,8 @@ static void test_the_watermark_looks_at_one_tenant(void) {
 static void test_a_refusal_skips_its_own_share_alone(void) {
   begin(8, 1);
   OK(kvc_manager_set_quota(m, a, 0, 2, 2));
-  const uint64_t offsets[] = {0, 12, 16, 20}, spaces[] = {a, a, b};
+  const uint64_t one = use(a, tokens_[1], 1);
+  const uint64_t offsets[] = {0, 8, 12, 16}, spaces[] = {a, a, b};
   kvc_status status[3];
   uint64_t admitted[3], cached[3];
   kvc_step step = {.struct_size = sizeof step,
@@ -212,6 +219,7 @@ static void test_a_refusal_skips_its_own_share_alone(void) {
   CHECK_EQ(step.num_refused, 2);
   CHECK_EQ(step.shortage_blocks, 1);
   OK(kvc_manager_free_request(m, admitted[2]));
+  OK(kvc_manager_free_request(m, one));
   OK(kvc_manager_retire_step(m, step.step_id));
   end_manager(m);
 }

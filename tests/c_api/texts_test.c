@@ -34,9 +34,9 @@ static void test_configs(void) {
 
 static void test_space(void) {
   uint64_t r = POISON;
-  REFUSED_SAYING(m, KVC_ERROR_NO_SPACE,
+  REFUSED_SAYING(m, KVC_ERROR_NEVER_FITS,
                  kvc_manager_allocate_request(m, PROMPT(0, tokens_, 64, NULL, 0), NULL, &r, NULL),
-                 "needs 16 blocks", "of 8 are available and 0 fenced; it can never fit");
+                 "needs 16 blocks", "never get more than 8 of its 8: end the request");
   const uint64_t first = allocate(m, tokens_, 24, 0);
   REFUSED_SAYING(m, KVC_ERROR_NO_SPACE,
                  kvc_manager_allocate_request(m, PROMPT(0, tokens_, 24, NULL, 0), NULL, &r, NULL),
@@ -73,7 +73,7 @@ static void test_reserve(void) {
     OK(kvc_manager_append_tokens(m, r, tokens_ + i, 1));
     OK(kvc_manager_commit_tokens(m, r, (uint64_t)i));
   }
-  REFUSED(m, KVC_ERROR_NO_SPACE, kvc_manager_append_tokens(m, r, tokens_, 1));
+  REFUSED(m, KVC_ERROR_NEVER_FITS, kvc_manager_append_tokens(m, r, tokens_, 1));
   OK(kvc_manager_free_request(m, r));
 }
 

@@ -79,7 +79,8 @@ TEST(Bugs, AnAdmissibleRequestIsAdmittedByAnEmptyPool) {
       EXPECT_EQ(probe.blocks_available, blocks);
       Admitted r;
       const bool fits = probe.blocks_needed <= probe.blocks_available;
-      EXPECT_EQ(c.try_allocate(text(1, n), &r), fits ? KVC_OK : KVC_ERROR_NO_SPACE);
+      EXPECT_EQ(c.try_allocate(text(1, n), &r), fits ? KVC_OK : KVC_ERROR_NEVER_FITS);
+      EXPECT_EQ(probe.never_fits, fits ? 0u : 1u);
     }
 }
 

@@ -308,7 +308,7 @@ TEST(Counters, EachAdmissionIsCountedOnce) {  // C39
 
   c.probe(tokens);  // neither do questions count
   Admitted refused;
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate(tokens + text(2, 5 * B), &refused));  // nor failures
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_allocate(tokens + text(2, 5 * B), &refused));  // nor failures
   s = c.stats();
   EXPECT_EQ(s.refusals, 1u);
   EXPECT_EQ(s.admissions, 2u);
@@ -322,11 +322,11 @@ TEST(Counters, EachAdmissionIsCountedOnce) {  // C39
 TEST(Counters, RefusalsAreThoseOfAdmissionsAndExtensions) {
   Cache c(shape(2, 4));
   Ids none;
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_acquire(3, &none));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_acquire(3, &none));
   EXPECT_EQ(c.stats().refusals, 0u);
   const Admitted r = c.allocate(text(1, 8));
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_append(r.id, {1}));
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_reserve(r.id, 9));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_append(r.id, {1}));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_reserve(r.id, 9));
   EXPECT_EQ(c.stats().refusals, 2u);
 }
 

@@ -299,7 +299,7 @@ TEST(Raw, TheSumHoldsThroughRandomTraffic) {  // C32
   }
   for (const Ids& ids : held) EXPECT_EQ(c.release(ids), KVC_OK);
   Ids all;
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_acquire(65, &all));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_acquire(65, &all));
   all = c.acquire(64);
   EXPECT_EQ(std::set<int32_t>(all.begin(), all.end()).size(), 64u);
 }

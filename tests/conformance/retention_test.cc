@@ -406,7 +406,7 @@ TEST(Prompts, AllPinnedAnswersNoSpaceAtOnce) {
   EXPECT_EQ(c.name("all", text(1, 4 * B)), 4 * B);
   Admitted a;
   EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate(text(2, B), &a));
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate_from_prompt("all", text(2, 1), &a));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_allocate_from_prompt("all", text(2, 1), &a));
   EXPECT_EQ(c.evict(4), 0u);
   EXPECT_EQ(c.unregister("all"), KVC_OK);
   c.store(text(2, B));

@@ -216,7 +216,7 @@ TEST(Steps, ReleasedBlocksReturnWhenTheStepBeforeIsRetired) {
   EXPECT_EQ(c.block(0).state, static_cast<uint32_t>(KVC_BLOCK_FENCED));
   Admitted r;
   EXPECT_REFUSED(c, KVC_ERROR_AGAIN, c.try_allocate(text(2, 2 * B), &r));
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate(text(2, 5 * B), &r));  // waiting would not help
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_allocate(text(2, 5 * B), &r));  // waiting would not help
   EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_retire_step(c.get(), 3));
   ASSERT_EQ(c.verify(kvc_manager_retire_step(c.get(), 1)), KVC_OK);
   EXPECT_EQ(c.stats().blocks_fenced, 0u);
@@ -248,9 +248,9 @@ TEST(Steps, AgainNeedsEveryPoolToBeFilledByItsFences) {
   Admitted r;
   EXPECT_REFUSED(c, KVC_ERROR_AGAIN, c.try_allocate(text(2, 3 * B), &r));
   // Pool 0 would be filled by its fences, pool 1 never: waiting would be for ever.
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate(text(2, 6 * B), &r));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_allocate(text(2, 6 * B), &r));
   ASSERT_EQ(kvc_manager_retire_step(c.get(), 1), KVC_OK);
-  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, c.try_allocate(text(2, 6 * B), &r));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_allocate(text(2, 6 * B), &r));
   c.allocate(text(2, 3 * B));
 }
 

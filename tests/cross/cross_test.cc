@@ -254,8 +254,8 @@ TEST(Cross, AnAdmissionTakesTheEncodersBlocksWithTheRestOrNothing) {
   Decoder d(with_blocks(6));
   const uint64_t digest = d.digest();
   uint64_t id = 0;
-  EXPECT_EQ(d.try_allocate(hearing(1, 4 * kBlock), &id), KVC_ERROR_NO_SPACE);
-  EXPECT_NE(std::string(kvc_last_error()).find("never fit"), std::string::npos);
+  EXPECT_EQ(d.try_allocate(hearing(1, 4 * kBlock), &id), KVC_ERROR_NEVER_FITS);
+  EXPECT_NE(std::string(kvc_last_error()).find("can never get more than 6"), std::string::npos);
   EXPECT_EQ(d.digest(), digest);
   d.allocate(hearing(1, 3 * kBlock));
 }

@@ -13,7 +13,7 @@ namespace kvc::test {
 namespace {
 
 bool may_fail(kvc_status status) {
-  return status >= KVC_OK && status <= KVC_ERROR_OVER_QUOTA && status != KVC_ERROR_DEVICE &&
+  return status >= KVC_OK && status <= KVC_ERROR_NEVER_FITS && status != KVC_ERROR_DEVICE &&
          status != KVC_ERROR_INTERNAL && status != KVC_ERROR_CORRUPT;
 }
 

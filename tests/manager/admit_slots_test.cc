@@ -75,7 +75,7 @@ TEST_F(AdmitSlotsTest, ARefusedAdmissionChangesNothing) {
   const uint64_t id = create(60, 3), all = 60;
   uint64_t before, after;
   ASSERT_EQ(kvc_manager_digest(manager_, &before), KVC_OK);
-  EXPECT_EQ(admit(id, &all), KVC_ERROR_NO_SPACE);
+  EXPECT_EQ(admit(id, &all), KVC_ERROR_NEVER_FITS);
   ASSERT_EQ(kvc_manager_digest(manager_, &after), KVC_OK);
   EXPECT_EQ(before, after);
   ASSERT_EQ(admit(id, nullptr), KVC_OK);

@@ -44,7 +44,7 @@ class Model : public PartialRules {
     const uint64_t watermark = any_admitted(ns) ? config_.watermark : 0;
     Head head;
     uint64_t tokens, capacity, step_end, transfer;
-    std::vector<uint64_t> need;
+    std::vector<uint64_t> need, least;
     Table table, held, cross;
     const bool found = o.cross && find_cross(o, cross);
     const auto plan = [&](const Head& with) {
@@ -74,7 +74,7 @@ class Model : public PartialRules {
         return out;
       };
       const uint64_t must = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : 0;
-      need = need_of(must);
+      need = need_of(must), least = fewest(std::max(capacity, must), transfer, o.cross);
       const uint64_t rest = expected(o.headroom, n - r->prompt);
       const uint64_t more = rest ? std::min(n + rest + o.lookahead, config_.max_tokens) : 0;
       if (more <= capacity) return;
@@ -90,7 +90,7 @@ class Model : public PartialRules {
     };
     plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
     if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
-    if (kvc_status status = fits(ns, need, held, watermark)) return refused(ns, status);
+    if (kvc_status status = fits(ns, need, held, watermark)) return refused(ns, status, least);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(held, &Block::requests);
     for (const auto& row : table)
@@ -388,6 +388,7 @@ class Model : public PartialRules {
     const uint64_t tokens = hit.blocks * B + head.tokens;
     const Table table = with_sources(needed_for(hit.table, tokens), head);
     info->num_cached = tokens, info->lost_reuse_tokens = hit.lost - regained(hit, head), info->fits = 1;
+    info->never_fits = never(int64_t(ns), fewest(n, 0, 0));
     const bool any = any_admitted(int64_t(ns));
     for (size_t p = 0; p < pools.size(); ++p) {
       uint64_t need = 0;
@@ -513,7 +514,8 @@ class Model : public PartialRules {
   kvc_status acquire(size_t group, uint64_t n, std::vector<int>& out) {
     std::vector<uint64_t> need(pools.size());
     need[pool_of(group)] = n;
-    if (kvc_status status = fits(kExternal, need, {}, 0)) return status;
+    if (kvc_status status = fits(kExternal, need, {}, 0))
+      return never(kExternal, need) ? KVC_ERROR_NEVER_FITS : status;
     for (uint64_t i = 0; i < n; ++i)
       out.push_back(take(group, kExternal)), ++blocks_[out.back()].external, changed();
     return KVC_OK;
@@ -755,7 +757,7 @@ class Model : public PartialRules {
         r.enqueued = r.options.slots && first < n ? first : n;
         enqueue(r, issued + 1);
       }
-      out.refused += status == KVC_ERROR_FILLING;
+      out.refused += status == KVC_ERROR_FILLING || status == KVC_ERROR_NEVER_FITS;
       if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA ||
           status == KVC_ERROR_SKIPPED) {
         ++out.refused;

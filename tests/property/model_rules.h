@@ -209,6 +209,28 @@ class Rules {
     const uint64_t W = std::min(tokens, uint64_t{1} << 32);  // more than any request has
     return sinks(g) + up(W - 1) + up(step - 1) + 1;
   }
+  // Blocks that a request with slots for so many tokens must have, even if it grew token by token and all
+  // before was cached: in windows those that the last token reads; or the one behind it, where a transfer
+  // ends.
+  std::vector<uint64_t> fewest(uint64_t tokens, uint64_t transfer, uint64_t cross) const {
+    std::vector<uint64_t> out(pools.size());
+    for (size_t g = 0; g < config_.groups.size(); ++g) {
+      const bool state = config_.groups[g].state;
+      const uint64_t first = tokens && is_window(g) ? lo(g, transfer == tokens ? tokens : tokens - 1) : 0;
+      uint64_t held = 0;
+      for (uint64_t j = 0; j < up(tokens); ++j) held += j >= first || j < sinks(g);
+      out[config_.groups[g].pool] += state ? tokens != 0 : held;
+    }
+    for (const size_t p : config_.cross) out[p] += up(cross);
+    return out;
+  }
+  // Is it more than its share can ever have?
+  bool never(int64_t ns, const std::vector<uint64_t>& least) const {
+    for (size_t p = 0; p < pools.size() && !least.empty(); ++p)
+      if (least[p] > std::min(pools[p].count - shares_.minimums_but(ns, p), shares_.of(ns).most(p)))
+        return true;
+    return false;
+  }
   // Does it hold the windows that the token after n reads?
   bool windows_at(const Request& r, uint64_t n) const {
     for (size_t g = 0; g < r.table.size(); ++g)
@@ -413,7 +435,8 @@ class Rules {
     }
     return status;
   }
-  kvc_status refused(int64_t ns, kvc_status status) {
+  kvc_status refused(int64_t ns, kvc_status status, const std::vector<uint64_t>& least = {}) {
+    if (never(ns, least)) status = KVC_ERROR_NEVER_FITS;
     shares_.of(ns).refusals[short_pool_] += status == KVC_ERROR_OVER_QUOTA;
     return ++stats.refusals, status;
   }
@@ -610,7 +633,7 @@ class Rules {
       need[config_.groups[g].pool] +=
           count_new(g, r.table[g].size(), up(capacity), step_end, 0) + shared(r, g);
     if (kvc_status status = fits(int64_t(r.options.ns), need, {}, 0))
-      return refused(int64_t(r.options.ns), status);
+      return refused(int64_t(r.options.ns), status, fewest(capacity, 0, r.options.cross));
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       if (r.capacity % B) r.table[g][r.capacity / B].own = true;  // about to write there
       if (shared(r, g)) {

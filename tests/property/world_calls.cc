@@ -41,8 +41,11 @@ std::string fault_of_probe(const kvc_probe_info& info, kvc_status status, uint64
     return "the probe told fits " + std::to_string(info.fits) + " and a hit of " +
            std::to_string(info.num_cached);
   }
+  const bool never = status == KVC_ERROR_NEVER_FITS;
   const bool refused =
-      status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
+      never || status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
+  if ((refused || status == KVC_OK) && never != (info.never_fits != 0))
+    return "the probe told never_fits " + std::to_string(info.never_fits);
   return refused && info.fits != 0 ? "the probe told that it fits" : "";
 }
 
@@ -136,7 +139,7 @@ Outcome World::ask_model(const Op& op) {
       out.status = model_.probe(ns, op.text, &info);
       if (out.status == KVC_OK)
         for (uint64_t v : {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens,
-                           uint64_t{info.fits}})
+                           uint64_t{info.fits} + 2 * info.never_fits})
           value(v);
       break;
     }
@@ -352,9 +355,9 @@ Outcome World::ask_library(const Op& op, int side) {
       const kvc_status status = kvc_manager_probe(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &info);
       out = collect(status,
                     {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens,
-                     status == KVC_OK  ? info.fits
-                     : info.fits == 77 ? kUntouched
-                                       : 77},
+                     status == KVC_OK                           ? info.fits + 2 * info.never_fits
+                     : info.fits == 77 && info.never_fits == 77 ? kUntouched
+                                                                : 77},
                     {true, true, true, true, true});
       break;
     }

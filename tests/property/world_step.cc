@@ -231,8 +231,8 @@ std::string World::check_rows(const Op& op, Side& side, const StepPlan& plan, co
     bool twice = false;  // preempted and admitted again in this step: its row is that of the admission
     for (const model::StepAdmission& other : op.step.in.admissions) twice |= running && other.id == tag;
     const model::Request* r = model_.find(model_id(tag));
-    const bool refused =
-        status[i] == KVC_ERROR_NO_SPACE || status[i] == KVC_ERROR_AGAIN || status[i] == KVC_ERROR_OVER_QUOTA;
+    const bool refused = status[i] == KVC_ERROR_NO_SPACE || status[i] == KVC_ERROR_AGAIN ||
+                         status[i] == KVC_ERROR_OVER_QUOTA || status[i] == KVC_ERROR_NEVER_FITS;
     if (twice || !r || !r->admitted || !(status[i] == KVC_OK || (running && refused))) continue;
     for (size_t g = 0; g < model_.num_groups(); ++g) {
       static const std::vector<model::Cell> kNone;

@@ -59,6 +59,7 @@ SchedulerModel::Limits limits_of(const EngineConfig& config) {
   if (s.max_chunk == 0) s.max_chunk = s.max_tokens;
   if (s.max_request_tokens == 0) s.max_request_tokens = config.num_blocks * config.block_size;
   limits.offload = config.offload, limits.quotas = config.quotas != 0, limits.states = config.states;
+  limits.num_groups = config.window != 0 || config.states ? 2 : 1, limits.block_size = config.block_size;
   limits.fills = (config.manager_flags & KVC_MANAGER_FILLS) != 0;
   return limits;
 }

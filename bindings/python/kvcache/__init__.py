@@ -19,9 +19,9 @@ from . import _native, errors
 from .checkpoints import (Restored, checkpoint_info, collect_checkpoints, compact_checkpoint, list_checkpoints, measure_checkpoint,
                           remove_checkpoint, restore_checkpoint, restore_stream, save_checkpoint, save_stream, validate_checkpoint)
 from .constants import (Admission, BlockState, DeviceFlags, DType, EndReason, EventKind, Latency, Layout, LostReason, MemoryKind, OffloadPolicy, OffloadReason, OffloadState, PageFileKind, PageResult, Plane, RequestFlags, RopeScaling, ScheduledState, SchedulePolicy,
-                        SizingAction, SizingBasis, SizingMode, SizingReason, Status, StorageFlags, TierKind, TierPriority, WaitReason)
+                        SizingAction, SizingBasis, SizingMode, SizingReason, Status, StepFlags, StorageFlags, TierKind, TierPriority, WaitReason)
 from .errors import (AgainError, BufferTooSmallError, BusyError, CorruptError, DeviceError, FillingError, InternalError, InvalidArgumentError,
-                     KvCacheError, LimitError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
+                     KvCacheError, LimitError, NeverFitsError, NoSpaceError, NotFoundError, NotHeldError, OutOfMemoryError, OverQuotaError, UnsupportedError)
 from .events import Event, EventReader, Prefixes
 from .index import Index, IndexWorker, Matches, namespace_root, prefix_digests
 from .manager import Group, Manager, PendingWork, Rebuilt, replay_log
@@ -74,12 +74,12 @@ __all__ = [
     "Completion", "CorruptError", "CurveInfo", "DType", "DeviceError", "DeviceFlags", "DeviceInfo", "EndReason",
     "EndedRequest", "Event", "EventKind", "EventReader", "ExtraKey", "FillingError", "Group", "Index", "IndexApplied", "IndexStats", "IndexWorker", "InternalError", "InvalidArgumentError",
     "KvCacheError", "Latency", "LatencyInfo", "Launch", "Layout", "LimitError", "LogInfo", "LogReplay", "LostReason", "LostReuse", "Manager", "Matches", "Memory", "MemoryEstimate",
-    "MemoryKind", "MemoryProfile", "Model", "Namespace", "NoSpaceError", "NotFoundError", "NotHeldError", "Offload", "OffloadInfo", "OffloadPolicy",
+    "MemoryKind", "MemoryProfile", "Model", "Namespace", "NeverFitsError", "NoSpaceError", "NotFoundError", "NotHeldError", "Offload", "OffloadInfo", "OffloadPolicy",
     "OffloadReason", "OffloadState", "OffloadStats", "OffloadTierStats", "OutOfMemoryError", "OverQuotaError", "PRIORITY_DEMOTED", "PageFileInfo", "PageFileKind",
     "PageInfo", "PageResult", "PendingWork", "Pin", "Plan", "Plane", "PoolInfo", "Prefixes", "ProbeInfo", "Properties", "Publisher", "PublisherStats", "QuantMetrics",
     "QuotaInfo", "Rebuilt", "ReplayResult", "Request", "RequestFlags", "RequestInfo", "RequestOptions", "Restored", "RopeScaling",
     "SchedulePolicy", "ScheduledInfo", "ScheduledState", "Scheduler", "SchedulerStats", "Sizer", "SizingAction", "SizingBasis", "SizingDecision",
-    "SizingMode", "SizingReason", "Stats", "Status", "Step", "Storage", "StorageFlags", "Stream", "StreamEvent", "Tier", "TierCounts", "TierKind",
+    "SizingMode", "SizingReason", "Stats", "Status", "Step", "StepFlags", "Storage", "StorageFlags", "Stream", "StreamEvent", "Tier", "TierCounts", "TierKind",
     "TierPriority", "TierStats", "UnsupportedError", "WaitReason", "Workload", "WorkloadInfo", "apply_rope", "build_info", "checkpoint_info",
     "collect_checkpoints", "compact_checkpoint", "dequantize", "device_info", "enable_latencies", "errors", "find_model", "list_checkpoints", "measure_checkpoint", "merge_attention", "models", "namespace_root", "open_backend",
     "open_plugin", "page_file_info", "page_file_parts", "page_key", "page_keys", "prefix_digests", "purge_page_file", "quantize", "read_latency", "read_memory", "remove_checkpoint", "render_metrics", "replay", "replay_log", "restore_checkpoint", "restore_stream",

@@ -258,6 +258,7 @@ KVC_ERROR_SKIPPED: int
 KVC_ERROR_DEVICE: int
 KVC_ERROR_OVER_QUOTA: int
 KVC_ERROR_FILLING: int
+KVC_ERROR_NEVER_FITS: int
 KVC_INT8: int
 KVC_UINT8: int
 KVC_INT32: int
@@ -701,6 +702,7 @@ class kvc_probe_info:
     blocks_available: int
     lost_reuse_tokens: int
     fits: int
+    never_fits: int
     filling_request: int
 
 class kvc_properties:

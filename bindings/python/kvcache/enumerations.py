@@ -28,6 +28,8 @@ class Status(IntEnum):
     OVER_QUOTA: The namespace would hold more blocks than the maximum of its quota. Only its own requests, pins and external holds can make room.
     FILLING: Another request computes the next tokens of the prompt, and this one waits for them: admit it again in the next steps
         (Manager(fills=True)).
+    NEVER_FITS: This manager can never hold it: end the request. Waiting does not help; only a larger pool, another quota, or asking for less
+        does.
     """
 
     OK = _native.KVC_OK
@@ -47,6 +49,7 @@ class Status(IntEnum):
     DEVICE = _native.KVC_ERROR_DEVICE
     OVER_QUOTA = _native.KVC_ERROR_OVER_QUOTA
     FILLING = _native.KVC_ERROR_FILLING
+    NEVER_FITS = _native.KVC_ERROR_NEVER_FITS
 
 
 class BlockState(IntEnum):
@@ -478,7 +481,7 @@ class EndReason(IntEnum):
     STOPPED: Scheduler.finish(stopped=...).
     LENGTH: It has max_new_tokens, or max_request_tokens of the scheduler.
     NO_SPACE: It lacks blocks although no other request runs (or none of its namespace, whose quota refuses them): the pool or the quota is too
-        small for it, or something else holds its blocks.
+        small for it, or something else holds its blocks. At once, whoever runs, if it is NEVER_FITS.
     """
 
     STOPPED = _native.KVC_ENDED_STOPPED

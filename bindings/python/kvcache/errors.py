@@ -37,6 +37,10 @@ class OverQuotaError(NoSpaceError):
     """The namespace would hold more blocks than the maximum of its quota. Preempt one of its requests, or wait until one is freed."""
 
 
+class NeverFitsError(NoSpaceError):
+    """This manager can never hold it: end the request. Waiting does not help; only a larger pool, another quota, or asking for less does."""
+
+
 class NotFoundError(KvCacheError, LookupError):
     """The request, pin or namespace does not exist, was freed, or belongs to another manager; or there is no such preset or device."""
 
@@ -93,6 +97,7 @@ _CLASSES: dict[int, type[KvCacheError]] = {
     _native.KVC_ERROR_DEVICE: DeviceError,
     _native.KVC_ERROR_OVER_QUOTA: OverQuotaError,
     _native.KVC_ERROR_FILLING: FillingError,
+    _native.KVC_ERROR_NEVER_FITS: NeverFitsError,
 }
 for _status, _class in _CLASSES.items():
     _class.status = _status

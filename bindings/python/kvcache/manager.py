@@ -295,7 +295,7 @@ class Manager:
 
         With Manager(offload=...) it waits for what the tiers have of the prompt.
 
-        Raises NoSpaceError, AgainError, FillingError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
+        Raises NoSpaceError, of which NeverFitsError is for good, FillingError, InvalidArgumentError, NotFoundError (namespace), LimitError; then there is no request."""
         if self.offload is not None:
             request = self.create(tokens, keys, namespace, lookahead=lookahead, slots=slots, external_tokens=external_tokens,
                                   max_cached_tokens=max_cached_tokens, drop_tail_blocks=drop_tail_blocks, user_data=user_data, flags=flags,

@@ -27,7 +27,7 @@ class Stats(NamedTuple):
     block_hits: Blocks of the hits.
     lost_reuse_tokens: Sum of RequestInfo.lost_reuse_tokens.
     readmissions: Admissions after a preemption or with RequestFlags.RESUMED.
-    refusals: Admissions and extensions with the result NO_SPACE, AGAIN or OVER_QUOTA.
+    refusals: Admissions and extensions with NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS.
     preemptions: Request.preempt() and Step.preempts.
     evictions: Cached blocks that were dropped to make room, or by Manager.evict().
     copies: Pairs: copy-on-write, and of admissions with partial reuse.
@@ -107,8 +107,9 @@ class ProbeInfo(NamedTuple):
         decide.
     blocks_available: Free and evictable blocks of that pool; with quotas those that it may take.
     lost_reuse_tokens: As in RequestInfo.
-    fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN or OVER_QUOTA. It is about space alone:
-        with wait_until_ns the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
+    fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. It is about
+        space alone: with wait_until_ns the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
+    never_fits: True = the admission is NEVER_FITS: end the request. False = it fits now, or may fit later. Since 0.3.
     filling_request: Manager.probe_request(): the request to wait for, which computes the block after num_cached. 0 = none does; a step in flight
         may still write it, which is FILLING too. Manager.probe(): 0. Since 0.3.
     """
@@ -118,13 +119,14 @@ class ProbeInfo(NamedTuple):
     blocks_available: int
     lost_reuse_tokens: int
     fits: bool
+    never_fits: bool
     filling_request: int
 
     @classmethod
     def read(cls, filled: _native.kvc_probe_info) -> ProbeInfo:
         """Reads the struct of the native layer."""
         return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
-                   bool(filled.fits), filled.filling_request)
+                   bool(filled.fits), bool(filled.never_fits), filled.filling_request)
 
     @classmethod
     def of(cls, call: Callable[..., None], *arguments: Any) -> ProbeInfo:

@@ -220,7 +220,7 @@ class Request(_Owned):
 
     def admit(self) -> int:
         """Admits a waiting request: finds its longest cached prefix and takes blocks for the rest, all or nothing. Returns the tokens
-        of the hit: a multiple of block_size, below the number of tokens. Raises NoSpaceError, AgainError, BusyError (admitted already). A
+        of the hit: a multiple of block_size, below the number of tokens. Raises NoSpaceError, NeverFitsError, BusyError (admitted already). A
         preempted request may be too long for its window groups at once: then admit it in steps, with Step.admit_slots."""
         self.num_cached = _native.kvc_manager_admit_request(self._manager._m, self.id)
         return self.num_cached

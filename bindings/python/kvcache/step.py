@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Optional, Sequence
 from . import _native
 from ._arrays import view
 from ._docs import add_properties
-from .constants import Status
+from .constants import Status, StepFlags
 from .errors import KvCacheError, from_status, meaning
 from .manager import Manager
 from .request import RequestOptions, namespace_id, pack_keys, request_config
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .request import ExtraKey
 
 _ARRAYS = {name[len("KVC_STEP_"):].lower(): value for name, value in vars(_native).items()
-           if name.startswith("KVC_STEP_") and name not in ("KVC_STEP_WHOLE_ROWS", "KVC_STEP_ADMIT_PAST_REFUSAL")}
+           if name.startswith("KVC_STEP_") and name[len("KVC_STEP_"):] not in StepFlags.__members__}
 
 _COUNTS = frozenset(("num_requests", "num_admissions", "num_frees", "num_preempts", "num_truncates", "flags", "fill_id", "retired_step", "now_ns"))
 _OPTIONAL = ("committed", "commit_offsets", "extend_offsets", "extend_tokens", "admit_requests", "admit_offsets", "rows", "block_tables", "slots",
@@ -61,7 +61,7 @@ _NUMBERS = {
     "num_frees": "Items of `frees` in the next run().",
     "num_preempts": "Items of `preempts` in the next run().",
     "num_truncates": "Items of `truncates` in the next run().",
-    "flags": "Bits that change what run() does: 1 writes whole rows of block_tables, 2 goes on admitting after a refusal. 0 at first.",
+    "flags": "StepFlags. None at first.",
     "fill_id": "Id in block_tables where a table has no block. 0 at first; -1, or an id that is safe to read.",
     "retired_step": "Newest step_id whose kernels have finished; 0 = none, or nothing new.",
     "now_ns": "Time of a monotonic clock in nanoseconds, as Manager.set_time() takes it; 0 = unchanged.",
@@ -69,7 +69,7 @@ _NUMBERS = {
     "num_slots": "Slots of the last run(): extended tokens of all requests.",
     "num_copies": "Entries of `copies` of the last run().",
     "num_changes": "Entries of `changes` of the last run().",
-    "num_refused": "Admissions of the last run() with NO_SPACE, AGAIN, OVER_QUOTA, SKIPPED or BUFFER_TOO_SMALL.",
+    "num_refused": "Admissions of the last run() with NO_SPACE, AGAIN, OVER_QUOTA, NEVER_FITS, FILLING, SKIPPED or BUFFER_TOO_SMALL.",
     "shortage_blocks": "Blocks that the first admission with NO_SPACE, AGAIN or OVER_QUOTA lacked.",
 }
 
@@ -150,7 +150,7 @@ class Step:
         num_frees: int
         num_preempts: int
         num_truncates: int
-        flags: int
+        flags: StepFlags | int
         fill_id: int
         retired_step: int
         now_ns: int
@@ -336,4 +336,4 @@ class Step:
         return error
 
 
-add_properties(Step, "_step", _NUMBERS)
+add_properties(Step, "_step", _NUMBERS, {"flags": StepFlags})

@@ -31,7 +31,7 @@ def test_each_failed_item_of_a_step_has_an_error():
         a, b = m.allocate(range(7)), m.allocate(range(10, 17))
         step.requests[:], step.committed[:], step.extend_offsets[:] = [a.id, b.id], 7, [0, 1, 8]
         step.extend_tokens[:8] = range(8)
-        step.frees[1], step.admit_offsets[:], step.admit_tokens[:60] = 12345, [0, 30, 60], range(60)
+        step.frees[1], step.admit_offsets[:], step.admit_tokens[:32] = 12345, [0, 16, 32], range(32)
         step.num_requests, step.num_frees, step.num_admissions = 2, 2, 2
         step.run()
         items = [("frees", 0), ("frees", 1), ("requests", 1), ("admissions", 0), ("admissions", 1)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kvcache
-from kvcache import Manager, Status, Step
+from kvcache import Manager, NeverFitsError, NoSpaceError, Status, Step, StepFlags
 
 
 def test_a_step_counts_its_failed_items():
@@ -65,8 +65,8 @@ def test_admissions_frees_and_refusals_have_a_status_each():
         step.admit_offsets[:] = [0, 9, 39]
         step.num_admissions = 2
         step.run()
-        assert step.status[:2].tolist() == [Status.OK, Status.NO_SPACE]
-        assert step.num_refused == 1 and step.shortage_blocks == 7 and step.admitted[1] == 0
+        assert step.status[:2].tolist() == [Status.OK, Status.NEVER_FITS]  # eight blocks of four
+        assert step.num_refused == 1 and step.shortage_blocks == 0 and step.admitted[1] == 0
         request = m.request(step.admitted[0])
         assert request.info.num_tokens == 9 and step.block_tables[0, 0].tolist() == [0, 1, 2] + [-1] * 5
         waiting = m.create(range(100, 104))
@@ -77,6 +77,30 @@ def test_admissions_frees_and_refusals_have_a_status_each():
         step.run()
         assert step.status[:2].tolist() == [Status.OK, Status.OK] and step.admitted[0] == waiting.id
         waiting.close()
+
+
+def test_what_never_fits_stops_nothing_behind_it():
+    with Manager(4, 4) as m, Step(m, 0, 0, 8, max_admissions=4) as step:
+        never, waits, behind = m.create(range(17)), m.create(range(100, 116)), m.create(range(200, 201))
+        assert m.probe(range(17)).never_fits and not m.probe(range(16)).never_fits
+        assert m.probe_request(never).never_fits and not m.probe_request(never).fits and not m.probe_request(waits).never_fits
+        running = m.allocate(range(1))
+        with pytest.raises(NeverFitsError, match="needs 5 blocks of pool 0 at once and can never get more than 4 of its 4"):
+            never.admit()
+        with pytest.raises(NoSpaceError) as waiting:
+            waits.admit()
+        assert type(waiting.value) is NoSpaceError and issubclass(NeverFitsError, NoSpaceError)
+        assert step.flags == StepFlags(0) and type(step.flags) is StepFlags
+        for flags, last in ((0, Status.SKIPPED), (StepFlags.ADMIT_PAST_REFUSAL, Status.OK)):
+            step.flags = flags
+            step.admit_requests[:4], step.num_admissions = [never.id, waits.id, never.id, behind.id], 4
+            step.run()
+            third = Status.SKIPPED if flags == 0 else Status.NEVER_FITS
+            assert step.status[:4].tolist() == [Status.NEVER_FITS, Status.NO_SPACE, third, last]
+            assert step.shortage_blocks == 1 and type(step.errors[0]) is NeverFitsError
+        assert step.flags is StepFlags.ADMIT_PAST_REFUSAL
+        for request in (never, waits, behind, running):
+            request.close()
 
 
 def test_counts_past_the_arrays_are_refused():

@@ -156,6 +156,18 @@ def test_no_space_is_none_and_changes_nothing():
     assert run(m, Request("b", range(20, 24))) == 0
 
 
+def test_a_request_that_can_never_fit_is_told_once(caplog):
+    m = make(num_blocks=5)
+    never = Request("never", range(17))
+    for _ in range(3):
+        assert run(m, never) is None
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(messages) == 1 and "request never can never run" in messages[0] and "more than 4 of its 4" in messages[0]
+    assert run(m, Request("a", range(16))) == 0
+    m.free(never)
+    assert run(m, never) is None and len(caplog.records) > len(messages)
+
+
 def test_a_preempted_request_finds_its_blocks_again():
     m = make()
     a = Request("a", range(9))

@@ -824,13 +824,13 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// KVC_ERROR_NO_SPACE, and KVC_ERROR_AGAIN and KVC_ERROR_OVER_QUOTA, which are kinds of it.
-const noSpace, again, overQuota = 3, 12, 15
+// KVC_ERROR_NO_SPACE, and KVC_ERROR_AGAIN, KVC_ERROR_OVER_QUOTA and KVC_ERROR_NEVER_FITS, which are kinds of it.
+const noSpace, again, overQuota, neverFits = 3, 12, 15, 17
 
 // Is makes errors.Is compare the status alone.
 func (e *Error) Is(target error) bool {
 	other, ok := target.(*Error)
-	return ok && (other.Status == e.Status || (e.Status == again || e.Status == overQuota) && other.Status == noSpace)
+	return ok && (other.Status == e.Status || (e.Status == again || e.Status == overQuota || e.Status == neverFits) && other.Status == noSpace)
 }
 
 func takeError(failure *byte) error {

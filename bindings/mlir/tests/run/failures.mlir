@@ -31,9 +31,9 @@ func.func @refused(%out: memref<1xi32>) {
   linalg.fill ins(%one : i32) outs(%tokens : memref<9xi32>)
   %request, %cached, %status = kvc.allocate %manager, %tokens : memref<9xi32>
   memref.store %status, %out[%c0] : memref<1xi32>
-  %no_space = arith.constant 3 : i32
-  %same = arith.cmpi eq, %status, %no_space : i32
-  cf.assert %same, "the status must be KVC_ERROR_NO_SPACE"
+  %never_fits = arith.constant 17 : i32
+  %same = arith.cmpi eq, %status, %never_fits : i32
+  cf.assert %same, "the status must be KVC_ERROR_NEVER_FITS"
   kvc.destroy_manager %manager
   return
 }

@@ -31,7 +31,7 @@ from types import SimpleNamespace
 from typing import Any, Iterable, NamedTuple, Optional, Sequence
 
 from .. import __version__, _native
-from ..errors import NoSpaceError, UnsupportedError
+from ..errors import NeverFitsError, NoSpaceError, UnsupportedError
 from ..manager import Manager
 from ..request import pack_keys
 from ._vllm_blocks import NULL_BLOCK, KVCacheBlock, KVCacheBlocks, NoBlocks, blocks_behind, edges_of, identity_keys, layout_of, media_keys, text_of
@@ -119,6 +119,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._live: dict[str, _native.Admitted] = {}
         self._media: dict[str, int] = {}  # images and the like of a session that the library knows
         self._prompts: dict[str, _Prompt] = {}
+        self._never: set[str] = set()  # requests that can never fit, and were told
         self._waiting: Optional[_Prompt] = None  # the one whose prompt the library keeps
         self._info, self._config = _native.kvc_probe_info(), _native.kvc_request_config()
         self._zeroing = bool(getattr(kv_cache_config, "needs_kv_cache_zeroing", False))
@@ -314,8 +315,10 @@ class KVCacheManager(_native.SlotAllocator):
         m = self.manager._m
         try:
             id, cached = _native.kvc_manager_allocate_request(m, 0, prompt.tokens, pack_keys(prompt.keys), config)
-        except NoSpaceError:
+        except NoSpaceError as error:
             prompt.refused = refused
+            if isinstance(error, NeverFitsError):
+                self._tell_never(request.request_id, error)
             return None
         if cached != hit:
             _native.kvc_manager_free_request(m, id)
@@ -332,6 +335,12 @@ class KVCacheManager(_native.SlotAllocator):
             self._media[request.request_id] = len(request.mm_features)
         live.watched = told or session
         return live
+
+    def _tell_never(self, request_id: str, error: NeverFitsError) -> None:
+        """vLLM has no word for a request that can never fit: it waits, and so do those behind it, until somebody aborts it."""
+        if request_id not in self._never:
+            self._never.add(request_id)
+            _log.error("request %s can never run, and those behind it wait: abort it, or lower max_model_len. %s", request_id, error)
 
     def _commit_watched(self, live: _native.Admitted, request: Any, tokens: Any, num_tokens: int) -> None:
         """Commits for a session, or for a request whose events are told apart. A session may have got media that the library does not know."""
@@ -403,6 +412,7 @@ class KVCacheManager(_native.SlotAllocator):
         if live is not None and self._lossy:
             self._commit(live, request, self._processed(request))
         self._media.pop(request.request_id, None)
+        self._never.discard(request.request_id)
         return live
 
     def reset_prefix_cache(self) -> bool:

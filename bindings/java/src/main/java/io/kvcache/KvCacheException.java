@@ -13,7 +13,8 @@ public class KvCacheException extends Exception {
 
   /** Called by the native layer to make the exception of a status. */
   static KvCacheException of(int status, String message) {
-    boolean space = status == Native.KVC_ERROR_NO_SPACE || status == Native.KVC_ERROR_AGAIN || status == Native.KVC_ERROR_OVER_QUOTA;
+    boolean space = status == Native.KVC_ERROR_NO_SPACE || status == Native.KVC_ERROR_AGAIN || status == Native.KVC_ERROR_OVER_QUOTA
+        || status == Native.KVC_ERROR_NEVER_FITS;
     return space ? new NoSpaceException(status, message) : new KvCacheException(status, message);
   }
 

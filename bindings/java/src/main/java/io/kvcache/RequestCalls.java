@@ -51,7 +51,7 @@ public abstract class RequestCalls {
    * appends within them (known tokens and lookahead) need no block and are never NO_SPACE, unless the request was forked or a block of it was
    * pinned meanwhile. Since 0.1.
    *
-   * @throws KvCacheException NO_SPACE, AGAIN, NOT_FOUND, BUSY (waiting), LIMIT (maxRequestTokens), OUT_OF_MEMORY
+   * @throws KvCacheException NO_SPACE, AGAIN, OVER_QUOTA, NEVER_FITS, NOT_FOUND, BUSY (waiting), LIMIT (maxRequestTokens), OUT_OF_MEMORY
    */
   public void reserve(long capacity) throws KvCacheException {
     Sizes.count("capacity", capacity);
@@ -64,7 +64,8 @@ public abstract class RequestCalls {
    * published block that is cut. If it stays published, it is copied before the next write. With a state group, 0 and lengths from the committed
    * one on are possible; a length whose token has no state block leaves slots for the committed tokens alone, fewer than asked: see
    * Request.Info.capacity. If a kernel has run past the committed tokens, restore their state before the next step. To go back to a checkpoint,
-   * preempt the request, truncate it and admit it again. Since 0.1.
+   * preempt the request, truncate it and admit it again. Extra keys that begin behind the kept tokens are dropped. If a kept one goes on behind
+   * them, what comes there later is never taken for what that key stands for. Since 0.1.
    *
    * @throws KvCacheException INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed at that length is gone (the
    *     text has the next lower and higher possible lengths; 0 is always possible); OUT_OF_MEMORY

@@ -50,7 +50,7 @@ public abstract class SchedulerCalls {
     LENGTH,
     /**
      * It lacks blocks although no other request runs (or none of its namespace, whose quota refuses them): the pool or the quota is too small for
-     * it, or something else holds its blocks.
+     * it, or something else holds its blocks. At once, whoever runs, if it is NEVER_FITS.
      */
     NO_SPACE
   }

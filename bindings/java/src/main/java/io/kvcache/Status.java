@@ -36,7 +36,9 @@ public enum Status {
   /** The namespace would hold more blocks than the maximum of its quota. Only its own requests, pins and external holds can make room. */
   OVER_QUOTA(Native.KVC_ERROR_OVER_QUOTA),
   /** Another request computes the next tokens of the prompt, and this one waits for them: admit it again in the next steps (kvcache/fills.h). */
-  FILLING(Native.KVC_ERROR_FILLING);
+  FILLING(Native.KVC_ERROR_FILLING),
+  /** This manager can never hold it: end the request. Waiting does not help; only a larger pool, another quota, or asking for less does. */
+  NEVER_FITS(Native.KVC_ERROR_NEVER_FITS);
 
   /** Its number in C. */
   public final int code;

@@ -634,6 +634,13 @@ final class FuzzCalls {
         error.overQuota();
       }
     });
+    table.put("NoSpaceException.neverFits", () -> {
+      try (Manager full = new Manager(1)) {
+        full.allocate(new int[100]);
+      } catch (NoSpaceException error) {
+        error.neverFits();
+      }
+    });
     table.put("KvCacheException.status", () -> {
       try {
         manager.blockInfo(-1);

@@ -86,6 +86,10 @@ class ManagerTest {
       long before = m.digest();
       NoSpaceException none = assertThrows(NoSpaceException.class, () -> m.allocate(sequence(50, 30)));
       assertFalse(none.again());
+      assertFalse(none.neverFits());
+      NoSpaceException never = assertThrows(NoSpaceException.class, () -> m.allocate(sequence(0, 65)));
+      assertTrue(never.neverFits());
+      assertFalse(never.overQuota());
       KvCacheException bad = assertThrows(KvCacheException.class, () -> m.allocate(100));
       assertTrue(bad.getMessage().contains("100"), bad.getMessage());
       assertEquals(before, m.digest());

@@ -125,6 +125,7 @@ class TextsTest {
     }
     assertEquals(15, Status.OVER_QUOTA.code);
     assertEquals(16, Status.FILLING.code);
-    assertThrows(IllegalArgumentException.class, () -> Status.of(17));
+    assertEquals(17, Status.NEVER_FITS.code);
+    assertThrows(IllegalArgumentException.class, () -> Status.of(18));
   }
 }
