@@ -56,7 +56,7 @@ TYPED = {"kvc_offload_info.state": ("State", 0), "kvc_offload_info.reason": ("Re
          "kvc_sizing_decision.basis": ("Basis", 0), "kvc_sizing_decision.mode": ("Mode", 0), "kvc_tier_read_counts.kind": ("Kind", 0),
          "kvc_manager_expected_tokens.headroom": ("RequestOptions.Headroom", 0),
          **dict.fromkeys(("kvc_block_info.published", "kvc_probe_info.fits", "kvc_request_info.admitted", "kvc_index_applied.is_stale",
-                          "kvc_scheduler_stats.pressure", "kvc_tier_stats.available", "kvc_tier_stats.uses_uring", "kvc_attention_info.sparse"), ("boolean", 0))}
+                          "kvc_probe_info.never_fits", "kvc_scheduler_stats.pressure", "kvc_tier_stats.available", "kvc_tier_stats.uses_uring", "kvc_attention_info.sparse"), ("boolean", 0))}
 OF_REQUESTS = {"kvc_manager_reserve_tokens": "reserve", "kvc_manager_truncate_request": "truncate", "kvc_manager_preempt_request": "preempt",
                "kvc_manager_end_session": "endSession", "kvc_manager_request_info": "info"}
 NAMES = {"kvc_manager_unpin_prefix": "unpin", "kvc_manager_curve_info": "curve", "kvc_scheduler_request_info": "info", "kvc_workload_read_info": "read",

@@ -135,15 +135,15 @@ public abstract class ManagerCalls {
    * @param lostReuseTokens As in Request.Info.
    * @param fits true = the admission has space in every pool, watermark included; false = it is NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. It is
    *     about space alone: with waitUntilNs the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
-   * @param neverFits 1 = the admission is NEVER_FITS: end the request. 0 = it fits now, or may fit later. Since 0.3.
+   * @param neverFits true = the admission is NEVER_FITS: end the request. false = it fits now, or may fit later. Since 0.3.
    * @param fillingRequest Manager.probeRequest: the request to wait for, which computes the block after numCached. 0 = none does; a step in flight
    *     may still write it, which is FILLING too. Manager.probeInfo: 0. Since 0.3.
    */
-  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, int neverFits,
+  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, boolean neverFits,
       long fillingRequest) {
     static ProbeInfo read(kvc_probe_info i) {
       return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0,
-          (int) i.getNever_fits(), i.getFilling_request());
+          i.getNever_fits() != 0, i.getFilling_request());
     }
   }
 
