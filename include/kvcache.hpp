@@ -185,6 +185,10 @@ class Manager {
   void reset_namespace(uint64_t namespace_id) { check(kvc_manager_reset_namespace(get(), namespace_id)); }
   /// Forgets the cached content of all namespaces.
   void reset_all() { check(kvc_manager_reset_all(get())); }
+  /// First blocks that the tables of these requests have in common in a group.
+  uint64_t common_prefix(Span<const uint64_t> requests, uint32_t group = 0) const {
+    return ask<uint64_t>(kvc_manager_common_prefix, get(), requests.data(), requests.size(), group);
+  }
   /// What an admission of this prompt would find. Changes nothing.
   kvc_probe_info probe(const Prompt& p) const {
     return ask<kvc_probe_info>(kvc_manager_probe, get(), p.get());

@@ -72,6 +72,24 @@ func ExampleError() {
 	// Output: true true false
 }
 
+func TestTablesHaveACommonPrefix(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 40})
+	a, _, err := m.AllocateRequest(sequence(0, 100), nil)
+	must(t, err)
+	must(t, m.CommitTokens(a, 100))
+	b, _, err := m.AllocateRequest(sequence(0, 40), nil)
+	must(t, err)
+	common, err := m.CommonPrefix([]Request{a, b}, 0)
+	must(t, err)
+	equal(t, common, uint64(2))
+	common, err = m.CommonPrefix(nil, 0)
+	must(t, err)
+	equal(t, common, uint64(0))
+	if _, err = m.CommonPrefix([]Request{a, 99}, 0); !errors.Is(err, ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
 func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 	m := newManager(t, Config{NumBlocks: 4})
 	s, err := m.NewStep(StepLimits{MaxRequests: 1, MaxFrees: 1, MaxTokens: 1})

@@ -40,7 +40,7 @@ type RequestOptions struct {
 	ShareFilling    bool       // Hits may end in blocks that a step in flight writes.
 	WaitUntilNs     uint64     // Until then ErrFilling while another request computes the next tokens; 0 = compute them too.
 	ExtraKeys       []ExtraKey // In any order; at most 16 over a token.
-	Headroom         Headroom    // Room for the tokens to come; appends within it never lack a block. Needs Config.Headroom.
+	Headroom        Headroom   // Room for the tokens to come; appends within it never lack a block. Needs Config.Headroom.
 	CrossTokens     uint64     // Tokens of the request's encoder; 0 = none. Needs a Group with Cross.
 	CrossDigest     [32]byte   // Of the encoder's input: requests with equal ones share. All zero = private, which shares nothing.
 }
@@ -184,11 +184,26 @@ func (m *Manager) ExportTables(requests []Request, group uint32, fillID int32, t
 	if err := checkTables(requests, tables); err != nil {
 		return err
 	}
-	var ids []uint64
-	if len(requests) > 0 {
-		ids = unsafe.Slice((*uint64)(unsafe.Pointer(&requests[0])), len(requests))
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_export_tables(c, requestIDs(requests), group, fillID, tables)
+	})
+}
+
+func requestIDs(requests []Request) []uint64 {
+	if len(requests) == 0 {
+		return nil
 	}
-	return m.call(func(c uintptr) error { return native.Kvc_manager_export_tables(c, ids, group, fillID, tables) })
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&requests[0])), len(requests))
+}
+
+// CommonPrefix counts the first blocks that the tables of requests have in common in a group, as cascade attention reads them
+// once for all. A position without a block ends it; a waiting request has none.
+func (m *Manager) CommonPrefix(requests []Request, group uint32) (uint64, error) {
+	var common uint64
+	err := m.call(func(c uintptr) error {
+		return native.Kvc_manager_common_prefix(c, requestIDs(requests), group, &common)
+	})
+	return common, err
 }
 
 // Slots writes the slots (block id * block size + offset) of tokens firstToken, firstToken + 1, ...; -1 for tokens that left

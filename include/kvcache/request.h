@@ -255,6 +255,16 @@ KVC_API kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* req
                                              uint32_t group, int32_t fill_id, int32_t* tables,
                                              size_t row_stride);
 
+/** Counts the first blocks that the tables of requests have in common in one group, which cascade attention
+ *  reads once for all: the entries, from the first one on, that name the same block in each table. Whether
+ *  they are committed does not matter. An entry without a block (out of the window, or without a state) ends
+ *  the prefix. Takes O(num_requests * (blocks + 1)) and no memory.
+ *  @param[in]  requests   [num_requests] requests: those of a batch. A waiting one has no blocks.
+ *  @param[out] num_common Blocks; of one request all up to the first gap, of none 0.
+ *  @return KVC_OK; NOT_FOUND; INVALID_ARGUMENT (no such group). Since 0.3. */
+KVC_API kvc_status kvc_manager_common_prefix(kvc_manager* m, const uint64_t* requests, size_t num_requests,
+                                             uint32_t group, uint64_t* num_common);
+
 /** Writes the slots of tokens [first_token, first_token + num_tokens) of a request in one group; -1 for
  *  tokens that left the window. In a cross group they are the encoder's tokens. In a state group
  *  slots have no meaning: use kvc_manager_export_tables.

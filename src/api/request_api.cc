@@ -130,6 +130,16 @@ kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, s
   });
 }
 
+kvc_status kvc_manager_common_prefix(kvc_manager* m, const uint64_t* requests, size_t num_requests,
+                                     uint32_t group, uint64_t* num_common) {
+  return on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_ARRAY(requests, num_requests);
+    KVC_REQUIRE_POINTER(num_common);
+    KVC_TRY(check_group(manager.shape(), group));
+    return manager.read(&StateReader::common_prefix, requests, num_requests, group, num_common);
+  });
+}
+
 kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t group, uint64_t first_token,
                                     uint64_t num_tokens, void* slots, size_t element_size) {
   return on_manager(m, [&](Manager& manager) {

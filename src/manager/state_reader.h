@@ -146,6 +146,29 @@ struct StateReader {
   kvc_status check(const Env& env) const;
   uint64_t digest() const;
   kvc_status find(uint64_t id, const Request** request) const;
+  // A few columns at a time, so that a request with little in common ends it early.
+  kvc_status common_prefix(const uint64_t* ids, size_t num_ids, uint32_t group, uint64_t* num_common) const {
+    constexpr size_t kColumns = 16;
+    size_t common = 0;
+    for (bool more = num_ids != 0; more;) {
+      const BlockId* first = nullptr;
+      size_t end = common + kColumns;
+      for (size_t i = 0; i < num_ids; ++i) {
+        const Request* request = nullptr;
+        KVC_TRY(find(ids[i], &request));
+        const BlockId* const entries = request->groups[group].blocks.data;
+        if (i == 0) first = entries;
+        end = std::min<size_t>(end, positions_in(shape, *request, group));
+        size_t j = common;
+        while (j < end && is_block(entries[j]) && entries[j] == first[j]) ++j;
+        end = std::min(end, j);
+      }
+      more = end == common + kColumns;
+      common = end;
+    }
+    *num_common = common;
+    return KVC_OK;
+  }
 };
 
 }  // namespace kvc

@@ -152,6 +152,26 @@ TEST(Hpp, SpansTakeWhatEnginesHave) {
   EXPECT_EQ(sum, 15);
 }
 
+TEST(Hpp, ARefusalSaysWhetherItIsForGood) {
+  kvc::Manager m(4, 4);
+  const kvc::Request one = m.allocate(numbers(0, 1));
+  kvc::Request waits = m.create(numbers(0, 16)), never = m.create(numbers(0, 17));
+  EXPECT_FALSE(waits.admit());
+  EXPECT_FALSE(waits.admit().never_fits());
+  EXPECT_FALSE(never.admit());
+  EXPECT_TRUE(never.admit().never_fits());
+}
+
+TEST(Hpp, TablesHaveACommonPrefix) {
+  kvc::Manager m(16, 4);
+  kvc::Request a = m.allocate(numbers(0, 12));
+  a.commit(12);
+  const kvc::Request b = m.allocate(numbers(0, 10));
+  const uint64_t both[]{a.id(), b.id()};
+  EXPECT_EQ(m.common_prefix(both), 2u);
+  EXPECT_EQ(m.common_prefix({}), 0u);
+}
+
 TEST(Hpp, NamespacesPinsAndDrops) {
   kvc::Manager m(16, 4);
   auto identity = kvc::make<kvc_namespace_config>();

@@ -142,6 +142,8 @@ void add_requests(std::vector<Call>& calls) {
   calls.push_back(
       KVC_CALL(kvc_manager_export_tables, s.m, &s.request, size_t{1}, 0u, -1, s.row.data(), s.row.size())
           .after(admitted));
+  calls.push_back(
+      KVC_CALL(kvc_manager_common_prefix, s.m, &s.request, size_t{1}, 0u, &s.number).after(admitted));
   calls.push_back(KVC_CALL(kvc_manager_export_slots, s.m, s.request, 0u, 1u, 10u, s.slots.data(), size_t{8})
                       .after(admitted));
   calls.push_back(

@@ -353,6 +353,11 @@ class Manager:
         _native.kvc_manager_export_tables(self._m, requests, group, fill_id, written.reshape(-1))
         return out
 
+    def common_prefix(self, requests: numpy.ndarray | Sequence[int], group: int = 0) -> int:
+        """Returns how many first blocks the tables of requests (ids, uint64 [n]) have in common in a group, as cascade attention reads them once for
+        all. A position without a block ends it; a waiting request has none."""
+        return _native.kvc_manager_common_prefix(self._m, requests, group)
+
     def take_pending(self) -> PendingWork:
         """Takes the work of all calls since the last take: the copies of single calls (those of a Step are in Step.copies), and the blocks
         to clear, if `zero` is not "never". Execute the copies of the step first, then these, then the clears, before anything else

@@ -210,6 +210,18 @@ def test_tables_of_many_requests_in_one_call():
             r.close()
 
 
+def test_tables_of_requests_have_a_common_prefix():
+    with Manager(40, 4) as m, m.allocate(range(30)) as a:
+        a.commit(30)
+        with m.allocate(range(20)) as b, m.create(range(20)) as waiting:
+            assert m.common_prefix([a.id, b.id]) == m.common_prefix(np.array([b.id, a.id], np.uint64)) == 4
+            assert m.common_prefix([a.id]) == 8 and m.common_prefix([]) == m.common_prefix([b.id, waiting.id]) == 0
+            with pytest.raises(kvcache.NotFoundError):
+                m.common_prefix([a.id, 99])
+            with pytest.raises(kvcache.InvalidArgumentError):
+                m.common_prefix([a.id], 1)
+
+
 def test_a_closed_manager_refuses_by_name_and_forgotten_requests_free_at_the_next_admission():
     m = Manager(8)
     m.allocate([1, 2])  # forgotten

@@ -5189,6 +5189,29 @@ char *_wrap_kvc_manager_list_requests_native_56acb7785cc187f2(kvc_manager *_swig
 }
 
 
+char *_wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, int _swig_go_2, long long *_swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  uint32_t arg4 ;
+  uint64_t *arg5 = (uint64_t *) 0 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  arg4 = (uint32_t)_swig_go_2;
+  arg5 = (uint64_t *)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_common_prefix(arg1,(unsigned long const *)arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
 char *_wrap_kvc_manager_compact_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1, _goslice_ _swig_go_2, long long *_swig_go_3) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint32_t arg2 ;

@@ -25,7 +25,6 @@ returns the blocks that are behind. One thread calls a manager, as in vLLM.
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 from types import SimpleNamespace
 from typing import Any, Iterable, NamedTuple, Optional, Sequence
@@ -446,11 +445,8 @@ class KVCacheManager(_native.SlotAllocator):
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """Returns, per group, the number of first blocks that the tables of all requests have in common (for cascade attention)."""
-        common = []
-        for tables in zip(*map(self.get_block_ids, {running_request_id, *self._live})):
-            equal = (len(set(column)) == 1 and column[0] != NULL_BLOCK for column in zip(*tables))
-            common.append(sum(1 for _ in itertools.takewhile(bool, equal)))
-        return common
+        running = [live.id for live in self._live.values()] if running_request_id in self._live else []
+        return [self.manager.common_prefix(running, group) for group in self._layout.order]
 
     def estimate_cached_tokens(self, request: Any) -> int:
         live = self._live.get(request.request_id)

@@ -102,6 +102,15 @@ public final class Manager extends ManagerCalls implements AutoCloseable {
     return new Request(this, id, 0);
   }
 
+  /**
+   * Counts the first blocks that the tables of requests have in common in a group, as cascade attention reads them once for all. A position without a block
+   * ends it; a waiting request has none.
+   */
+  public long commonPrefix(LongBuffer requests, int group) throws KvCacheException {
+    Sizes.count("group", group);
+    return ask((m, out) -> Native.kvc_manager_common_prefix(m, requests, group, out));
+  }
+
   /** Writes whole block tables into rows of tables.remaining() / requests.remaining() entries. An entry without a block is fillId. */
   public void exportTables(LongBuffer requests, int group, int fillId, IntBuffer tables) throws KvCacheException {
     Sizes.count("group", group);
