@@ -79,7 +79,7 @@ KVC_API kvc_status kvc_storage_unpack_pages(kvc_storage* s, const int32_t* block
  *  Changes nothing.
  *  @param[out] digests [capacity][32] @param[out] count Full blocks of the prompt.
  *  @return KVC_OK; INVALID_ARGUMENT, NOT_FOUND (namespace); BUFFER_TOO_SMALL (count is what is needed; ask
- *  with capacity 0). Thread-safe. Since 0.3. */
+ *  with capacity 0); OUT_OF_MEMORY. Thread-safe. Since 0.3. */
 KVC_API kvc_status kvc_manager_position_digests(kvc_manager* m, const struct kvc_prompt* prompt,
                                                 uint8_t* digests, size_t capacity, size_t* count);
 

@@ -115,6 +115,8 @@ kvc_status Manager::position_digests(const TokenSpan& tokens, Digest256* out, si
     KVC_TRY(blocks_.find_namespace(tokens.namespace_id, &ns));
     before = blocks_.namespaces()[ns].digest;
   }
+  OrderedKeys keys(monitor_.mutex(), arena_);
+  KVC_TRY(keys.order(tokens));
   const uint32_t block_size = shape_.block_size;
   const size_t num_blocks = tokens.num_tokens / block_size;
   *count = num_blocks;
@@ -122,8 +124,6 @@ kvc_status Manager::position_digests(const TokenSpan& tokens, Digest256* out, si
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prompt has %zu full blocks, the array room for %zu",
                 num_blocks, capacity);
   if (num_blocks == 0) return KVC_OK;
-  OrderedKeys keys(monitor_.mutex(), arena_);
-  KVC_TRY(keys.order(tokens));
   PositionDigests digests(block_size, tokens.tokens);
   for (size_t i = 0; i < num_blocks; ++i) {
     const ExtraView extra(keys.list(), i * block_size, block_size);

@@ -297,10 +297,10 @@ TEST(Restore, GivesRequestsBackAsWaitingOnes) {
 TEST(Restore, GivesRequestsBackWhoseKeysGoOnBehindTheirTokens) {
   const Folder folder;
   Engine old(Form{});
-  const std::vector<int32_t> tokens = test::tokens_of(1, 44);
+  const std::vector<int32_t> tokens = test::tokens_of(1, 62);
   const kvc_extra_key keys[] = {{5, 30, {9}}, {12, 30, {8}}}, later = {20, 8, {7}};
   uint64_t cut = 0;
-  ASSERT_EQ(kvc_manager_create_request(old.m, PROMPT(0, tokens.data(), 44, keys, 2), nullptr, &cut), KVC_OK);
+  ASSERT_EQ(kvc_manager_create_request(old.m, PROMPT(0, tokens.data(), 62, keys, 2), nullptr, &cut), KVC_OK);
   ASSERT_EQ(kvc_manager_truncate_request(old.m, cut, 18), KVC_OK);
   ASSERT_EQ(kvc_manager_add_keys(old.m, cut, &later, 1), KVC_OK);
   old.save(folder / "c", KVC_CHECKPOINT_REQUESTS);
@@ -312,10 +312,10 @@ TEST(Restore, GivesRequestsBackWhoseKeysGoOnBehindTheirTokens) {
     kvc_manager* const m = side == 0 ? old.m : fresh.m;
     const uint64_t id = side == 0 ? cut : fresh.request_pairs[0].new_id;
     uint64_t other = 0;
-    ASSERT_EQ(kvc_manager_append_tokens(m, id, tokens.data() + 18, 26), KVC_OK);
+    ASSERT_EQ(kvc_manager_append_tokens(m, id, tokens.data() + 18, 44), KVC_OK);
     ASSERT_EQ(kvc_manager_admit_request(m, id, nullptr), KVC_OK);
-    ASSERT_EQ(kvc_manager_commit_tokens(m, id, 44), KVC_OK);
-    ASSERT_EQ(kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), 44, keys, 2), nullptr, &other,
+    ASSERT_EQ(kvc_manager_commit_tokens(m, id, 62), KVC_OK);
+    ASSERT_EQ(kvc_manager_allocate_request(m, PROMPT(0, tokens.data(), 62, keys, 2), nullptr, &other,
                                            &cached[side]),
               KVC_OK);
     EXPECT_EQ(cached[side], 4u) << "the block before the keys";
@@ -323,7 +323,7 @@ TEST(Restore, GivesRequestsBackWhoseKeysGoOnBehindTheirTokens) {
     ASSERT_EQ(kvc_manager_admit_request(m, id, &cached[side]), KVC_OK);
   }
   EXPECT_EQ(cached[0], cached[1]) << "its own blocks are hits";
-  EXPECT_EQ(cached[0], 40u);
+  EXPECT_EQ(cached[0], 60u);
 }
 
 TEST(Restore, TellsHowManyNamespacesAndRequestsThereAre) {

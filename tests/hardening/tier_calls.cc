@@ -45,7 +45,8 @@ void add_pages(std::vector<Call>& calls) {
                       .answering(copied));
   calls.push_back(KVC_CALL(position_digests, s.m, s.tokens.data(), s.n, s.keys.data(), s.n / 2,
                            s.digests.data(), s.digests.size() / 32, &s.count)
-                      .of("kvc_manager_position_digests"));
+                      .of("kvc_manager_position_digests")
+                      .allocating());
   calls.push_back(KVC_CALL(kvc_page_key, s.digests.data(), 0u, s.digests.data(), s.digests.data() + 32));
 }
 
