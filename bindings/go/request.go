@@ -18,7 +18,7 @@ type requestConfig struct {
 	userData, maxCachedTokens, externalTokens, slots, lookahead uint64
 	flags, dropTailBlocks                                       uint32
 	waitUntilNs                                                 uint64
-	headroom, _                                                  uint32
+	headroom, _                                                 uint32
 	crossTokens                                                 uint64
 	crossDigest                                                 [32]byte
 }
@@ -52,7 +52,7 @@ type RequestOptions struct {
 	ShareFilling    bool       // Hits may end in blocks that a step in flight writes.
 	WaitUntilNs     uint64     // Until then ErrFilling while another request computes the next tokens; 0 = compute them too.
 	ExtraKeys       []ExtraKey // In any order; at most 16 over a token.
-	Headroom         Headroom    // Room for the tokens to come; appends within it never lack a block. Needs Config.Headroom.
+	Headroom        Headroom   // Room for the tokens to come; appends within it never lack a block. Needs Config.Headroom.
 	CrossTokens     uint64     // Tokens of the request's encoder; 0 = none. Needs a Group with Cross.
 	CrossDigest     [32]byte   // Of the encoder's input: requests with equal ones share. All zero = private, which shares nothing.
 }
