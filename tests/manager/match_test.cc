@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "manager/manager_peer.h"
+#include "prefix/ordered.h"
 
 namespace kvc {
 namespace {
