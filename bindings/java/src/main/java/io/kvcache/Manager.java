@@ -336,7 +336,8 @@ public final class Manager implements AutoCloseable {
   }
 
   /** What an admission would find: kvc_probe_info. fits: whether it has space. neverFits: end the request. */
-  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, boolean neverFits, long fillingRequest) {}
+  public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, boolean neverFits, long fillingRequest,
+      long nextCheckpoint) {}
 
   /** Asks what the admission of a prompt without options would find. Changes nothing. */
   public ProbeInfo probeInfo(long namespace, IntBuffer tokens, RequestOptions.ExtraKey... keys) throws KvCacheException {
@@ -356,7 +357,7 @@ public final class Manager implements AutoCloseable {
     try (kvc_probe_info i = new kvc_probe_info()) {
       call(m -> probing.probe(m, i));
       return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0, i.getNever_fits() != 0,
-          i.getFilling_request());
+          i.getFilling_request(), i.getNext_checkpoint());
     }
   }
 
