@@ -761,6 +761,9 @@ type ProbeInfo struct {
 	// ProbeRequest: the request to wait for, which computes the block after NumCached. 0 = none does; a step in flight may still write it, which
 	// is FILLING too. Probe: 0. Since 0.3.
 	FillingRequest uint64
+	// ProbeRequest, with state groups: what RequestInfo.NextCheckpoint will be right after this admission. Its first step can end there: give it
+	// NextCheckpoint - NumCached slots, less the ExternalTokens. 0 = none. Probe: 0. Since 0.3.
+	NextCheckpoint uint64
 }
 
 var _ = [unsafe.Sizeof(ProbeInfo{})]byte([C.sizeof_kvc_probe_info]byte{}) // the same size

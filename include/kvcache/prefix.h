@@ -33,6 +33,10 @@ typedef struct kvc_probe_info {
   /** kvc_manager_probe_request: the request to wait for, which computes the block after num_cached. 0 = none
    *  does; a step in flight may still write it, which is FILLING too. kvc_manager_probe: 0. Since 0.3. */
   uint64_t filling_request;
+  /** kvc_manager_probe_request, with state groups: what kvc_request_info.next_checkpoint will be right after
+   *  this admission. Its first step can end there: give it next_checkpoint - num_cached slots, less the
+   *  external_tokens. 0 = none. kvc_manager_probe: 0. Since 0.3. */
+  uint64_t next_checkpoint;
 } kvc_probe_info;
 
 /** Asks whether a prompt would fit in an admission without options, and how much of it is cached. Changes

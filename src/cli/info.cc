@@ -46,6 +46,11 @@ constexpr Feature kFeatures[] = {
     {"fills", [](Asked& a) { a.config.flags = KVC_MANAGER_FILLS; }},
     {"headroom", [](Asked& a) { a.config.flags = KVC_MANAGER_HEADROOM; }},
     {"partial_reuse", [](Asked& a) { a.config.flags = KVC_MANAGER_PARTIAL_REUSE; }},
+    {"null_block", [](Asked& a) { a.config.flags = KVC_MANAGER_NULL_BLOCK; }},
+    {"no_prefix_cache", [](Asked& a) { a.config.flags = KVC_MANAGER_NO_PREFIX_CACHE; }},
+    {"zero_cross_namespace", [](Asked& a) { a.config.flags = KVC_MANAGER_ZERO_CROSS_NAMESPACE; }},
+    {"zero_always", [](Asked& a) { a.config.flags = KVC_MANAGER_ZERO_ALWAYS; }},
+    {"touch_memory", [](Asked& a) { a.config.flags = KVC_MANAGER_TOUCH_MEMORY; }},
     {"quotas", [](Asked& a) { a.config.max_quotas = 1; }},
     {"resize", [](Asked& a) { a.config.max_blocks = 2 * kExampleBlocks; }},
     {"record", [](Asked& a) { a.config.record_bytes = KVC_MIN_RECORD_BYTES; }}};
@@ -106,7 +111,7 @@ void print_info(const std::vector<std::string>& backends, bool as_json, std::ost
       << info["header_version"].get<std::string>() << ")\n"
       << info["build"].get<std::string>() << "\n\nFeatures\n";
   for (const auto& [name, supported] : info["features"].items()) {
-    out << "  " << std::left << std::setw(20) << name << (supported.get<bool>() ? "yes" : "no") << '\n';
+    out << "  " << std::left << std::setw(22) << name << (supported.get<bool>() ? "yes" : "no") << '\n';
   }
   print_backends(info["backends"], out);
   out << "\nDefaults of a manager of " << kExampleBlocks << " blocks\n";

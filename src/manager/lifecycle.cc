@@ -226,6 +226,9 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   KVC_TRY(plan(request, SIZE_MAX, 0, &admission));
   info->num_cached = admission.slots.cached;
   info->lost_reuse_tokens = lost_tokens(admission);
+  if (publishes(request))
+    info->next_checkpoint =
+        checkpoint_after(request, info->num_cached, admission.hit.junction * shape_.block_size);
   if (shape_.has_fills()) find_fill(request, admission.hit, fills_behind(request, 0), &info->filling_request);
   uint64_t available[kMaxPools];
   for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
@@ -291,15 +294,13 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   }
   if (request.cross_tokens != 0) [[unlikely]]
     begin_cross_tables(request, admission.cross_cached);
-  const bool publishes =
-      shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
   LostCause cause = {};
   if (admission.hit.lost.positions != 0) [[unlikely]]
     cause = cause_of(shape_, admission.hit.lost, regained_tokens(admission.hit.lost, length, head.tokens));
   request.begin_admission({length, positions, head.tokens, slots.capacity, admission.epoch,
                            static_cast<uint32_t>(lost_tokens(admission)),
-                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size, publishes,
-                           cause.group, cause.reason});
+                           static_cast<uint32_t>(admission.hit.junction) * shape_.block_size,
+                           publishes(request), cause.group, cause.reason});
   if (shape_.has_fills()) [[unlikely]]
     begin_fill(request, length, step_id);
   if (shape_.has_hints()) [[unlikely]]

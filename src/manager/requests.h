@@ -193,6 +193,9 @@ class Requests {
   bool reads(const Request& request) const {
     return shape_.caches() && (request.flags & KVC_REQUEST_NO_READ) == 0 && !request.cross_private();
   }
+  bool publishes(const Request& request) const {
+    return shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
+  }
   uint64_t hit_limit_tokens(const Request& request) const;
   size_t hit_limit(const Request& request) const {
     return static_cast<size_t>(hit_limit_tokens(request) / shape_.block_size);
@@ -249,6 +252,8 @@ class Requests {
                                              shape_.block_size);
   }
   uint64_t shortened_prompt(const Request& request) const;
+  // The next checkpoint of a request that has committed so many tokens.
+  uint64_t checkpoint_after(const Request& request, uint64_t committed, uint64_t junction) const;
   uint32_t slots_left(const Request& request, uint32_t tokens) const;
   uint32_t states_inside(const Request& request) const;
   kvc_status check_fork_states(const Request& parent);

@@ -70,18 +70,22 @@ Requests::NearEnds Requests::near_ends(const Request& request, uint32_t group) c
 }
 
 uint64_t Requests::next_checkpoint(const Request& request) const {
-  if (shape_.state_groups == 0 || !request.admitted) return 0;
-  if (request.next_full == UINT32_MAX || stale(request)) return 0;  // it publishes nothing
+  if (!request.admitted || request.next_full == UINT32_MAX || stale(request)) return 0;  // publishes nothing
+  return checkpoint_after(request, request.committed, request.junction);
+}
+
+uint64_t Requests::checkpoint_after(const Request& request, uint64_t committed, uint64_t junction) const {
+  if (shape_.state_groups == 0) return 0;
   uint64_t next = UINT64_MAX;
   const auto consider = [&](uint64_t tokens) {
-    if (tokens > request.committed && tokens < next) next = tokens;
+    if (tokens > committed && tokens < next) next = tokens;
   };
-  consider(request.junction);
+  consider(junction);
   consider(shortened_prompt(request));
   if (request.prompt_len != 0) consider((request.prompt_len - 1) / shape_.block_size * shape_.block_size);
   for (uint32_t states = shape_.state_groups; states != 0; states &= states - 1) {
     const uint64_t retention = shape_.groups[__builtin_ctz(states)].retention;
-    if (retention != 0) consider((request.committed / retention + 1) * retention);
+    if (retention != 0) consider((committed / retention + 1) * retention);
   }
   return next <= shape_.max_request_tokens ? next : 0;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of recurrent state: where states have blocks, which of them can be hit, what is copied and when.
+#include <kvcache/step.h>
+
 #include "conformance/fixture.h"
 
 namespace conformance {
@@ -143,6 +145,34 @@ TEST(StateGroups, WhatOthersHadCachedBecomesACheckpoint) {
   prefill(c, second.id, 6 * B + 9);
   c.free(second.id);
   EXPECT_EQ(c.allocate(shared + text(4, 9)).cached, 6u * B);
+}
+
+// So that the first chunk of a prompt can end there.
+TEST(StateGroups, AProbeTellsTheFirstCheckpointBeforeTheAdmission) {
+  Cache c(shape(80, B), {full_group(), state_group()});
+  const Tokens shared = text(1, 6 * B), tokens = shared + text(3, 9);
+  c.store(shared + text(2, 9));
+  const RequestOptions options = request_config(), silent = request_config(KVC_REQUEST_NO_WRITE);
+  const PromptArgument prompt = PROMPT(0, tokens.data(), tokens.size(), nullptr, 0);
+  uint64_t id = 0, mute = 0;
+  ASSERT_EQ(kvc_manager_create_request(c.get(), prompt, &options, &id), KVC_OK);
+  ASSERT_EQ(kvc_manager_create_request(c.get(), prompt, &silent, &mute), KVC_OK);
+  kvc_probe_info probe = sized<kvc_probe_info>();
+  ASSERT_EQ(kvc_manager_probe_request(c.get(), mute, &probe), KVC_OK);
+  EXPECT_EQ(probe.next_checkpoint, 0u);
+  ASSERT_EQ(kvc_manager_probe_request(c.get(), id, &probe), KVC_OK);
+  EXPECT_EQ(probe.next_checkpoint, 6u * B);
+  EXPECT_EQ(c.request(id).next_checkpoint, 0u) << "it waits";
+  uint64_t slots = probe.next_checkpoint - probe.num_cached, admitted = 0, cached = 0;
+  kvc_status status = -1;
+  kvc_step step = sized<kvc_step>();
+  step.num_admissions = 1, step.admit_requests = &id, step.admit_slots = &slots;
+  step.admitted = &admitted, step.cached = &cached, step.status = &status;
+  ASSERT_EQ(kvc_manager_step(c.get(), &step), KVC_OK) << kvc_last_error();
+  ASSERT_EQ(status, KVC_OK);
+  EXPECT_EQ(c.request(id).next_checkpoint, 6u * B);
+  c.commit(id, 6 * B);
+  EXPECT_EQ(c.hit(shared + text(4, 9)), 6u * B);
 }
 
 // A draft head that computes the last block again needs the state before it.

@@ -472,7 +472,7 @@ DEFECTS = [
      "      blocks_.share(block);", "      if (j != 0) blocks_.share(block);"),
     ("a private request is found by its tokens", "src/manager/requests.h",
      "(request.flags & KVC_REQUEST_NO_READ) == 0 && !request.cross_private();", "(request.flags & KVC_REQUEST_NO_READ) == 0;"),
-    ("a private request publishes", "src/manager/lifecycle.cc",
+    ("a private request publishes", "src/manager/requests.h",
      "(request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();", "(request.flags & KVC_REQUEST_NO_WRITE) == 0;"),
     ("the end of a private session demotes equal tokens", "src/manager/hints.cc",
      "  if (request.cross_private()) return;  // equal tokens are other content\n", ""),

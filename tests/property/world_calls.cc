@@ -312,6 +312,11 @@ Outcome World::ask_library(const Op& op, int side) {
       const kvc_status status = kvc_manager_admit_request(m, target, &number);
       out = collect(status, {number}, {true});
       if (probed == KVC_OK) out.fault += fault_of_probe(info, status, number);
+      kvc_request_info admitted{};
+      admitted.struct_size = sizeof admitted;
+      if (status == KVC_OK && (kvc_manager_request_info(m, target, &admitted) != KVC_OK ||
+                               admitted.next_checkpoint != info.next_checkpoint))
+        out.fault = "the probe told another checkpoint, " + std::to_string(info.next_checkpoint);
       if (probed != KVC_OK && probed != status) out.fault = "the probe and the admission fail differently";
       break;
     }
@@ -351,7 +356,7 @@ Outcome World::ask_library(const Op& op, int side) {
       out.status = kvc_manager_free_request(m, target);
       break;
     case Kind::kProbe: {
-      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched, 77, 77, 0};
+      kvc_probe_info info{sizeof info, kUntouched, kUntouched, kUntouched, kUntouched, 77, 77, 0, 0};
       const kvc_status status = kvc_manager_probe(m, PROMPT(ns, tokens, n, keys.data(), keys.size()), &info);
       out = collect(status,
                     {info.num_cached, info.blocks_needed, info.blocks_available, info.lost_reuse_tokens,

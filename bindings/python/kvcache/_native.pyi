@@ -704,6 +704,7 @@ class kvc_probe_info:
     fits: int
     never_fits: int
     filling_request: int
+    next_checkpoint: int
 
 class kvc_properties:
     num_blocks: int

@@ -112,6 +112,8 @@ class ProbeInfo(NamedTuple):
     never_fits: True = the admission is NEVER_FITS: end the request. False = it fits now, or may fit later. Since 0.3.
     filling_request: Manager.probe_request(): the request to wait for, which computes the block after num_cached. 0 = none does; a step in flight
         may still write it, which is FILLING too. Manager.probe(): 0. Since 0.3.
+    next_checkpoint: Manager.probe_request(), with state groups: what RequestInfo.next_checkpoint will be right after this admission. Its first
+        step can end there: give it next_checkpoint - num_cached slots, less the external_tokens. 0 = none. Manager.probe(): 0. Since 0.3.
     """
 
     num_cached: int
@@ -121,12 +123,13 @@ class ProbeInfo(NamedTuple):
     fits: bool
     never_fits: bool
     filling_request: int
+    next_checkpoint: int
 
     @classmethod
     def read(cls, filled: _native.kvc_probe_info) -> ProbeInfo:
         """Reads the struct of the native layer."""
         return cls(filled.num_cached, filled.blocks_needed, filled.blocks_available, filled.lost_reuse_tokens,
-                   bool(filled.fits), bool(filled.never_fits), filled.filling_request)
+                   bool(filled.fits), bool(filled.never_fits), filled.filling_request, filled.next_checkpoint)
 
     @classmethod
     def of(cls, call: Callable[..., None], *arguments: Any) -> ProbeInfo:

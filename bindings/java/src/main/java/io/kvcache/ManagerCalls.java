@@ -138,12 +138,14 @@ public abstract class ManagerCalls {
    * @param neverFits true = the admission is NEVER_FITS: end the request. false = it fits now, or may fit later. Since 0.3.
    * @param fillingRequest Manager.probeRequest: the request to wait for, which computes the block after numCached. 0 = none does; a step in flight
    *     may still write it, which is FILLING too. Manager.probeInfo: 0. Since 0.3.
+   * @param nextCheckpoint Manager.probeRequest, with state groups: what Request.Info.nextCheckpoint will be right after this admission. Its first
+   *     step can end there: give it nextCheckpoint - numCached slots, less the externalTokens. 0 = none. Manager.probeInfo: 0. Since 0.3.
    */
   public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, boolean neverFits,
-      long fillingRequest) {
+      long fillingRequest, long nextCheckpoint) {
     static ProbeInfo read(kvc_probe_info i) {
       return new ProbeInfo(i.getNum_cached(), i.getBlocks_needed(), i.getBlocks_available(), i.getLost_reuse_tokens(), i.getFits() != 0,
-          i.getNever_fits() != 0, i.getFilling_request());
+          i.getNever_fits() != 0, i.getFilling_request(), i.getNext_checkpoint());
     }
   }
 
