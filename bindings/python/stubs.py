@@ -118,14 +118,14 @@ RECORDS = {
 CLASSES = {
     "Status": "KVC_OK", "BlockState": "KVC_BLOCK_FREE", "LostReason": "KVC_LOST_BLOCK", "EventKind": "KVC_EVENT_STORED", "Layout": "KVC_LAYOUT_LBHNC",
     "DeviceFlags": "KVC_DEVICE_READS_HOST", "MemoryKind": "KVC_MEMORY_DEFAULT", "Plane": "KVC_PLANE_K", "RopeScaling": "KVC_ROPE_NONE",
-    "RequestFlags": "KVC_REQUEST_NO_READ", "StorageFlags": "KVC_STORAGE_LATENT", "SizingMode": "KVC_SIZING_REACTIVE", "SizingAction":
+    "RequestFlags": "KVC_REQUEST_NO_READ", "StepFlags": "KVC_STEP_WHOLE_ROWS", "StorageFlags": "KVC_STORAGE_LATENT", "SizingMode": "KVC_SIZING_REACTIVE", "SizingAction":
     "KVC_SIZING_KEEP", "SizingBasis": "KVC_SIZING_BY_LAST", "SizingReason": "KVC_SIZING_NEED", "PageResult": "KVC_PAGE_WAITING", "TierKind":
     "KVC_TIER_EXISTS", "TierPriority": "KVC_TIER_LOAD", "PageFileKind": "KVC_PAGE_FILE_SLAB", "Latency": "KVC_LATENCY_ADMIT", "OffloadPolicy":
     "KVC_OFFLOAD_WRITE_THROUGH", "OffloadState": "KVC_OFFLOAD_NONE", "OffloadReason": "KVC_OFFLOAD_NOTHING", "SchedulePolicy": "KVC_SCHEDULE_FCFS",
     "Admission": "KVC_ADMIT_CHUNK", "EndReason": "KVC_ENDED_STOPPED", "ScheduledState": "KVC_SCHEDULED_NOT_READY", "WaitReason": "KVC_WAIT_NONE",
 }
 RAISED = " Each but OK and SKIPPED is raised as an exception of its own: NO_SPACE as kvcache.NoSpaceError."
-FLAGS = {"DeviceFlags", "RequestFlags", "StorageFlags", "OffloadPolicy"}  # members that are or'ed
+FLAGS = {"DeviceFlags", "RequestFlags", "StepFlags", "StorageFlags", "OffloadPolicy"}  # members that are or'ed
 # What the comments of these structs and enumerations name, in Python.
 WORDS = {
     "kvc_manager_allocate_request": "Manager.allocate()", "kvc_manager_admit_request": "Request.admit()", "kvc_manager_reset_all": "Manager.reset()",
