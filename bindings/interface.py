@@ -27,6 +27,7 @@ MEANINGS = {
     "KVC_PLANE_K": "A plane of a storage: the rows of one kind",
     "KVC_ROPE_NONE": "How a model extends its rotary embedding past its trained context, as rope_type of a config.json",
     "KVC_REQUEST_NO_READ": "Flags of a request",
+    "KVC_STEP_WHOLE_ROWS": "Flags of a step",
     "KVC_STORAGE_LATENT": "Flags of a storage",
     "KVC_SIZING_REACTIVE": "Which number a Sizer stands on",
     "KVC_SIZING_KEEP": "What a decision does with the size",

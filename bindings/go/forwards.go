@@ -1444,10 +1444,11 @@ func (m *Manager) LogInfo() (info LogInfo, err error) {
 }
 
 // ForkRequest creates a request with the committed tokens of another; they share all blocks (beam search, parallel sampling). The first to write
-// to a shared partial block gets a copy. child: Its id. Its known, committed tokens and capacity are the parent's committed tokens. State groups:
-// the child gets a copy of the present state at once (TakePending), unless it is at the end of a block; no kernel may have run past the parent's
-// committed tokens: commit first. Errors: ErrNotFound, ErrBusy (waiting; or its encoder's blocks, or its externalTokens beside a window group,
-// are not committed: commit first), ErrLimit, ErrOutOfMemory; with state groups ErrNoSpace, ErrAgain, ErrOverQuota. Since 0.1.
+// to a shared partial block gets a copy. child: Its id. Its known, committed tokens and capacity are the parent's committed tokens, and it has
+// the extra keys that begin before them: add those of tokens that it gets. State groups: the child gets a copy of the present state at once
+// (TakePending), unless it is at the end of a block; no kernel may have run past the parent's committed tokens: commit first. Errors:
+// ErrNotFound, ErrBusy (waiting; or its encoder's blocks, or its externalTokens beside a window group, are not committed: commit first),
+// ErrLimit, ErrOutOfMemory; with state groups ErrNoSpace, ErrAgain, ErrOverQuota. Since 0.1.
 func (m *Manager) ForkRequest(request Request) (child Request, err error) {
 	err = m.call(func(c uintptr) error {
 		return native.Kvc_manager_fork_request(c, uint64(request), (*uint64)(&child))

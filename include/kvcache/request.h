@@ -182,12 +182,13 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
 
 /** Adds extra keys to a request: what tokens stand for that it gets later, such as an image in the next input
  *  of a session. The tokens may be known already, or come after the call, also by a step; they must not be
- *  committed yet. Keys that the request has already are left out, so a caller may give all that it knows. A
- *  waiting request may get keys over any of its tokens.
+ *  committed yet, nor be among external_tokens. Keys that the request has already are left out, so a caller
+ *  may give all that it knows: in one call, whose cost is that of all its keys and, if the request waits, of
+ *  its tokens behind the first new one. A waiting request may get keys over any of its tokens.
  *  @param[in] keys [num_keys] in any order; within max_request_tokens.
  *  @return KVC_OK; INVALID_ARGUMENT (an empty key, one behind max_request_tokens, or one over tokens that are
- *  committed or published), LIMIT (keys over a token), NOT_FOUND; UNSUPPORTED (one over token 0 beside
- *  cross_digest); OUT_OF_MEMORY. Since 0.3. */
+ *  committed, published or transferred), LIMIT (keys over a token), NOT_FOUND; UNSUPPORTED (one over token
+ *  0 beside cross_digest); OUT_OF_MEMORY. Since 0.3. */
 KVC_API kvc_status kvc_manager_add_keys(kvc_manager* m, uint64_t request, const kvc_extra_key* keys,
                                         size_t num_keys);
 
@@ -208,7 +209,8 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  If a kernel has run past the committed tokens, restore their state before the next step. To go back to a
  *  checkpoint, preempt the request, truncate it and admit it again.
  *  Extra keys that begin behind the kept tokens are dropped. If a kept one goes on behind them, what comes
- *  there later is never taken for what that key stands for.
+ *  there later is never taken for what that key stands for. Do not cut inside a span whose tokens see later
+ *  ones (images in Gemma 3): the kept ones were computed with what is gone.
  *  @return KVC_OK; INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed
  *  at that length is gone (the text has the next lower and higher possible lengths; 0 is always possible);
  *  OUT_OF_MEMORY. Since 0.1. */
@@ -216,7 +218,8 @@ KVC_API kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request
 
 /** Creates a request with the committed tokens of another; they share all blocks (beam search, parallel
  *  sampling). The first to write to a shared partial block gets a copy. @param[out] child Its id. Its
- *  known, committed tokens and capacity are the parent's committed tokens. State groups: the child gets a
+ *  known, committed tokens and capacity are the parent's committed tokens, and it has the extra keys that
+ *  begin before them: add those of tokens that it gets. State groups: the child gets a
  *  copy of the present state at once (kvc_manager_take_pending), unless it is at the end of a block; no
  *  kernel may have run past the parent's committed tokens: commit first.
  *  @return KVC_OK; NOT_FOUND, BUSY (waiting; or its encoder's blocks, or its external_tokens

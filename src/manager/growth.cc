@@ -148,18 +148,22 @@ kvc_status Requests::add_keys(Request& request, const kvc_extra_key* keys, size_
   return KVC_OK;
 }
 
-// What is written, or published for a step that writes it, is identified already.
+// What is written, published for a step that writes it, or transferred by what it is called now, is
+// identified already.
 kvc_status Requests::check_new_keys(const Request& request, uint64_t first) const {
   if (first == 0 && request.cross_shared) {
     return fail(
         KVC_ERROR_UNSUPPORTED,
         "an extra key covers token 0, to which cross_digest binds the prefix; let the keys begin behind it");
   }
-  const uint32_t fixed = request.admitted ? std::max(request.committed, request.published_tokens()) : 0;
+  if (!request.admitted) return KVC_OK;
+  uint64_t fixed = std::max(request.committed, request.published_tokens());
+  if (request.external_tokens != 0) fixed = std::max(fixed, transferred(request));
   if (first >= fixed) return KVC_OK;
   return invalid(
-      "an extra key begins at token %llu; the first %u tokens of the request are written or published",
-      ull(first), fixed);
+      "an extra key begins at token %llu; the first %llu tokens of the request are written, published or "
+      "transferred",
+      ull(first), ull(fixed));
 }
 
 kvc_status Requests::learn(Request& request, const int32_t* tokens, size_t num_tokens) {

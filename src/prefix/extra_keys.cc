@@ -17,7 +17,11 @@ bool precedes(const ExtraKey& a, const ExtraKey& b) { return compare(a, b) < 0; 
 
 constexpr uint8_t kCut[32] = "kvcache: a key's span was cut";  // no SHA-256 that anybody knows a content of
 
-bool is_cut(const ExtraKey& key) { return std::memcmp(key.digest, kCut, sizeof kCut) == 0; }
+// A caller's key may have this digest too; of one token, it may count for no limit: no two of those are
+// equal.
+bool is_cut(const ExtraKey& key) {
+  return key.num_tokens == 1 && std::memcmp(key.digest, kCut, sizeof kCut) == 0;
+}
 
 // visit(index): keys of the first `count` ones that end behind `token`, which none of them begins behind,
 // from the last on, until it returns false.

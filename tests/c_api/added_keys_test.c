@@ -77,6 +77,26 @@ static void test_a_session(void) {
   OK(kvc_manager_add_keys(m, id, many, KVC_MAX_KEYS_OF_TOKEN));
   REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_add_keys(m, id, many + KVC_MAX_KEYS_OF_TOKEN, 1), "token 25",
                  "16");
+  /* The library's own digest of a cut is no way around the limit. */
+  for (int i = 0; i <= KVC_MAX_KEYS_OF_TOKEN; ++i) {
+    many[i] = (kvc_extra_key){.first_token = kAll + 2, .num_tokens = (uint64_t)i + 2};
+    memcpy(many[i].digest, "kvcache: a key's span was cut", 29);
+  }
+  REFUSED_SAYING(m, KVC_ERROR_LIMIT, kvc_manager_add_keys(m, id, many, KVC_MAX_KEYS_OF_TOKEN + 1), "token 26",
+                 "16");
+  end_manager(m);
+}
+
+/* Tokens that are transferred are called what they were called at the admission. */
+static void test_transfers(void) {
+  begin();
+  uint64_t id = 0;
+  const kvc_request_config config = {.struct_size = sizeof config, .external_tokens = 8};
+  OK(kvc_manager_allocate_request(m, PROMPT(0, tokens_, kAll, NULL, 0), &config, &id, NULL));
+  kvc_extra_key key = {.first_token = 7, .num_tokens = 2, .digest = {1}};
+  REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_add_keys(m, id, &key, 1), "token 7", "first 8");
+  key.first_token = 8;
+  OK(kvc_manager_add_keys(m, id, &key, 1));
   end_manager(m);
 }
 
@@ -143,6 +163,7 @@ int main(void) {
   test_a_session();
   test_steps(0);
   test_steps(1);
+  test_transfers();
   test_cuts(0);
   test_cuts(1);
   test_forks();

@@ -125,11 +125,10 @@ TEST(Keys, AHitNeverEndsInsideASpan) {  // C17
   EXPECT_EQ(c.allocate(tokens, bounded, keys).cached, 4u);
 }
 
-TEST(Keys, KeysOutOfOrderOrOutsideAreRefused) {
+TEST(Keys, EmptyKeysAndThoseOutsideAreRefused) {
   Cache c(shape(20));
   const Tokens tokens(40, 7);
-  for (const Keys& keys : {Keys{span(20, 4, 1), span(10, 4, 1)}, Keys{span(10, 4, 1), span(12, 4, 1)},
-                           Keys{span(38, 4, 1)}, Keys{span(10, 0, 1)}, Keys{span(~uint64_t{0}, 2, 1)}}) {
+  for (const Keys& keys : {Keys{span(38, 4, 1)}, Keys{span(10, 0, 1)}, Keys{span(~uint64_t{0}, 2, 1)}}) {
     Admitted r{77, 77};
     EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, c.try_allocate(tokens, &r, request_config(), keys));
     EXPECT_EQ(r.id, 77u);

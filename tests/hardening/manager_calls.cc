@@ -108,7 +108,7 @@ void add_requests(std::vector<Call>& calls) {
                       .as("waiting")
                       .allocating()
                       .after(waiting));
-  calls.push_back(KVC_CALL(kvc_manager_add_keys, s.m, s.request, s.keys.data(), s.keys.size())
+  calls.push_back(KVC_CALL(kvc_manager_add_keys, s.m, s.request, s.later_keys.data(), s.later_keys.size())
                       .allocating()
                       .after([](Scene& s) { return s.admit(s.n, 0); }));
   calls.push_back(KVC_CALL(kvc_manager_add_keys, s.m, s.request, s.keys.data(), s.keys.size())

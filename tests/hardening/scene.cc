@@ -96,6 +96,8 @@ void Scene::make_inputs() {
     kvc_extra_key key = {2 * i, 1, {}};
     key.digest[0] = static_cast<uint8_t>(i);
     keys.push_back(key);
+    key.first_token += n;
+    later_keys.push_back(key);
   }
   manager_config.num_blocks = n / 2 + 256, manager_config.block_size = 2, manager_config.max_requests = 128;
   manager_config.max_request_tokens = 4 * n + 512, manager_config.event_capacity = 64,

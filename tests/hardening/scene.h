@@ -65,7 +65,7 @@ class Scene {
 
   // Inputs.
   std::vector<int32_t> tokens, external, blocks_in, table, parents;
-  std::vector<kvc_extra_key> keys;
+  std::vector<kvc_extra_key> keys, later_keys;  // over the first n tokens; behind them
   std::vector<int64_t> slots_in, positions, rope_rows;
   std::string prompt_name;
   const int32_t unpublished[3] = {1, -1, 2};

@@ -203,7 +203,10 @@ class Model : public PartialRules {
     all.erase(std::unique(all.begin(), all.end()), all.end());
     if (first == UINT64_MAX) return KVC_OK;
     if (first == 0 && r->options.cross && r->options.cross_digest) return KVC_ERROR_UNSUPPORTED;
-    if (r->admitted && first < std::max(r->committed, r->published * B)) return KVC_ERROR_INVALID_ARGUMENT;
+    const uint64_t transferred =
+        r->options.external ? std::min(r->cached + r->options.external, r->text.tokens.size()) : 0;
+    if (r->admitted && first < std::max({r->committed, r->published * B, transferred}))
+      return KVC_ERROR_INVALID_ARGUMENT;
     for (const Span& at : all) {
       const auto covers = [&](const Span& s) { return s.digest != kCut && s.covers(at.first); };
       if (at.digest != kCut && std::count_if(all.begin(), all.end(), covers) > KVC_MAX_KEYS_OF_TOKEN)

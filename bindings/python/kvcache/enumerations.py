@@ -215,6 +215,17 @@ class RequestFlags(IntFlag):
     SHARE_FILLING = _native.KVC_REQUEST_SHARE_FILLING
 
 
+class StepFlags(IntFlag):
+    """Flags of a step.
+
+    WHOLE_ROWS: Rewrite every table row of this step: its memory moved or was lost.
+    ADMIT_PAST_REFUSAL: Continue to admit after an admission that had no space. One that is NEVER_FITS stops nothing anyway.
+    """
+
+    WHOLE_ROWS = _native.KVC_STEP_WHOLE_ROWS
+    ADMIT_PAST_REFUSAL = _native.KVC_STEP_ADMIT_PAST_REFUSAL
+
+
 class StorageFlags(IntFlag):
     """Flags of a storage.
 

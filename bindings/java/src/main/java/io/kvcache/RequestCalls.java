@@ -65,7 +65,8 @@ public abstract class RequestCalls {
    * one on are possible; a length whose token has no state block leaves slots for the committed tokens alone, fewer than asked: see
    * Request.Info.capacity. If a kernel has run past the committed tokens, restore their state before the next step. To go back to a checkpoint,
    * preempt the request, truncate it and admit it again. Extra keys that begin behind the kept tokens are dropped. If a kept one goes on behind
-   * them, what comes there later is never taken for what that key stands for. Since 0.1.
+   * them, what comes there later is never taken for what that key stands for. Do not cut inside a span whose tokens see later ones (images in
+   * Gemma 3): the kept ones were computed with what is gone. Since 0.1.
    *
    * @throws KvCacheException INVALID_ARGUMENT (more than known), NOT_FOUND; UNSUPPORTED if a window or a state needed at that length is gone (the
    *     text has the next lower and higher possible lengths; 0 is always possible); OUT_OF_MEMORY
