@@ -256,7 +256,7 @@ const (
 
 // Kind of an event.
 const (
-	// A prefix position has a block in a group; perhaps only requests that share find it (kvcache/fills.H). With block -1 it has none in any
+	// A prefix position has a block in a group; perhaps only requests that share find it (kvcache/fills.h). With block -1 it has none in any
 	// group: it is told of as the parent of one that has, and is no hit.
 	EventStored uint32 = C.KVC_EVENT_STORED
 	// Its last copy in that group is gone. With block -1: what a STORED with block -1 said is over.

@@ -89,7 +89,7 @@ class Forwards:
         text = re.sub(r"\bKVC_(\w+)", lambda it: camel(it[1].lower()) if it[0] in self.constants else it[0], text)
         text = re.sub(r"\bKVC_([A-Z_]+)_\*", lambda it: f"{camel(it[1].lower())}*" if any(one.startswith(it[0][:-1]) for one in self.constants) else it[0], text)
         text = re.sub(r"\bkvc_[a-z]\w*", reference, text)
-        text = re.sub(r"\.(?!md\b)([a-z]+(?:_[a-z]+)*)\b", lambda it: "." + camel(it[1]), text)
+        text = re.sub(r"\.(?!(?:md|h)\b)([a-z]+(?:_[a-z]+)*)\b", lambda it: "." + camel(it[1]), text)
         return re.sub(r"`?\b([a-z]+(?:_[a-z]+)+)\b`?", lambda it: named(it[1]), text)
 
     def documented(self, name, function):

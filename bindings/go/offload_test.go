@@ -132,6 +132,24 @@ func TestWhatWasEvictedComesBack(t *testing.T) {
 	}
 }
 
+func TestAPreemptedRequestIsStoredAndComesBack(t *testing.T) {
+	l := newLife(t, "memory:?bytes=1MiB", 0)
+	r, _, err := l.m.AllocateRequest(sequence(0, 21), nil)
+	must(t, err)
+	must(t, l.m.CommitTokens(r, 21))
+	blocks, err := l.offload.StoreRequest(r)
+	must(t, err)
+	equal(t, blocks, uint64(5))
+	l.settle()
+	must(t, l.m.PreemptRequest(r))
+	must(t, l.m.ResetAll())
+	equal(t, l.load(r).NumLoaded, uint64(20))
+	must(t, l.offload.Cancel(r))
+	info, err := l.offload.Query(r)
+	must(t, err)
+	equal(t, info.State, OffloadNone)
+}
+
 func TestATierIsItsOffloadsUntilThatIsClosed(t *testing.T) {
 	l := newLife(t, "memory:?bytes=1MiB", OffloadWriteThrough)
 	if _, err := l.tier.Exists(make([][32]byte, 1), nil); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "is an Offload's") {

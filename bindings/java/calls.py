@@ -29,6 +29,7 @@ ENUMERATIONS = {"Tier": {"Kind": "KVC_TIER_EXISTS"}, "Metrics": {"Latency": "KVC
                 "Config": {"Policy": "KVC_POLICY_LRU"}, "RequestOptions": {"Headroom": "KVC_HEADROOM_NONE"},
                 "Sizer": {"Mode": "KVC_SIZING_REACTIVE", "Action": "KVC_SIZING_KEEP", "Basis": "KVC_SIZING_BY_LAST", "Reason": "KVC_SIZING_NEED"}}
 WITH_CODES = {"Status": "KVC_OK", "PageResult": "KVC_PAGE_WAITING"}  # files of their own
+MORE = {"Status": "An engine handles OK, NO_SPACE, AGAIN, OVER_QUOTA, NEVER_FITS, FILLING and SKIPPED; any other is a bug in it. "}
 CODE = """
   /** Its number in C. */
   public final int code;
@@ -107,7 +108,7 @@ class Calls:
 
     def words(self, text):
         """A comment of C in Java's names."""
-        text = re.sub(r"\bKVC_ERROR_", "", " ".join(text.split()))
+        text = re.sub(r"\bKVC_ERROR_", "", " ".join(text.split())).replace("UINT64_MAX", "-1")  # what a long has of it
         text = re.sub(r"\bkvc_\w+", lambda it: self.methods.get(it[0]) or STRUCTS.get(it[0]) or ".".join(RECORDS.get(it[0], (it[0],))), text)
         text = re.sub(r"`?\b(?!kvc_)([a-z]+(?:_[a-z0-9]+)+)\b`?", lambda it: camel(it[1]), text)
         return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -130,7 +131,8 @@ class Calls:
 
     def with_codes(self, name, first):
         members, comments = interface.members(self.headers, first)
-        lines = ["// SPDX-License-Identifier: Apache-2.0", "package io.kvcache;", "", f"/** {interface.MEANINGS[first]}. Written by scripts/generate. */", f"public enum {name} {{"]
+        lines = ["// SPDX-License-Identifier: Apache-2.0", "package io.kvcache;", "",
+                 *self.comment([f"{interface.MEANINGS[first]}. {MORE.get(name, '')}Written by scripts/generate."], ""), f"public enum {name} {{"]
         for constant, member in members.items():
             lines += self.comment([self.words(comments[constant])]) + [f"  {member}(Native.{constant}),"]
         return "\n".join([*lines[:-1], lines[-1][:-1] + ";"]) + "\n" + CODE.format(name)

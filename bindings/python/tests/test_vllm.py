@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from kvcache import BlockState, UnsupportedError, _native
+from kvcache import BlockState, LimitError, UnsupportedError, _native
 from kvcache.integrations.vllm import KVCacheManager
 from vllm_doubles import CountedTokens, Request, config, decode, first_read, is_state, run
 
@@ -253,6 +253,52 @@ def test_what_a_session_appends_with_an_image_is_found_with_the_image_alone(kind
     m.free(again)
     assert m.usage == 0
     m.manager.check()
+
+
+def test_an_image_that_ends_behind_the_last_token_of_a_request_is_cut():
+    """An input may end behind max_model_len: the engine computes what is before it."""
+    def session(name, media):
+        session = Request(name, range(40))
+        session.resumable = True
+        run(m, session, chunk=16)
+        session.all_token_ids += [500] * 40
+        session.mm_features = Request("", [], media=media).mm_features
+        for step in (16, 8):
+            assert m.allocate_slots(session, step) is not None
+            session.num_computed_tokens += step
+        m.cache_blocks(session, 64)
+        return m.get_block_ids(name)[0][3]
+
+    m = make(num_blocks=65, block_size=16)
+    cat = [("cat", 60, 16)]
+    last = [session(str(i), media) for i, media in enumerate([cat, [("dog", 60, 16)], [("cat", 60, 4)], [("cat", 60, 17)], [*cat, ("dog", 70, 2)], [], cat])]
+    assert [m.manager.block_info(block).num_copies for block in last] == [3, 1, 1, 1, 3, 1, 3]
+    m.manager.check()
+
+
+def test_any_number_of_media_may_stand_for_one_range():
+    m, tokens = make(num_blocks=200), [7] * 20
+    media = [(f"view {i}", 4, 6) for i in range(40)]
+    assert run(m, Request("a", tokens, media=media)) == 0
+    assert run(m, Request("b", tokens, media=[*media[::-1], media[3]])) == 16  # in whichever order, and of equal ones one counts
+    assert run(m, Request("c", tokens, media=media[1:])) == 4
+    assert run(m, Request("d", tokens, media=[*media, ("one more", 4, 6)])) == 4
+    with pytest.raises(LimitError):
+        m.get_computed_blocks(Request("e", tokens, media=[("cat", 1, 2 + i) for i in range(17)]))
+    m.manager.check()
+
+
+def test_a_request_whose_last_commit_fails_is_freed():
+    m = make(kinds=(0, 8))
+    for end in (m.free, m.pop_blocks_for_free):
+        a = Request("a", range(10))
+        run(m, a)
+        a.all_token_ids.append(-1)
+        a.num_computed_tokens += 1
+        with pytest.raises(ValueError):
+            end(a)
+        assert m.usage == 0 and m.get_block_ids("a") == ([], [])
+        m.manager.check()
 
 
 def test_media_that_share_tokens_all_count():

@@ -144,14 +144,18 @@ def identity_keys(request: Any, ahead: int = 0) -> list[ExtraKey]:
     return [*([ExtraKey(0, 1, _digest(*parts))] if parts else ()), *media_keys(request.mm_features, ahead)]
 
 
-def media_keys(features: Iterable[Any], ahead: int) -> list[ExtraKey]:
-    """Returns a key for each medium. One that has no tokens, or none in the library, counts where it stands; and the digest has what `ahead` cuts off."""
-    keys = []
+def media_keys(features: Iterable[Any], ahead: int, most: int = 1 << 62) -> list[ExtraKey]:
+    """Returns a key for each range of tokens that media stand for, in whichever order they come. One that has no tokens, or none in the library, counts
+    where it stands. A key ends at token `most`, and none begins there or behind. The digest has what `ahead` and `most` cut off."""
+    found: dict[tuple[int, int], set[bytes]] = {}
     for feature in features:
         offset, length = feature.mm_position.offset - ahead, feature.mm_position.length
         first = max(0, offset)
-        keys.append(ExtraKey(first, max(1, offset + length - first), _digest(("media", feature.identifier, offset - first, length))))
-    return keys
+        if first < most:
+            end = min(most, max(first + 1, offset + length))
+            found.setdefault((first, end - first), set()).add(_digest(("media", feature.identifier, offset - first, length)))
+    return [ExtraKey(*tokens, _digest(("media", *sorted(digest.hex() for digest in digests))) if len(digests) > 1 else digests.pop())
+            for tokens, digests in found.items()]
 
 
 def _digest(*parts: tuple[str | int, ...]) -> bytes:

@@ -100,13 +100,14 @@ class KVCacheManager(_native.SlotAllocator):
                                    "vLLM's own manager (unset KVCACHE_VLLM)")
         groups, self.block_size = layout.groups, layout.block_size
         blocks = kv_cache_config.num_blocks
+        self._most_tokens = -(-max_model_len // self.block_size) * self.block_size
         self.max_model_len, self.enable_caching, self.use_eagle, self.log_stats = max_model_len, enable_caching, use_eagle, log_stats
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_cache_config, self.groups, self.num_kv_cache_groups = kv_cache_config, groups, len(groups)
         self.manager = Manager(
             blocks, self.block_size, groups=[groups[i] for i in sorted(range(len(groups)), key=layout.order.__getitem__)], null_block=True,
             prefix_cache=enable_caching, max_requests=min(blocks + 1, 262143),
-            max_request_tokens=0 if layout.num_fixed else -(-max_model_len // self.block_size) * self.block_size, watermark_blocks=int(watermark * blocks),
+            max_request_tokens=0 if layout.num_fixed else self._most_tokens, watermark_blocks=int(watermark * blocks),
             event_capacity=min(4 * blocks, 1 << 24) if enable_kv_cache_events else 0)
         self.empty_kv_cache_blocks = NoBlocks(len(groups))
         self.block_pool = _BlockPool(self.manager)
@@ -345,7 +346,8 @@ class KVCacheManager(_native.SlotAllocator):
         """Commits for a session, or for a request whose events are told apart. A session may have got media that the library does not know."""
         known = self._media.get(request.request_id)
         if known is not None and len(request.mm_features) > known:
-            _native.kvc_manager_add_keys(self.manager._m, live.id, pack_keys(media_keys(request.mm_features[known:], live.ahead)))
+            _native.kvc_manager_add_keys(self.manager._m, live.id, pack_keys(media_keys(
+                request.mm_features[known:], live.ahead, self._most_tokens)))  # an input may end behind what the engine computes
             self._media[request.request_id] = len(request.mm_features)
         if num_tokens <= live.committed:
             return
@@ -408,10 +410,16 @@ class KVCacheManager(_native.SlotAllocator):
     def _pop(self, request: Any) -> Optional[_native.Admitted]:
         self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
-        if live is not None and self._lossy:
-            self._commit(live, request, self._processed(request))
-        self._media.pop(request.request_id, None)
-        self._never.discard(request.request_id)
+        try:
+            if live is not None and self._lossy:
+                try:
+                    self._commit(live, request, self._processed(request))
+                except BaseException:  # nobody knows it any more
+                    _native.kvc_manager_free_request(self.manager._m, live.id)
+                    raise
+        finally:
+            self._media.pop(request.request_id, None)
+            self._never.discard(request.request_id)
         return live
 
     def reset_prefix_cache(self) -> bool:

@@ -161,7 +161,7 @@ public abstract class ManagerCalls {
    * @param dlpackDevice DLDeviceType of its memory: 1 CPU, 2 CUDA, 10 ROCm.
    * @param flags KVC_DEVICE_*
    * @param swapOutKernelBytes Storage.swapOut copies runs (Storage.runs of a block) that are shorter than this by a kernel, longer ones by the
-   *     copy engine. An estimate without KVC_DEVICE_SWAP_MEASURED. 0 = always the copy engine; UINT64_MAX = always a kernel. 0 on the CPU.
+   *     copy engine. An estimate without KVC_DEVICE_SWAP_MEASURED. 0 = always the copy engine; -1 = always a kernel. 0 on the CPU.
    * @param swapInKernelBytes The same for Storage.swapIn.
    */
   public record DeviceInfo(long memoryBytes, int memoryKinds, int numProcessors, long freeBytes, String name, String architecture,

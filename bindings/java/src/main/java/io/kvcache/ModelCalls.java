@@ -19,7 +19,7 @@ public abstract class ModelCalls {
    * @param sequenceBytes The sum of blocks * block bytes of all groups, and residualBytes.
    * @param totalBytes numSequences * sequenceBytes.
    * @param maxTokens Largest `tokens` for which numSequences sequences fit the budget: a multiple of blockSize, possibly above maxContext. 0 = not
-   *     one block fits; UINT64_MAX = any length fits (no full group).
+   *     one block fits; -1 = any length fits (no full group).
    * @param maxSequences Largest numSequences of `tokens` tokens that fits the budget; may be 0. Pools are divided for them if the query asks for
    *     as many: see poolBlocks.
    * @param numFullLayers Layers of the full group.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.kvcache;
 
-/** Result of a call, or of one item of a step. Written by scripts/generate. */
+/**
+ * Result of a call, or of one item of a step. An engine handles OK, NO_SPACE, AGAIN, OVER_QUOTA, NEVER_FITS, FILLING and SKIPPED; any other is a
+ * bug in it. Written by scripts/generate.
+ */
 public enum Status {
   /** Success. */
   OK(Native.KVC_OK),

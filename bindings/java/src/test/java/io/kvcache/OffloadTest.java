@@ -149,6 +149,20 @@ class OffloadTest {
   }
 
   @Test
+  void aPreemptedRequestIsStoredAndComesBack() throws Exception {
+    try (Life life = new Life("memory:?bytes=1MiB", 0); Request request = life.m.allocate(sequence(0, 21))) {
+      request.commit(21);
+      assertEquals(5, life.offload.storeRequest(request));
+      life.settle();
+      request.preempt();
+      life.m.resetAll();
+      assertEquals(20, life.load(request, null).numLoaded());
+      life.offload.cancel(request);
+      assertEquals(Offload.State.NONE, life.offload.query(request).state());
+    }
+  }
+
+  @Test
   void aTierIsItsOffloadsUntilThatIsClosed() throws Exception {
     for (boolean hadJobs : new boolean[] {false, true}) { // with and without a thread that polls
       try (Life life = new Life("memory:?bytes=1MiB", OffloadOptions.WRITE_THROUGH)) {
