@@ -756,13 +756,15 @@ type ProbeInfo struct {
 	// 1 = the admission has space in every pool, watermark included; 0 = it is NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. It is about space
 	// alone: with WaitUntilNs the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
 	Fits uint32
-	// 1 = the admission is NEVER_FITS: end the request. 0 = it fits now, or may fit later. Since 0.3.
+	// 1 = an admission with the request's own slots is NEVER_FITS: end the request, unless a step can admit it with fewer (Step.AdmitSlots),
+	// which no probe knows. 0 = it fits now, or may fit later. Since 0.3.
 	NeverFits uint32
 	// ProbeRequest: the request to wait for, which computes the block after NumCached. 0 = none does; a step in flight may still write it, which
 	// is FILLING too. Probe: 0. Since 0.3.
 	FillingRequest uint64
 	// ProbeRequest, with state groups: what RequestInfo.NextCheckpoint will be right after this admission. Its first step can end there: give it
-	// NextCheckpoint - NumCached slots, less the ExternalTokens. 0 = none. Probe: 0. Since 0.3.
+	// NextCheckpoint - NumCached slots, less the ExternalTokens, if that is positive; else the transfer passes it. 0 = none. Probe: 0. Since
+	// 0.3.
 	NextCheckpoint uint64
 }
 

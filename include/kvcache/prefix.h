@@ -28,14 +28,17 @@ typedef struct kvc_probe_info {
    *  NEVER_FITS. It is about space alone: with wait_until_ns the admission may be FILLING all the same, or,
    *  if no time was told, INVALID_ARGUMENT. */
   uint32_t fits;
-  /** 1 = the admission is NEVER_FITS: end the request. 0 = it fits now, or may fit later. Since 0.3. */
+  /** 1 = an admission with the request's own slots is NEVER_FITS: end the request, unless a step can admit it
+   *  with fewer (kvc_step.admit_slots), which no probe knows. 0 = it fits now, or may fit later. Since 0.3.
+   */
   uint32_t never_fits;
   /** kvc_manager_probe_request: the request to wait for, which computes the block after num_cached. 0 = none
    *  does; a step in flight may still write it, which is FILLING too. kvc_manager_probe: 0. Since 0.3. */
   uint64_t filling_request;
   /** kvc_manager_probe_request, with state groups: what kvc_request_info.next_checkpoint will be right after
    *  this admission. Its first step can end there: give it next_checkpoint - num_cached slots, less the
-   *  external_tokens. 0 = none. kvc_manager_probe: 0. Since 0.3. */
+   *  external_tokens, if that is positive; else the transfer passes it. 0 = none. kvc_manager_probe: 0.
+   *  Since 0.3. */
   uint64_t next_checkpoint;
 } kvc_probe_info;
 

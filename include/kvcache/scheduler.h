@@ -191,7 +191,8 @@ typedef struct kvc_plan {
   size_t struct_size;       /**< sizeof(kvc_plan) */
   uint64_t plan_id;         /**< 1, 2, ... */
   uint64_t step_id;         /**< Newest step of the manager. */
-  size_t num_items;         /**< May be 0: nothing can run now. Such a plan is finished already. */
+  size_t num_items;         /**< May be 0: nothing can run now; plan again at once if num_ended is not 0.
+                             *   Such a plan is finished already. */
   size_t num_tokens;        /**< token_offsets[num_items]. */
   const uint64_t* requests; /**< [num_items] */
   const int32_t* rows; /**< [num_items] Row of block_tables: the same from admission to preemption or end. */

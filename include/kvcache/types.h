@@ -67,7 +67,7 @@ enum {
    *  the next steps (kvcache/fills.h). */
   KVC_ERROR_FILLING = 16,
   /** This manager can never hold it: end the request. Waiting does not help; only a larger pool, another
-   *  quota, or asking for less does. */
+   *  quota, the last close of a namespace whose quota has a minimum, or asking for less does. */
   KVC_ERROR_NEVER_FITS = 17
 };
 

@@ -233,7 +233,8 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
   uint64_t available[kMaxPools];
   for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
   admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(request.ns), info);
-  info->never_fits = blocks_.pool_that_lacks(least(request, admission), request.ns) != kMaxPools;
+  info->never_fits =
+      info->fits == 0 && blocks_.pool_that_lacks(least(request, admission), request.ns) != kMaxPools;
   return KVC_OK;
 }
 

@@ -168,6 +168,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
       shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
   uint64_t available[kMaxPools];
   uint64_t watermark = 0;
+  bool never = false;
   const Least least = least_held(shape_, tokens.num_tokens, 0);
   Head head;
   uint32_t idle_head = 0;
@@ -199,7 +200,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     }
     for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(prompt.ns, p);
     watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
-    if (!more) info->never_fits = blocks_.pool_that_lacks(least, prompt.ns) != kMaxPools;
+    if (!more) never = blocks_.pool_that_lacks(least, prompt.ns) != kMaxPools;
     if (shape_.reuses_heads() && shape_.caches() && tokens.num_tokens != 0 && !more) [[unlikely]] {
       const size_t length = hit_of(scratch, &known);
       head = find_head(prompt, length != 0 ? scratch.path()[length - 1] : root_of(prompt.ns), length,
@@ -226,6 +227,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   };
   ask();
   if (head.tokens != 0 && info->fits == 0) head = {}, idle_head = 0, ask();
+  info->never_fits = info->fits == 0 && never;
   const LostReuse lost = find_lost(known, before_cut, scratch.residents(), groups);
   info->lost_reuse_tokens =
       uint64_t{lost.positions} * shape_.block_size - regained_tokens(lost, length, head.tokens);

@@ -60,10 +60,10 @@ class Quotas {
     const uint64_t rest = available > others ? available - others : 0;
     return rest < s.left() ? rest : s.left();
   }
-  // The same if nobody held any: O(classes).
+  // The same if nobody held any; what it holds above a maximum that was lowered stays its own. O(classes).
   uint64_t most_room(uint32_t cls, size_t pool, uint64_t size) const {
     const Share& s = share(cls, pool);
-    return std::min(size - (minimums(pool) - s.min), s.max);
+    return std::min(size - (minimums(pool) - s.min), std::max(s.max, s.held));
   }
   // The same once the fenced blocks of all classes have settled, `kept` of its own excepted.
   uint64_t room_after_fences(uint32_t cls, size_t pool, uint64_t available, uint64_t kept) const;

@@ -163,7 +163,9 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     failure_ = status;
     return Found::kStop;
   }
-  if (probe.never_fits != 0) {
+  // A block that only the lookahead needs is not needed to run: then the admission of a chunk decides.
+  const uint32_t size = options_.block_size, spare = (size - job.known % size) % size;
+  if (probe.never_fits != 0 && job.lookahead <= spare) {
     refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
     return end_waiting(index);
   }

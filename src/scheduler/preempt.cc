@@ -59,9 +59,10 @@ void Scheduler::resolve_failures() {
       Job& job = jobs_[first.job];
       drop(first.job);
       const bool by_quota = first.status == KVC_ERROR_OVER_QUOTA;
-      const bool waits = first.status == KVC_ERROR_NEVER_FITS
-                             ? job.plans_in_flight != 0  // its own tokens are on their way
-                             : plans_in_flight() != 0 || drop_loads(by_quota ? &job : nullptr);
+      const bool waits =
+          first.status == KVC_ERROR_NEVER_FITS
+              ? job.plans_in_flight != 0  // its own tokens are on their way
+              : num_ending_ != 0 || plans_in_flight() != 0 || drop_loads(by_quota ? &job : nullptr);
       if (waits) continue;
       set_->ended[set_->num_ended++] = {job.id, KVC_ENDED_NO_SPACE, job.generated()};
       note_end(first.job, KVC_ENDED_NO_SPACE);

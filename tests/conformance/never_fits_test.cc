@@ -151,6 +151,45 @@ TEST(NeverFits, WithQuotasTheMaximumAndTheMinimumsOfOthersCount) {
   EXPECT_EQ(info.refusals, 1u) << "of its maximum, not those for good";
 }
 
+// What a share holds stays when its maximum is lowered: what runs there can still get what it lacks.
+TEST(NeverFits, WhatAShareHoldsAboveALoweredMaximumCounts) {
+  kvc_manager_config config = shape(16, B);
+  config.max_quotas = 1;
+  Cache c(config);
+  const uint64_t ns = c.open("a");
+  ASSERT_EQ(kvc_manager_set_quota(c.get(), ns, 0, 0, 16), KVC_OK);
+  const Admitted a = c.compute(text(1, 30), request_config(0, ns));
+  uint64_t b = 0;
+  ASSERT_EQ(kvc_manager_fork_request(c.get(), a.id, &b), KVC_OK);
+  ASSERT_EQ(kvc_manager_set_quota(c.get(), ns, 0, 0, 4), KVC_OK);
+  EXPECT_REFUSED(c, KVC_ERROR_OVER_QUOTA, c.try_append(b, {7}));  // 1 block, for the copy
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_append(b, {7, 7, 7}));
+  c.free(a.id);
+  EXPECT_EQ(c.try_append(b, {7}), KVC_OK);
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_append(b, {7, 7}));
+}
+
+// So do both probes say: never only of what does not fit.
+TEST(NeverFits, ProbesCountWhatAShareHoldsAboveALoweredMaximum) {
+  for (const uint64_t max : {4u, 9u}) {
+    kvc_manager_config config = shape(16, B);
+    config.max_quotas = 1;
+    Cache c(config);
+    const uint64_t ns = c.open("a");
+    ASSERT_EQ(kvc_manager_set_quota(c.get(), ns, 0, 0, 16), KVC_OK);
+    c.compute(text(1, 8 * B), request_config(0, ns));
+    ASSERT_EQ(kvc_manager_set_quota(c.get(), ns, 0, 0, max), KVC_OK);
+    for (const size_t length : {7 * B + 1, 8 * B, 8 * B + 1, 9 * B + 1}) {
+      SCOPED_TRACE(testing::Message() << "max " << max << " length " << length);
+      const uint64_t id = create(c, text(1, length), request_config(0, ns));
+      for (const kvc_probe_info& info : {c.probe(text(1, length), ns), probe(c, id)}) {
+        EXPECT_EQ(info.fits, max == 9 && length <= 8 * B + 1 ? 1u : 0u);
+        EXPECT_EQ(info.never_fits, length > std::max<uint64_t>(max, 8) * B ? 1u : 0u);
+      }
+    }
+  }
+}
+
 // Grows a request that is alone token by token, as far as it gets.
 uint64_t reach(Cache& c, const Tokens& tokens) {
   Admitted r;

@@ -227,7 +227,8 @@ class Rules {
   // Is it more than its share can ever have?
   bool never(int64_t ns, const std::vector<uint64_t>& least) const {
     for (size_t p = 0; p < pools.size() && !least.empty(); ++p)
-      if (least[p] > std::min(pools[p].count - shares_.minimums_but(ns, p), shares_.of(ns).most(p)))
+      if (least[p] > std::min(pools[p].count - shares_.minimums_but(ns, p),
+                              std::max(shares_.of(ns).most(p), share(ns, p).held)))
         return true;
     return false;
   }

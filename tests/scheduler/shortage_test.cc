@@ -77,5 +77,50 @@ TEST(SchedulerShortageTest, ARequestLargerThanItsQuotaEndsAndStopsNobody) {
   EXPECT_EQ(engine.sequences().at(small).reason, KVC_ENDED_LENGTH);
 }
 
+// Two lack blocks in the same plan. One can never get them and ends; the other one waits for its blocks.
+TEST(SchedulerShortageTest, WhatEndsForGoodLeavesItsBlocksToTheOthers) {
+  EngineConfig config;
+  config.num_blocks = 10;
+  config.block_size = 16;
+  config.quotas = 1;
+  config.scheduler.max_plans = 1;
+  Engine engine(config);
+  engine.set_quota(1, 0, 4);
+  const uint64_t never = engine.add(prompt_of(60, 1), job_of(20), nullptr, 1);
+  const uint64_t other = engine.add(prompt_of(92, 2), job_of(20));
+  engine.run(200);
+  engine.check();
+  EXPECT_EQ(engine.sequences().at(never).reason, KVC_ENDED_NO_SPACE);
+  EXPECT_EQ(engine.sequences().at(other).reason, KVC_ENDED_LENGTH);
+  EXPECT_EQ(engine.preemptions, 0u);
+}
+
+// The prompt fills the pool. Its first token ends it, so it never needs the slot of its lookahead.
+TEST(SchedulerShortageTest, ALookaheadThatNeverFitsDoesNotEndItsRequest) {
+  EngineConfig config;
+  config.num_blocks = 4;
+  config.scheduler.max_plans = 2;
+  config.scheduler.max_tokens = config.scheduler.max_chunk = 8;
+  config.scheduler.max_request_tokens = 32;
+  config.scheduler.max_running = 4;
+  const std::vector<int32_t> prompt = prompt_of(16, 1);
+  {
+    EngineConfig large = config;
+    large.num_blocks = 64;
+    Engine engine(large);
+    const uint64_t id = engine.add(prompt, job_of(4));
+    engine.run();
+    config.stop_token = engine.sequences().at(id).tokens.at(16);
+  }
+  Engine engine(config);
+  const uint64_t fits = engine.add(prompt, job_of(4));
+  const uint64_t never = engine.add(prompt_of(17, 2), job_of(4));
+  engine.run(200);
+  engine.check();
+  EXPECT_EQ(engine.sequences().at(fits).reason, KVC_ENDED_STOPPED);
+  EXPECT_EQ(engine.sequences().at(never).reason, KVC_ENDED_NO_SPACE);
+  EXPECT_EQ(engine.sequences().at(never).first_plan, 0u) << "it was admitted";
+}
+
 }  // namespace
 }  // namespace kvc::test

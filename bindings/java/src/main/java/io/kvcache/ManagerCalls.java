@@ -135,11 +135,13 @@ public abstract class ManagerCalls {
    * @param lostReuseTokens As in Request.Info.
    * @param fits true = the admission has space in every pool, watermark included; false = it is NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. It is
    *     about space alone: with waitUntilNs the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
-   * @param neverFits true = the admission is NEVER_FITS: end the request. false = it fits now, or may fit later. Since 0.3.
+   * @param neverFits true = an admission with the request's own slots is NEVER_FITS: end the request, unless a step can admit it with fewer
+   *     (kvc_step.admitSlots), which no probe knows. false = it fits now, or may fit later. Since 0.3.
    * @param fillingRequest Manager.probeRequest: the request to wait for, which computes the block after numCached. 0 = none does; a step in flight
    *     may still write it, which is FILLING too. Manager.probeInfo: 0. Since 0.3.
    * @param nextCheckpoint Manager.probeRequest, with state groups: what Request.Info.nextCheckpoint will be right after this admission. Its first
-   *     step can end there: give it nextCheckpoint - numCached slots, less the externalTokens. 0 = none. Manager.probeInfo: 0. Since 0.3.
+   *     step can end there: give it nextCheckpoint - numCached slots, less the externalTokens, if that is positive; else the transfer passes it. 0
+   *     = none. Manager.probeInfo: 0. Since 0.3.
    */
   public record ProbeInfo(long numCached, long blocksNeeded, long blocksAvailable, long lostReuseTokens, boolean fits, boolean neverFits,
       long fillingRequest, long nextCheckpoint) {

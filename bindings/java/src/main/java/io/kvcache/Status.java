@@ -40,7 +40,10 @@ public enum Status {
   OVER_QUOTA(Native.KVC_ERROR_OVER_QUOTA),
   /** Another request computes the next tokens of the prompt, and this one waits for them: admit it again in the next steps (kvcache/fills.h). */
   FILLING(Native.KVC_ERROR_FILLING),
-  /** This manager can never hold it: end the request. Waiting does not help; only a larger pool, another quota, or asking for less does. */
+  /**
+   * This manager can never hold it: end the request. Waiting does not help; only a larger pool, another quota, the last close of a namespace whose
+   * quota has a minimum, or asking for less does.
+   */
   NEVER_FITS(Native.KVC_ERROR_NEVER_FITS);
 
   /** Its number in C. */
