@@ -28,8 +28,8 @@ class Status(IntEnum):
     OVER_QUOTA: The namespace would hold more blocks than the maximum of its quota. Only its own requests, pins and external holds can make room.
     FILLING: Another request computes the next tokens of the prompt, and this one waits for them: admit it again in the next steps
         (Manager(fills=True)).
-    NEVER_FITS: This manager can never hold it: end the request. Waiting does not help; only a larger pool, another quota, or asking for less
-        does.
+    NEVER_FITS: This manager can never hold it: end the request. Waiting does not help; only a larger pool, another quota, the last close of a
+        namespace whose quota has a minimum, or asking for less does.
     """
 
     OK = _native.KVC_OK

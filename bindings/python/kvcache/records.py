@@ -109,11 +109,13 @@ class ProbeInfo(NamedTuple):
     lost_reuse_tokens: As in RequestInfo.
     fits: True = the admission has space in every pool, watermark included; False = it is NO_SPACE, AGAIN, OVER_QUOTA or NEVER_FITS. It is about
         space alone: with wait_until_ns the admission may be FILLING all the same, or, if no time was told, INVALID_ARGUMENT.
-    never_fits: True = the admission is NEVER_FITS: end the request. False = it fits now, or may fit later. Since 0.3.
+    never_fits: True = an admission with the request's own slots is NEVER_FITS: end the request, unless a step can admit it with fewer
+        (Step.admit_slots), which no probe knows. False = it fits now, or may fit later. Since 0.3.
     filling_request: Manager.probe_request(): the request to wait for, which computes the block after num_cached. 0 = none does; a step in flight
         may still write it, which is FILLING too. Manager.probe(): 0. Since 0.3.
     next_checkpoint: Manager.probe_request(), with state groups: what RequestInfo.next_checkpoint will be right after this admission. Its first
-        step can end there: give it next_checkpoint - num_cached slots, less the external_tokens. 0 = none. Manager.probe(): 0. Since 0.3.
+        step can end there: give it next_checkpoint - num_cached slots, less the external_tokens, if that is positive; else the transfer passes
+        it. 0 = none. Manager.probe(): 0. Since 0.3.
     """
 
     num_cached: int
