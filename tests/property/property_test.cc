@@ -33,7 +33,7 @@ struct Run {
   unsigned threads = 0;
 };
 
-constexpr int kStatuses = 17;
+constexpr int kStatuses = KVC_ERROR_NEVER_FITS + 1;
 
 struct Counts {
   uint64_t operations = 0, calls = 0, episodes = 0, rejected = 0;
