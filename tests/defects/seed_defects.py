@@ -5,15 +5,17 @@ layers, and the comparison with the reference model on it. Prints who noticed; f
 last time (noticed.json beside this file, which a run without WORDS renews), then the tests of the file's folder: mostly one file to compile and
 one program to link.
 
-    seed_defects.py FOLDER [WORDS]     FOLDER: for the copy and its build, kept for the next run
+    seed_defects.py FOLDER [WORDS]     FOLDER: for a copy and its build for each processor, kept for the next run
                                        WORDS: only defects whose name has them
     seed_defects.py --texts            checks alone that the text of each defect stands in its file once
 """
+import concurrent.futures
 import contextlib
 import filecmp
 import glob
 import json
 import os
+import queue
 import re
 import shutil
 import signal
@@ -131,6 +133,17 @@ def check_texts():
     print(f"{len(DEFECTS)} defects, each text stands once")
 
 
+def prepare(tree, targets):
+    """A copy of the sources with everything built. The second one comes from the compiler's cache."""
+    copy, build_folder = os.path.join(tree, "sources"), os.path.join(tree, "build")
+    os.makedirs(copy, exist_ok=True)
+    copy_sources(copy)
+    subprocess.run(["cmake", "-S", copy, "-B", build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
+                    "-DKVC_GPU=none", "-DKVC_EXAMPLES=OFF"], check=True, stdout=subprocess.DEVNULL)
+    if (said := build(build_folder, targets)) is not None:
+        sys.exit(said)
+
+
 def main():
     if sys.argv[1:] == ["--texts"]:
         return check_texts()
@@ -138,31 +151,38 @@ def main():
         sys.exit(__doc__)
     check_texts()
     folder, words = os.path.abspath(sys.argv[1]), sys.argv[2:]
-    copy, tree = os.path.join(folder, "sources"), os.path.join(folder, "build")
-    os.makedirs(copy, exist_ok=True)
-    copy_sources(copy)
-    subprocess.run(["cmake", "-S", copy, "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1",
-                    "-DKVC_GPU=none", "-DKVC_EXAMPLES=OFF"], check=True, stdout=subprocess.DEVNULL)
+    trees = [os.path.join(folder, str(i)) for i in range(min(os.cpu_count() or 1, 8))]
+    free = queue.SimpleQueue()  # a tree has one defect at a time
     targets = list(dict.fromkeys(target for _, file, _, _ in DEFECTS for target in in_turn(file, None)))
-    if (said := build(tree, targets)) is not None:
-        sys.exit(said)
-    if found := next(filter(None, (notices(tree, target) for target in targets)), None):
-        sys.exit(f"without a defect {found} fails")
-
+    for tree in trees:
+        prepare(tree, targets)
+        free.put(tree)
     noticed = json.loads(read(NOTICED)) if os.path.exists(NOTICED) else {}
     chosen = [defect for defect in DEFECTS if all(word in defect[0] for word in words)]
     unnoticed, now = [], {}
-    for name, file, right, wrong in chosen:
-        path = os.path.join(copy, file)
+
+    def seed(defect):
+        name, file, right, wrong = defect
+        tree = free.get()
+        path = os.path.join(tree, "sources", file)
         text = read(path)
-        write(path, text.replace(right, wrong))
-        found, said = try_defect(tree, file, noticed.get(name))
-        write(path, text)
-        print(f"{name:56} {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
-        if found:
-            now[name] = found
-        else:
-            unnoticed.append(name)
+        try:
+            write(path, text.replace(right, wrong))
+            return try_defect(os.path.join(tree, "build"), file, noticed.get(name))
+        finally:
+            write(path, text)
+            free.put(tree)
+
+    with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
+        sound = pool.map(lambda target: notices(os.path.join(trees[0], "build"), target), targets)
+        if found := next(filter(None, sound), None):
+            sys.exit(f"without a defect {found} fails")
+        for (name, *_), (found, said) in zip(chosen, pool.map(seed, chosen)):
+            print(f"{name:56} {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
+            if found:
+                now[name] = found
+            else:
+                unnoticed.append(name)
     if not words:
         write(NOTICED, json.dumps(now, indent=1, sort_keys=True) + "\n")
     if unnoticed:
