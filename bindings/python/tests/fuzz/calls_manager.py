@@ -67,6 +67,12 @@ def block_tables(w):
         need(not (out == -7).any(), "entries were not written")
 
 
+@call("Manager.common_prefix")
+def common_prefix(w):
+    some = [w.request() for _ in range(w.rng.randrange(4))]
+    w.m.common_prefix(w.array(np.array([r.id for r in some], np.uint64)), w.number(0))
+
+
 @call("Manager.rebuild")
 def rebuild(w):
     m = w.rng.choice((w.m, kvcache.Manager(4, 4)))  # the first one mostly has requests
