@@ -8,9 +8,8 @@
 //   weights = softmax over t                                                     linalg.softmax
 //   out[q, h, d] = sum over t of weights[h, q, t] * values[t, h / group, d]      linalg.generic, f32
 #include <mlir/IR/Matchers.h>
-#include <mlir/Interfaces/SideEffectInterfaces.h>
 
-#include "Passes.h"
+#include "support.h"
 
 namespace mlir::kvc {
 
@@ -53,14 +52,10 @@ bool runs_over(linalg::GenericOp op, ArrayRef<AffineMap> maps, size_t summed) {
 }
 
 // Whether memory stays as it is from one op to the other.
-bool only_reads(Operation* first, Operation* last) {
+bool only_reads_between(Operation* first, Operation* last) {
   if (first->getBlock() != last->getBlock()) return false;
   for (Operation* op = first; op != last; op = op->getNextNode()) {
-    const auto effects = getEffectsRecursively(op);
-    if (!effects) return false;
-    for (const MemoryEffects::EffectInstance& effect : *effects) {
-      if (!isa<MemoryEffects::Read, MemoryEffects::Allocate>(effect.getEffect())) return false;
-    }
+    if (!only_reads(op)) return false;
   }
   return true;
 }
@@ -103,7 +98,7 @@ bool match(linalg::GenericOp out, Dense& found) {
   const auto map = [&](ArrayRef<AffineExpr> results) { return AffineMap::get(4, 0, results, context); };
   return runs_over(found.scores, {map({q, h, d}), map({t, kv, d}), map({h, q, t})}, /*summed=*/3) &&
          runs_over(out, {map({h, q, t}), map({t, kv, d}), map({q, h, d})}, /*summed=*/2) &&
-         only_reads(found.lookup, out);
+         only_reads_between(found.lookup, out);
 }
 
 Value paged(OpBuilder& b, Dense& dense) {

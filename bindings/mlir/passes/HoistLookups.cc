@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kvc-hoist-lookups: a gather that finds the same in each turn of a loop is done once, before the loop.
-#include <mlir/Interfaces/SideEffectInterfaces.h>
-
-#include "Passes.h"
+// kvc-hoist-lookups: a gather that finds the same in each iteration of a loop is done once, before the loop.
+#include "support.h"
 
 namespace mlir::kvc {
 
@@ -10,15 +8,6 @@ namespace mlir::kvc {
 #include "Kvc.passes.h.inc"
 
 namespace {
-
-// Whether memory certainly stays as it is while the loop runs. Caches may share memory with each other, and
-// with memrefs that they adopted: any write counts.
-bool only_reads(scf::ForOp loop) {
-  const auto effects = getEffectsRecursively(loop);
-  return effects && llvm::all_of(*effects, [](const MemoryEffects::EffectInstance& effect) {
-           return isa<MemoryEffects::Read, MemoryEffects::Allocate>(effect.getEffect());
-         });
-}
 
 bool certainly_runs(scf::ForOp loop) {
   const auto first = getConstantIntValue(loop.getLowerBound()),
@@ -28,7 +17,7 @@ bool certainly_runs(scf::ForOp loop) {
 
 void hoist(scf::ForOp loop, LookupKvOp lookup) {
   if (certainly_runs(loop)) return lookup->moveBefore(loop);
-  // A loop without a turn looks up nothing: its slots may be wrong.
+  // A loop without an iteration looks up nothing: its slots may be wrong.
   OpBuilder b(loop);
   const Location loc = lookup.getLoc();
   const Value runs =

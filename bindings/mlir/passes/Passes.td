@@ -42,10 +42,10 @@ def KvcFuseAppends : Pass<"kvc-fuse-appends"> {
 }
 
 def KvcHoistLookups : Pass<"kvc-hoist-lookups"> {
-  let summary = "Does a gather once, before a loop, that finds the same in each turn.";
+  let summary = "Does a gather once, before a loop, that finds the same in each iteration.";
   let description = [{
     Moves lookups of tensors out of `scf.for`, if cache, layer, slots or table and destinations are defined outside, and
-    nothing in the loop writes memory, calls or frees. A loop that may have no turn gets the lookup inside an `scf.if`.
+    nothing in the loop writes memory, calls or frees. A loop that may have no iteration gets the lookup inside an `scf.if`.
     `loop-invariant-code-motion` before it moves what the lookup needs; `cse` makes one of equal lookups.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect"];

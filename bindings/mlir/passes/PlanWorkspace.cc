@@ -34,7 +34,7 @@ struct Planner {
     function->walk<WalkOrder::PreOrder>([&](Operation* op) { number[op] = count++; });
   }
 
-  // Loops and branches that run in one thread, one turn after the other, straight down to the function.
+  // Loops and branches that run in one thread, one iteration after the other, straight down to the function.
   bool in_sequence(Operation* op) const {
     for (Operation* parent = op->getParentOp(); parent != function; parent = parent->getParentOp()) {
       if (!isa<scf::ForOp, scf::IfOp, scf::WhileOp>(parent)) return false;

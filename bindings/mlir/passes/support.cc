@@ -3,6 +3,7 @@
 
 #include <mlir/Dialect/Func/Transforms/FuncConversions.h>
 #include <mlir/Dialect/SCF/Transforms/Patterns.h>
+#include <mlir/Interfaces/SideEffectInterfaces.h>
 #include <mlir/Parser/Parser.h>
 
 namespace mlir::kvc {
@@ -17,6 +18,13 @@ LogicalResult insert_functions(ModuleOp module, StringRef text) {
     }
   }
   return success();
+}
+
+bool only_reads(Operation* op) {
+  const auto effects = getEffectsRecursively(op);
+  return effects && llvm::all_of(*effects, [](const MemoryEffects::EffectInstance& effect) {
+           return isa<MemoryEffects::Read, MemoryEffects::Allocate>(effect.getEffect());
+         });
 }
 
 LogicalResult check_placement(ModuleOp module) {

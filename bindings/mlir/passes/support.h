@@ -27,6 +27,10 @@ void emit_shape_checks(OpBuilder& b, CacheOpInterface op);
 // The program ends unless the last dimension of a memref is contiguous, if its type does not say so.
 void emit_contiguous_check(OpBuilder& b, Operation* op, Value memref, Value last_stride);
 
+// Whether memory certainly stays as it is while the op runs, with all that is in it. Caches may share memory
+// with each other, and with memrefs that they adopted: any write counts.
+bool only_reads(Operation* op);
+
 // Patterns and legality for functions, calls and control flow whose values have types that `types` converts.
 void add_structural_conversions(TypeConverter& types, RewritePatternSet& patterns, ConversionTarget& target);
 

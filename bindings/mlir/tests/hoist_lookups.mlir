@@ -4,7 +4,7 @@
 !cache = !kvc.paged_cache<f16, 2, 2, 8, 4, 16>
 !rows = tensor<3x2x8xf32>
 
-// The loop may have no turn: then nothing is looked up.
+// The loop may have no iteration: then nothing is looked up.
 // CHECK-LABEL: func.func @may_not_run(
 // CHECK-SAME: %[[CACHE:[a-z0-9]+]]: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %[[LAYER:[a-z0-9]+]]: index, %[[SLOTS:[a-z0-9]+]]: tensor<3xi64>, %[[K:[a-z0-9]+]]: tensor<3x2x8xf32>, %[[N:[a-z0-9]+]]: index
 // CHECK: %[[RUNS:.*]] = arith.cmpi slt, %{{.*}}, %[[N]] : index
@@ -58,7 +58,7 @@ func.func @runs(%cache: !cache, %layer: index, %table: tensor<?xi32>, %k: !rows,
 }
 
 // Any write stops it: to this cache, to one that may be the same, to memory that a cache may have adopted, by a call,
-// in an inner region. So does anything that changes from turn to turn.
+// in an inner region. So does anything that changes from one iteration to the next.
 // CHECK-LABEL: func.func @stays(
 func.func private @anything()
 func.func @stays(%cache: !cache, %other: !cache, %layer: index, %slots: tensor<3xi64>, %k: !rows, %n: index, %m: memref<3xf16>,
@@ -105,7 +105,7 @@ func.func @stays(%cache: !cache, %other: !cache, %layer: index, %slots: tensor<3
     %l = arith.remui %i, %n : index
     %a:2 = kvc.lookup_kv %cache[%l] slots(%slots : tensor<3xi64>) outs(%k, %k : !rows, !rows) : !cache -> !rows, !rows
   }
-  // Not in each turn.
+  // Not in each iteration.
   // CHECK: scf.for
   // CHECK-NEXT: scf.if
   // CHECK-NEXT: kvc.lookup_kv

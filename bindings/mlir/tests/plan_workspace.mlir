@@ -45,7 +45,7 @@ func.func @views(%cache: !cache, %slots: memref<1xi64>) {
 }
 
 // What may outlive its block, be seen elsewhere, or has no static size stays: returned, passed, adopted, carried to the next
-// turn, in a parallel loop.
+// iteration, in a parallel loop.
 // CHECK-LABEL: func.func @stays(
 // CHECK-NOT: memref.view
 // CHECK: return

@@ -132,7 +132,7 @@ class Module:
             self.add(f"memref.store {used}, {keep}[] : memref<{element}>")
 
     def loop(self, fault):
-        """A lookup in a loop, which may write, or have no turn."""
+        """A lookup in a loop, which may write, or have no iteration."""
         if fault:
             return self.lookup(fault)
         tokens, (k, kind), (v, _) = self.rows(None)
