@@ -58,6 +58,11 @@ def read(path):
     return re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
 
 
+def is_truth(comment):
+    """Whether a field with this comment is a truth value: `1 = ...`, also behind words such as `Gauge:`."""
+    return re.search(r"(^|: )1 = ", " ".join(comment.split())) is not None
+
+
 def members(headers, first):
     """{constant: its name without what all of its enumeration begin with} and {constant: comment} of an enumeration; {}, {} if there is none."""
     comments = next((it for it in headers.enumerations if first in it), {})

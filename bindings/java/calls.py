@@ -51,13 +51,11 @@ CODE = """
   }}
 }}
 """
-# Fields and parameters that are members of an enumeration, whose first number is that behind the name, or truth values.
+# Fields and parameters that are members of an enumeration, whose first number is that behind the name.
 TYPED = {"kvc_offload_info.state": ("State", 0), "kvc_offload_info.reason": ("Reason", 0), "kvc_scheduled_info.state": ("State", 1),
          "kvc_scheduler_stats.policy": ("Policy", 0), "kvc_sizing_decision.action": ("Action", 0), "kvc_sizing_decision.reason": ("Reason", 0),
          "kvc_sizing_decision.basis": ("Basis", 0), "kvc_sizing_decision.mode": ("Mode", 0), "kvc_tier_read_counts.kind": ("Kind", 0),
-         "kvc_manager_expected_tokens.headroom": ("RequestOptions.Headroom", 0),
-         **dict.fromkeys(("kvc_block_info.published", "kvc_probe_info.fits", "kvc_request_info.admitted", "kvc_index_applied.is_stale",
-                          "kvc_probe_info.never_fits", "kvc_scheduler_stats.pressure", "kvc_tier_stats.available", "kvc_tier_stats.uses_uring", "kvc_attention_info.sparse"), ("boolean", 0))}
+         "kvc_manager_expected_tokens.headroom": ("RequestOptions.Headroom", 0)}
 OF_REQUESTS = {"kvc_manager_reserve_tokens": "reserve", "kvc_manager_truncate_request": "truncate", "kvc_manager_preempt_request": "preempt",
                "kvc_manager_end_session": "endSession", "kvc_manager_request_info": "info"}
 NAMES = {"kvc_manager_unpin_prefix": "unpin", "kvc_manager_curve_info": "curve", "kvc_scheduler_request_info": "info", "kvc_workload_read_info": "read",
@@ -144,7 +142,8 @@ class Calls:
             for it in fields:
                 if it.name == "struct_size" or (it.name, it.kind) == ("reserved", "uint32_t"):
                     continue
-                typed, first = TYPED.get(f"{kind}.{it.name}", ((ARRAYS if it.length or it.stars else NUMBERS)[it.kind], 0))
+                plain = "boolean" if interface.is_truth(text) else (ARRAYS if it.length or it.stars else NUMBERS)[it.kind]
+                typed, first = TYPED.get(f"{kind}.{it.name}", (plain, 0))
                 value = f"i.get{it.name[0].upper()}{it.name[1:]}()"
                 read.append(f"{value} != 0" if typed == "boolean" else f"{typed}.values()[(int) {value}{f' - {first}' if first else ''}]" if typed in ENUMERATIONS.get(RECORDS[kind][0], ())
                             else f"(int) {value}" if typed == "int" else value)

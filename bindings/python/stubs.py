@@ -12,6 +12,7 @@ import textwrap
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import interface  # noqa: E402
+from interface import is_truth  # noqa: E402
 
 PACKAGE = HERE / "kvcache"
 INTEGERS = {"int", "long", "size_t", "int32_t", "uint32_t", "int64_t", "uint64_t"}
@@ -148,15 +149,10 @@ WORDS = {
     "KVC_SIZING_NEED, ...": "SizingReason", "KVC_SIZING_REACTIVE, ...": "SizingMode", "this library": "the library",
 }
 PLAIN = {"num_requests": "Requests that it has.", "block_size, num_groups": "As of the manager."}  # fields that have no comment in C
-# Fields of records that are members of an enumeration, or truth values.
-ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_block_info", "published"): "bool", ("kvc_probe_info", "fits"): "bool", ("kvc_probe_info", "never_fits"): "bool",
-                ("kvc_request_info", "admitted"): "bool", ("kvc_attention_info", "sparse"): "bool",
-                ("kvc_checkpoint_info", "ids_kept"): "bool", ("kvc_page_file_info", "kind"): "PageFileKind",
+# Fields of records that are members of an enumeration.
+ENUMERATIONS = {("kvc_block_info", "state"): "BlockState", ("kvc_page_file_info", "kind"): "PageFileKind",
                 ("kvc_offload_info", "state"): "OffloadState", ("kvc_offload_info", "reason"): "OffloadReason",
                 ("kvc_scheduled_info", "state"): "ScheduledState", ("kvc_scheduled_info", "wait_reason"): "WaitReason", ("kvc_scheduler_stats", "policy"): "SchedulePolicy",
-                ("kvc_scheduler_stats", "pressure"): "bool",
-                ("kvc_index_applied", "is_stale"): "bool",
-                ("kvc_tier_stats", "available"): "bool", ("kvc_tier_stats", "uses_uring"): "bool",
                 ("kvc_sizing_decision", "action"): "SizingAction", ("kvc_sizing_decision", "reason"): "SizingReason",
                 ("kvc_sizing_decision", "basis"): "SizingBasis", ("kvc_sizing_decision", "mode"): "SizingMode"}
 # A step returns the text of the first failed item and the counts of items; see typemaps.i.
@@ -289,15 +285,17 @@ def records(interface):
              "from .enumerations import (BlockState, OffloadReason, OffloadState, PageFileKind, ScheduledState, SchedulePolicy, SizingAction, SizingBasis,",
              "                           SizingMode, SizingReason, WaitReason)"]
     for name, (struct, text) in RECORDS.items():
-        fields = [(field, ENUMERATIONS.get((struct, field), kind)) for field, kind in interface.fields(struct)]
+        truths = {it.name for comment, them in interface.headers.structs[struct].declarations if is_truth(comment) for it in them}
+        classes = {field: "bool" if field in truths else ENUMERATIONS.get((struct, field)) for field, _ in interface.fields(struct)}
+        fields = [(field, classes[field] or kind) for field, kind in interface.fields(struct)]
         lines += ["", "", "@described", f"class {name}(NamedTuple):", f'    """{text}.', ""]
         for names, comment in documented(interface.headers, struct):
-            if ENUMERATIONS.get((struct, names)) == "bool":
+            if names in truths:
                 comment = comment.replace("1 = ", "True = ").replace("0 = ", "False = ")
             lines += described(names, comment)
         lines += ['    """', ""]
         lines += [f"    {field}: {kind}" + ("  # type: ignore[assignment] # a method of tuples" if field == "count" else "") for field, kind in fields]
-        values = [f"{kind}(filled.{field})" if (struct, field) in ENUMERATIONS else f"filled.{field}" for field, kind in fields]
+        values = [f"{kind}(filled.{field})" if classes[field] else f"filled.{field}" for field, kind in fields]
         lines += ["", "    @classmethod", f"    def read(cls, filled: _native.{struct}) -> {name}:",
                   '        """Reads the struct of the native layer."""']
         lines += textwrap.wrap(f"return cls({', '.join(values)})", 120, initial_indent=" " * 8, subsequent_indent=" " * 19)
