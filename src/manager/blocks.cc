@@ -147,6 +147,21 @@ void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
   }
 }
 
+void Blocks::hold_run(uint32_t group, const NodeId* path, size_t count, uint32_t ns, BlockId* out) {
+  const bool plain = !quotas_.on() && pool_.num_filling() == 0;
+  BlockPool::LruLeaver leaver(pool_, shape_.groups[group].pool);
+  for (size_t i = 0; i < count; ++i) {
+    const BlockId id = out[i] = tree_.block_of(path[i], group);
+    Block& block = pool_[id];
+    if (plain && block.list == List::kLru)
+      leaver.take(block);
+    else
+      hit(id);
+    pool_.add_ref(block);
+  }
+  namespaces_.cached(ns, shape_.groups[group].pool) -= leaver.count();
+}
+
 void Blocks::release(BlockId id, Keep keep, uint32_t ns, bool stale) {
   Block& block = pool_[id];
   if (!drop_ref(block)) return;

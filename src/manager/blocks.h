@@ -141,6 +141,8 @@ class Blocks {
     hit(id);
     pool_.add_ref(pool_[id]);
   }
+  // The same for a group's blocks at positions of a namespace, which come to out[0, count).
+  void hold_run(uint32_t group, const NodeId* path, size_t count, uint32_t ns, BlockId* out);
   // The positions of a hit, or of what a request publishes, from the first on, were used once more.
   void use(const NodeId* path, size_t length) {
     if (tree_.annotates()) [[unlikely]]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The usual decode step: requests whose next token stays inside their last block, by their open lanes
 // (request.h), and what is fetched ahead for the others.
+#include <algorithm>
+
 #include "manager/step.h"
 #include "manager/stepper.h"
 
@@ -13,11 +15,10 @@ constexpr size_t kTailPrefetch = 4;
 }  // namespace
 
 // Fetches ahead what growing touches in the items that decode_items() left.
-void Stepper::prefetch_items(const StepPlan& plan, size_t begin, size_t end, const kvc_status* status) {
+void Stepper::prefetch_items(const StepPlan& plan, size_t begin, uint64_t left) {
   const auto for_each = [&](auto&& function) {
-    for (size_t i = begin; i < end; ++i) {
-      if (status[i] == kDecoded) continue;
-      Request* request = view_.peek(plan.step.requests[i]);
+    for (uint64_t rest = left; rest != 0; rest &= rest - 1) {
+      Request* request = view_.peek(plan.step.requests[begin + static_cast<size_t>(__builtin_ctzll(rest))]);
       if (request != nullptr && request->admitted) function(*request);
     }
   };
@@ -25,66 +26,83 @@ void Stepper::prefetch_items(const StepPlan& plan, size_t begin, size_t end, con
   for_each([&](Request& request) { view_.prefetch_publication(request); });
 }
 
-// Commits and extends the items of [begin, end) that stay inside a block, and returns how many these were.
-// They touch nothing that another item can see, so their commit and extension need not be phases of their
-// own.
-size_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
-                             kvc_status* status) {
-  size_t decoded = 0;
-  const kvc_step step = plan.step;  // copies: what is written below cannot change them
-  const SchedulerView view = view_;
-  const RequestTable::Records records = view.records();
-  const uint32_t vocab_size = shape_.vocab_size;
-  const size_t num_items = plan.num_items();
-  const uint32_t num_groups = shape_.num_groups, num_token_groups = shape_.num_token_groups;
-  const auto stays_inside = [&](const Request& request, size_t i) {
-    const uint64_t offset = step.extend_offsets[i];
-    if (step.extend_offsets[i + 1] - offset != 1 || !request.lane_takes_token() ||
-        !token_in_range(step.extend_tokens[offset], vocab_size))
-      return false;
-    if (step.committed != nullptr && !request.lane_commits(step.committed[i])) return false;
-    const int32_t row = step.rows == nullptr ? static_cast<int32_t>(i) : step.rows[i];
-    return step.block_tables == nullptr || row < 0 ||
-           (rows_.owns(request, row) && request.positions <= step.row_stride &&
-            (num_groups == num_token_groups || request.cross_positions <= step.row_stride));
+// Commits and extends the items of [begin, end) that stay inside a block, and returns a bit for each of the
+// others. They touch nothing that another item can see, so their commit and extension need not be phases of
+// their own. `kUsual`: a step of a manager with one group that has all arrays which a decode step may have.
+template <bool kUsual>
+uint64_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
+                               kvc_status* status) {
+  uint64_t left = 0;
+  const kvc_step& step = plan.step;
+  // Copies: what is written below cannot change them.
+  const RequestTable::Records records = view_.records();
+  const TableRows::Owners owners = rows_.owners();
+  const uint64_t* const requests = step.requests;
+  const uint64_t* const commits = step.committed;
+  const uint64_t* const offsets = step.extend_offsets;
+  const int32_t* const tokens = step.extend_tokens;
+  const int32_t* const rows = step.rows;
+  int64_t* const slots = step.slots;
+  uint64_t* const num_blocks = step.num_blocks;
+  const size_t num_requests = step.num_requests, num_items = plan.num_items(), row_stride = step.row_stride;
+  const uint32_t num_groups = kUsual ? 1 : shape_.num_groups;
+  const uint32_t num_token_groups = kUsual ? 1 : shape_.num_token_groups;
+  const uint32_t last_token = std::min<uint32_t>(shape_.vocab_size - 1, INT32_MAX);  // 0 = no limit
+  const bool has_rows = kUsual || step.block_tables != nullptr;
+  const auto row_stays = [&](const Request& request, int32_t row) {
+    return row < 0 || (owners.owns(request, row) && request.positions <= row_stride &&
+                       (num_groups == num_token_groups || request.cross_positions <= row_stride));
   };
+
   for (size_t i = begin; i < end; ++i) {
-    if (i + kPrefetch < step.num_requests) RequestTable::prefetch(records, step.requests[i + kPrefetch]);
-    if (i + kTailPrefetch < step.num_requests)
-      RequestTable::prefetch_tail(records, step.requests[i + kTailPrefetch]);
-    Request* const found = records.find(step.requests[i]);
-    if (found == nullptr) continue;
+    if (i + kPrefetch < num_requests) RequestTable::prefetch(records, requests[i + kPrefetch]);
+    if (i + kTailPrefetch < num_requests) RequestTable::prefetch_tail(records, requests[i + kTailPrefetch]);
+    Request* const found = records.find(requests[i]);
+    if (found == nullptr) [[unlikely]] {
+      left |= uint64_t{1} << (i - begin);
+      continue;
+    }
     Request& request = *found;
-    if (request.stepped == step_id) [[unlikely]] {
-      status[i] = kRepeated;
+    const uint64_t offset = offsets[i];
+    const uint64_t committed = kUsual || commits != nullptr ? commits[i] : request.committed;
+    const bool stays_inside =
+        request.stepped != step_id && offsets[i + 1] - offset == 1 && request.lane_takes_token() &&
+        static_cast<uint32_t>(tokens[offset]) <= last_token && request.lane_commits(committed) &&
+        (!has_rows || row_stays(request, kUsual || rows != nullptr ? rows[i] : static_cast<int32_t>(i)));
+    if (!stays_inside) [[unlikely]] {
+      left |= uint64_t{1} << (i - begin);
+      if (request.stepped == step_id) status[i] = kRepeated;
+      request.stepped = step_id;
+      view_.table().prefetch_growth(request);
       continue;
     }
     request.stepped = step_id;
-    if (!stays_inside(request, i)) {
-      view.table().prefetch_growth(request);
-      continue;
-    }
-    const uint64_t offset = step.extend_offsets[i];
     const uint32_t token = request.known;
-    if (step.committed != nullptr) view.lane_commit(request, step.committed[i]);
-    request.lane_append(step.extend_tokens[offset]);
-    status[i] = kDecoded;
-    ++decoded;
-    if (step.slots != nullptr) {
+    view_.lane_commit(request, committed);
+    request.lane_append(tokens[offset]);
+    if (kUsual || slots != nullptr) {
       if (num_groups == 1) {
-        step.slots[offset] = request.slot_base + token;
+        slots[offset] = request.slot_base + token;
       } else {
         rows_.write_slots(plan, i, &request, token, 1);
       }
     }
-    if (step.num_blocks != nullptr) {
-      for (size_t g = 0; g < num_token_groups; ++g) step.num_blocks[g * num_items + i] = request.positions;
-      for (size_t g = num_token_groups; g < num_groups; ++g)
-        step.num_blocks[g * num_items + i] = request.cross_positions;
+    if (kUsual || num_blocks != nullptr) {
+      for (size_t g = 0; g < num_groups; ++g)
+        num_blocks[g * num_items + i] = g < num_token_groups ? request.positions : request.cross_positions;
     }
   }
-  if (decoded != end - begin) prefetch_items(plan, begin, end, status);
-  return decoded;
+  if (left != 0) prefetch_items(plan, begin, left);
+  return left;
+}
+
+uint64_t Stepper::decode(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
+                         kvc_status* status) {
+  const kvc_step& step = plan.step;
+  const bool usual = shape_.num_groups == 1 && step.committed != nullptr && step.rows != nullptr &&
+                     step.block_tables != nullptr && step.slots != nullptr && step.num_blocks != nullptr;
+  return usual ? decode_items<true>(plan, step_id, begin, end, status)
+               : decode_items<false>(plan, step_id, begin, end, status);
 }
 
 }  // namespace kvc

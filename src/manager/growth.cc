@@ -247,9 +247,10 @@ void Requests::mark_committed(Request& request) {
 }
 
 void Requests::mark_written(Request& request, size_t positions) {
+  const size_t first = shape_.by_block.divide(request.marked);
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId* blocks = request.groups[g].blocks.data;
-    for (size_t j = request.marked / shape_.block_size; j < positions; ++j) {
+    for (size_t j = first; j < positions; ++j) {
       if (is_block(blocks[j])) blocks_.mark_written(blocks[j]);
     }
   }

@@ -269,13 +269,12 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     GroupTable& table = request.groups[g];
     const uint32_t first = shape_.first_held(g, slots.cached, slots.transfer_end);
-    for (size_t j = 0; j < length; ++j) {
-      table.blocks.data[j] = kNoBlock;
-      if (j < first && j >= shape_.groups[g].sinks) continue;
-      const BlockId block = blocks_.tree().block_of(path[j], g);
-      blocks_.hold(block);
-      table.blocks.data[j] = block;
-    }
+    BlockId* const blocks = table.blocks.data;
+    const size_t sinks = std::min<size_t>(shape_.groups[g].sinks, length);
+    const size_t rest = std::min(std::max<size_t>(first, sinks), length);
+    blocks_.hold_run(g, path, sinks, request.ns, blocks);
+    std::fill(blocks + sinks, blocks + rest, kNoBlock);
+    blocks_.hold_run(g, path + rest, length - rest, request.ns, blocks + rest);
     table.begin(first);
     if (head.tokens != 0) [[unlikely]]
       blocks_.hold(blocks_.tree().block_of(head.node, g));

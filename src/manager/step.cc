@@ -8,7 +8,7 @@
 namespace kvc {
 namespace {
 
-constexpr size_t kSlice = 64;  // items between two releases of the lock
+constexpr size_t kSlice = 64;  // items between two releases of the lock, at most as many as a word has bits
 
 // The status of an item whose ids [begin, end) were refused. The text names the first that was not set, if
 // any.
@@ -41,7 +41,7 @@ inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
       step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
   if (step.now_ns != 0) view_.pass_time(step.now_ns);
   view_.retire(step.retired_step);
-  close_lanes(step.frees, step.num_frees);  // so that decode_items() leaves them to their phase
+  close_lanes(step.frees, step.num_frees);  // so that decode() leaves them to their phase
   close_lanes(step.preempts, step.num_preempts);
   close_lanes(step.truncates, step.num_truncates);
   return id;
@@ -61,21 +61,21 @@ kvc_status Stepper::step(StepPlan& plan) {
       if (++done % kSlice == 0) lock.yield();
     };
     kvc_status* const request_status = plan.request_status();
-    size_t undone = step.num_requests;
+    bool all_done = true;
     for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
       const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
       std::memset(request_status + begin, 0, (end - begin) * sizeof *request_status);
-      size_t decoded = 0;
-      if (plan.may_decode()) {
-        decoded = decode_items(plan, id, begin, end, request_status);
-      } else {
-        find_repeated(plan, id, begin, end, request_status);
-      }
-      undone -= decoded;
-      for (size_t i = begin; i < end && decoded < end - begin; ++i) {
-        if (request_status[i] != KVC_OK) continue;
+      uint64_t left = plan.may_decode() ? decode(plan, id, begin, end, request_status)
+                                        : find_repeated(plan, id, begin, end, request_status);
+      all_done = all_done && left == 0;
+      for (; left != 0; left &= left - 1) {
+        const size_t i = begin + static_cast<size_t>(__builtin_ctzll(left));
+        if (request_status[i] == kRepeated) continue;
         commit_item(plan, i, request_status[i]);
-        if (request_status[i] != KVC_OK) failure.note("requests", i);
+        if (request_status[i] != KVC_OK)
+          failure.note("requests", i);
+        else
+          request_status[i] = kCommitted;
       }
       if (end < step.num_requests) lock.yield();
     }
@@ -96,14 +96,13 @@ kvc_status Stepper::step(StepPlan& plan) {
       *status = truncate_item(plan, i);
       if (*status++ != KVC_OK) failure.note("truncates", i);
     }
-    for (size_t i = 0; i < step.num_requests && undone != 0; ++i) {
-      if (request_status[i] == kDecoded) continue;
+    for (size_t i = 0; i < step.num_requests && !all_done; ++i) {
+      if (request_status[i] == KVC_OK) continue;  // done
+      if (request_status[i] == kCommitted) request_status[i] = KVC_OK;
       extend_item(plan, i, request_status[i], copies);
       if (request_status[i] != KVC_OK) failure.note("requests", i);
       pause();
     }
-    for (size_t i = 0; i < step.num_requests; ++i)
-      request_status[i] = request_status[i] == kDecoded ? KVC_OK : request_status[i];
     if (step.num_admissions == 0) {
       end(plan, copies);
       return KVC_OK;
@@ -127,15 +126,17 @@ void Stepper::end(StepPlan& plan, CopyList& copies) {
   view_.issue(plan.step.step_id, copies);
 }
 
-// Marks the items of [begin, end) whose request an earlier item of the step names, as decode_items() does.
-void Stepper::find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
-                            kvc_status* status) {
+// Marks the items of [begin, end) whose request an earlier item of the step names, as decode() does, and
+// returns a bit for each item.
+uint64_t Stepper::find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
+                                kvc_status* status) {
   for (size_t i = begin; i < end; ++i) {
     Request* request = view_.peek(plan.step.requests[i]);
     if (request == nullptr) continue;
     if (request->stepped == step_id) status[i] = kRepeated;
     request->stepped = step_id;
   }
+  return ~uint64_t{0} >> (kSlice - (end - begin));
 }
 
 // Adds the tokens that the item brings and commits: both or neither.

@@ -7,9 +7,9 @@
 
 namespace kvc {
 
-// Statuses of items while their step runs; never seen by the caller. Committed and extended already; of a
+// Statuses of items while their step runs; never seen by the caller. Committed and not extended yet; of a
 // request that an earlier item names.
-inline constexpr kvc_status kDecoded = INT32_MIN;
+inline constexpr kvc_status kCommitted = INT32_MIN;
 inline constexpr kvc_status kRepeated = INT32_MIN + 1;
 
 // What unset entries of a made step hold. None of these is a valid value.

@@ -39,7 +39,8 @@ class Stepper {
   uint64_t begin(StepPlan& plan, CopyList& copies);
   void end(StepPlan& plan, CopyList& copies);
   void close_lanes(const uint64_t* ids, size_t count);
-  void find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
+  uint64_t find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
+                         kvc_status* status);
   void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
   kvc_status truncate_item(const StepPlan& plan, size_t i);
   void extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies);
@@ -48,8 +49,10 @@ class Stepper {
   void admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& copies);
 
   // decode.cc
-  size_t decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
-  void prefetch_items(const StepPlan& plan, size_t begin, size_t end, const kvc_status* status);
+  uint64_t decode(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
+  template <bool kUsual>
+  uint64_t decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
+  void prefetch_items(const StepPlan& plan, size_t begin, uint64_t left);
 
   const Shape& shape_;
   const SchedulerView view_;

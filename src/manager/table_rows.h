@@ -25,10 +25,18 @@ class TableRows {
   explicit TableRows(const Shape& shape) : shape_(shape) {}
   [[nodiscard]] bool create(Memory& memory) { return owners_.create(memory, shape_.max_requests); }
 
-  // Whether the row shows this request, as its `synced` fields say. Rows beyond the table are always new.
-  bool owns(const Request& request, int32_t row) const {
-    return static_cast<size_t>(row) < owners_.size() && owners_[static_cast<size_t>(row)] == request.id;
-  }
+  // Which request each row shows. A copy of it cannot be changed by the stores of a loop.
+  struct Owners {
+    const uint64_t* ids;
+    size_t size;
+
+    // Whether the row shows this request, as its `synced` fields say. Rows beyond the table are always new.
+    bool owns(const Request& request, int32_t row) const {
+      return static_cast<size_t>(row) < size && ids[row] == request.id;
+    }
+  };
+  Owners owners() const { return {owners_.data(), owners_.size()}; }
+  bool owns(const Request& request, int32_t row) const { return owners().owns(request, row); }
   // The row that the request was in is not kept up to date any more.
   void forget(Request& request);
   // Brings the item's row up to date and says how long it is.

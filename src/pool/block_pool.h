@@ -270,6 +270,26 @@ class BlockPool {
     const uint8_t group_;
     uint64_t count_ = 0;
   };
+  // Takes blocks of one pool that are found again out of LRU.
+  class LruLeaver {
+   public:
+    LruLeaver(BlockPool& blocks, size_t pool) : blocks_(blocks), pool_(blocks.pools_[pool]) {}
+    LruLeaver(const LruLeaver&) = delete;
+    LruLeaver& operator=(const LruLeaver&) = delete;
+    ~LruLeaver() { pool_.counts.lru -= count_; }
+    void take(Block& block) {
+      blocks_.unlink(block);
+      block.list = List::kHeld;
+      block.leaves_first = 0;
+      ++count_;
+    }
+    uint64_t count() const { return count_; }
+
+   private:
+    BlockPool& blocks_;
+    Pool& pool_;
+    uint64_t count_ = 0;
+  };
   void push_fenced(BlockId id, uint64_t step) {
     Block& block = (*this)[id];
     link_last(id, block, sentinel(block.pool, 1));

@@ -66,9 +66,9 @@ bool PrefixTree::same_tokens(NodeId id, const int32_t* tokens) const {
   return std::memcmp(row, tokens, block_size_ * sizeof(int32_t)) == 0;
 }
 
-inline NodeId PrefixTree::look_up(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-                                  uint64_t epoch) const {
-  for (NodeId id = NodeId{buckets_[bucket_of(key)]}; is_node(id); id = (*this)[id].hash_next) {
+inline NodeId PrefixTree::look_up(NodeId first, NodeId parent, uint64_t key, const int32_t* tokens,
+                                  const ExtraView& extra, uint64_t epoch) const {
+  for (NodeId id = first; is_node(id); id = (*this)[id].hash_next) {
     const Node& node = (*this)[id];
     if (((node.key ^ key) & hash_mask_) != 0) continue;
     if (node.parent == parent && node.epoch == epoch && same_tokens(id, tokens) && extra.equals(node.extra))
@@ -80,7 +80,7 @@ inline NodeId PrefixTree::look_up(NodeId parent, uint64_t key, const int32_t* to
 
 NodeId PrefixTree::find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
                         uint64_t epoch) const {
-  return look_up(parent, key, tokens, extra, epoch);
+  return look_up(first_of(key), parent, key, tokens, extra, epoch);
 }
 
 size_t PrefixTree::walk(const Prompt& prompt, size_t limit, uint32_t needed, NodeId* path) const {
@@ -89,24 +89,35 @@ size_t PrefixTree::walk(const Prompt& prompt, size_t limit, uint32_t needed, Nod
 
 size_t PrefixTree::walk(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed,
                         NodeId* path) const {
+  return prompt.keys.count == 0 ? walk_positions<false>(prompt, parent, begin, limit, needed, path)
+                                : walk_positions<true>(prompt, parent, begin, limit, needed, path);
+}
+
+template <bool kHasKeys>
+size_t PrefixTree::walk_positions(const Prompt& prompt, NodeId parent, size_t begin, size_t limit,
+                                  uint32_t needed, NodeId* path) const {
   constexpr size_t kBucketAhead = 16, kNodeAhead = 8, kBlockAhead = 4;
+  NodeId first[kNodeAhead];  // of the buckets of the next positions
+  for (size_t i = begin; i < begin + kNodeAhead && i < limit; ++i)
+    first[i % kNodeAhead] = first_of(prompt.hashes[i]);
   for (size_t i = begin; i < limit; ++i) {
+    const NodeId candidate = first[i % kNodeAhead];
     if (i + kBucketAhead < limit) __builtin_prefetch(&buckets_[bucket_of(prompt.hashes[i + kBucketAhead])]);
     if (i + kNodeAhead < limit) {
-      const int32_t first = buckets_[bucket_of(prompt.hashes[i + kNodeAhead])];
-      if (first >= 0) {
-        __builtin_prefetch(&nodes_[static_cast<size_t>(first)]);
-        __builtin_prefetch(&rows_[static_cast<size_t>(first) * block_size_]);
+      const NodeId later = first[i % kNodeAhead] = first_of(prompt.hashes[i + kNodeAhead]);
+      if (is_node(later)) {
+        __builtin_prefetch(&(*this)[later]);
+        __builtin_prefetch(tokens(later));
       }
     }
     if (i + kBlockAhead < limit) {
-      const int32_t first = buckets_[bucket_of(prompt.hashes[i + kBlockAhead])];
-      if (first >= 0 && is_block(nodes_[static_cast<size_t>(first)].block)) {
-        pool_.prefetch(nodes_[static_cast<size_t>(first)].block);
-      }
+      const NodeId later = first[(i + kBlockAhead) % kNodeAhead];
+      if (is_node(later) && is_block((*this)[later].block)) pool_.prefetch((*this)[later].block);
     }
-    const ExtraView extra(prompt.keys, i * block_size_, block_size_);
-    const NodeId id = look_up(parent, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
+    ExtraView extra;
+    if constexpr (kHasKeys) extra = ExtraView(prompt.keys, i * block_size_, block_size_);
+    const NodeId id =
+        look_up(candidate, parent, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
     if (!is_node(id) || ((*this)[id].resident & needed) != needed) return i;
     path[i] = parent = id;
   }
@@ -117,7 +128,7 @@ NodeId PrefixTree::last_known(const Prompt& prompt, size_t limit) const {
   NodeId last = root_of(prompt.ns);
   for (size_t i = 0; i < limit; ++i) {
     const ExtraView extra(prompt.keys, i * block_size_, block_size_);
-    const NodeId id = look_up(last, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
+    const NodeId id = find(last, prompt.hashes[i], prompt.tokens + i * block_size_, extra, prompt.epoch);
     if (!is_node(id)) break;
     last = id;
   }

@@ -329,8 +329,13 @@ class PrefixTree {
     (group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1]) =
         block;
   }
-  NodeId look_up(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-                 uint64_t epoch) const;  // find(), inline
+  NodeId first_of(uint64_t key) const { return NodeId{buckets_[bucket_of(key)]}; }
+  // find() among the nodes of a bucket from `first` on, inline.
+  NodeId look_up(NodeId first, NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
+                 uint64_t epoch) const;
+  template <bool kHasKeys>
+  size_t walk_positions(const Prompt& prompt, NodeId parent, size_t begin, size_t limit, uint32_t needed,
+                        NodeId* path) const;
   bool same_tokens(NodeId id, const int32_t* tokens) const;
   void write_row(NodeId id, const int32_t* tokens);
 
