@@ -226,8 +226,18 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
 // The first committed tokens of blocks up to the committed count. A block that is filling is written when all
 // of it is committed, one of the hit not by a transfer; the others of its position are written now.
 void Requests::mark_committed(Request& request) {
+  const uint32_t block_size = shape_.block_size;
   size_t last = shape_.by_block.divide_up(request.committed);
-  if (!shape_.has_fills()) return mark_written(request, last);
+  if (!shape_.has_fills()) {
+    // In a lane, the first token of its block, which the last known one is in: the slots tell which it is.
+    if (shape_.num_token_groups != 1 || request.append_limit == 0 ||
+        uint64_t{request.marked} + block_size < request.known)
+      return mark_written(request, last);
+    const int64_t slot = request.slot_base + request.marked;
+    blocks_.mark_written(BlockId{static_cast<int32_t>(slot / block_size)});
+    request.set_marked(request.marked + block_size);
+    return;
+  }
   const size_t full = shape_.by_block.divide(request.committed);
   if (full != last && is_filling(request, full)) {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {

@@ -6,12 +6,15 @@
 namespace kvc {
 
 void Snapshot::publish(const Counters& counters) {
-  uint64_t words[kWords];
-  std::memcpy(words, &counters, sizeof counters);
+  const auto* const bytes = reinterpret_cast<const char*>(&counters);
   const uint64_t version = version_.load(std::memory_order_relaxed);
   version_.store(version + 1, std::memory_order_relaxed);
   // Release on each word: a reader that sees a new word also sees the odd version before it.
-  for (size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_release);
+  for (size_t i = 0; i < kWords; ++i) {
+    uint64_t word;
+    std::memcpy(&word, bytes + i * sizeof word, sizeof word);
+    words_[i].store(word, std::memory_order_release);
+  }
   version_.store(version + 2, std::memory_order_release);
 }
 
