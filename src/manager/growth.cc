@@ -148,8 +148,8 @@ kvc_status Requests::add_keys(Request& request, const kvc_extra_key* keys, size_
   return KVC_OK;
 }
 
-// What is written, published for a step that writes it, or transferred by what it is called now, is
-// identified already.
+// What is written, published for a step that writes it, transferred, or shared with others by what it is
+// called now, is identified already.
 kvc_status Requests::check_new_keys(const Request& request, uint64_t first) const {
   if (first == 0 && request.cross_shared) {
     return fail(
@@ -159,10 +159,14 @@ kvc_status Requests::check_new_keys(const Request& request, uint64_t first) cons
   if (!request.admitted) return KVC_OK;
   uint64_t fixed = std::max(request.committed, request.published_tokens());
   if (request.external_tokens != 0) fixed = std::max(fixed, transferred(request));
+  // A truncation may have left a part of a block that a step fills, and that others have found.
+  if (request.tail_shared && shape_.by_block.remainder(request.capacity) != 0 &&
+      shared_groups(request, shape_.by_block.divide(request.capacity)) != 0)
+    fixed = std::max<uint64_t>(fixed, std::min(request.known, request.capacity));
   if (first >= fixed) return KVC_OK;
   return invalid(
-      "an extra key begins at token %llu; the first %llu tokens of the request are written, published or "
-      "transferred",
+      "an extra key begins at token %llu; the first %llu tokens of the request are written, published, "
+      "transferred or in a block that others share",
       ull(first), ull(fixed));
 }
 

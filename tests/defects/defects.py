@@ -175,6 +175,8 @@ DEFECTS = [
      "    if (now_ == until) return kNoNode;", "    if (now_ >= until - 1) return kNoNode;"),
     ("a registered prompt does not grow", "src/manager/shrink.cc",
      "  prompts_.keep(table_.index_of(request));\n", ""),
+    ("keys come over the rest of a block that others share", "src/manager/growth.cc",
+     "    fixed = std::max<uint64_t>(fixed, std::min(request.known, request.capacity));\n", "    fixed += 0;\n"),
     ("a hit is not held", "src/manager/blocks.cc",
      "      leaver.take(block);\n    else\n      hit(id);\n    pool_.add_ref(block);",
      "      leaver.take(block);\n    else\n      hit(id);\n    if (i != 0) pool_.add_ref(block);"),

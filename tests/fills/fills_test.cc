@@ -458,6 +458,24 @@ TEST(Fills, AnEarlierChunkDoesNotWriteABlockThatIsShared) {
   EXPECT_EQ(engine.findable(), 4u);
 }
 
+// What a step writes into a block that others have found has its name already.
+TEST(Fills, NoKeyComesOverTheRestOfABlockThatIsShared) {
+  for (const bool shared : {false, true}) {
+    Engine engine;
+    const uint64_t first = engine.admit(options()).id;
+    if (shared) engine.admit(options());
+    ASSERT_EQ(kvc_manager_truncate_request(engine.m, first, 7), KVC_OK);
+    kvc_extra_key key = {};
+    key.first_token = 5, key.num_tokens = 9, key.digest[0] = 1;
+    const uint64_t before = engine.digest();
+    EXPECT_EQ(kvc_manager_add_keys(engine.m, first, &key, 1), shared ? KVC_ERROR_INVALID_ARGUMENT : KVC_OK);
+    EXPECT_EQ(engine.digest() == before, shared);
+    key.first_token = 7;
+    EXPECT_EQ(kvc_manager_add_keys(engine.m, first, &key, 1), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_manager_check(engine.m), KVC_OK) << kvc_last_error();
+  }
+}
+
 // Groups need not fill the same blocks of a position: the one that a request shares has ended FILLING in the
 // full group, and its window does not hold the position any more.
 TEST(Fills, APartIsWrittenInTheGroupsThatDoNotFillIt) {

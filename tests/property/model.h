@@ -205,7 +205,10 @@ class Model : public PartialRules {
     if (first == 0 && r->options.cross && r->options.cross_digest) return KVC_ERROR_UNSUPPORTED;
     const uint64_t transferred =
         r->options.external ? std::min(r->cached + r->options.external, r->text.tokens.size()) : 0;
-    if (r->admitted && first < std::max({r->committed, r->published * B, transferred}))
+    uint64_t others = 0;
+    for (size_t g = 0; r->admitted && g < config_.groups.size(); ++g)
+      if (shared(*r, g)) others = std::min(r->text.tokens.size(), r->capacity);
+    if (r->admitted && first < std::max({r->committed, r->published * B, transferred, others}))
       return KVC_ERROR_INVALID_ARGUMENT;
     for (const Span& at : all) {
       const auto covers = [&](const Span& s) { return s.digest != kCut && s.covers(at.first); };
