@@ -88,8 +88,8 @@ class Checker {
                   (!r.cross_pending || (r.admitted && r.cross_tokens != 0 && r.append_limit == 0)),
               "request %zu: %u positions for %u tokens of its encoder", i, r.cross_positions, r.cross_tokens);
     const size_t broken = first_broken_key(r.key_list(), shape_.max_request_tokens);
-    KVC_CHECK(broken == r.num_keys, "request %zu: its extra key %zu is out of order, linked wrong or too many",
-              i, broken);
+    KVC_CHECK(broken == r.num_keys,
+              "request %zu: its extra key %zu is out of order, linked wrong or too many", i, broken);
     if (!r.admitted) {
       KVC_CHECK(r.append_limit == 0, "request %zu waits with an open lane", i);
       KVC_CHECK(r.positions == 0 && r.capacity == 0 && r.tail_base == 0,

@@ -159,6 +159,13 @@ kvc_status Requests::check_new_keys(const Request& request, uint64_t first) cons
   if (!request.admitted) return KVC_OK;
   uint64_t fixed = std::max(request.committed, request.published_tokens());
   if (request.external_tokens != 0) fixed = std::max(fixed, transferred(request));
+  // A step that was cut writes the rest of its block for others too.
+  for (uint32_t g = 0; request.published < request.positions && g < shape_.num_token_groups; ++g) {
+    const BlockId block = request.groups[g].blocks.data[request.published];
+    if (is_block(block) && is_node(blocks_.pool()[block].node))
+      fixed =
+          std::max<uint64_t>(fixed, std::min(request.known, request.published_tokens() + shape_.block_size));
+  }
   if (first >= fixed) return KVC_OK;
   return invalid(
       "an extra key begins at token %llu; the first %llu tokens of the request are written, published or "

@@ -519,6 +519,25 @@ TEST(Fills, HeadroomIsNotEnqueued) {
 }
 
 // Requests with other extra keys compute other content.
+// What was truncated out of a block that a step writes for others too is not called something else.
+TEST(Fills, AKeyThatComesLaterSaysNothingOfWhatOthersShare) {
+  for (const bool shared : {true, false}) {
+    Engine engine;
+    const Engine::Admitted own = engine.admit(options(kBoth, 0));
+    if (shared) EXPECT_EQ(engine.admit(options(kBoth, 0)).cached, 10 * kBlock);
+    ASSERT_EQ(kvc_manager_truncate_request(engine.m, own.id, 10 * kBlock - 1), KVC_OK) << kvc_last_error();
+    const auto add = [&](uint64_t first) {
+      const kvc_extra_key key = key_over(first, 8);
+      return kvc_manager_add_keys(engine.m, own.id, &key, 1);
+    };
+    const kvc_status answer = shared ? KVC_ERROR_INVALID_ARGUMENT : KVC_OK;
+    EXPECT_EQ(add(9 * kBlock), answer);
+    EXPECT_EQ(add(10 * kBlock - 2), answer);
+    EXPECT_EQ(add(10 * kBlock - 1), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(kvc_manager_check(engine.m), KVC_OK) << kvc_last_error();
+  }
+}
+
 TEST(Fills, ExtraKeysTellFillsApart) {
   Engine engine;
   kvc_extra_key key = {};

@@ -249,8 +249,8 @@ TEST_F(CheckTest, ExtraKeysThatAreNoList) {
   for (size_t i = 0; i < kMost; ++i) keys.push_back(key_over(i, kMost + 1));
   const auto prompt = tokens_from(2000, 3 * kMost);
   uint64_t id = 0;
-  ASSERT_EQ(kvc_manager_create_request(
-                m_, PROMPT(0, prompt.data(), prompt.size(), keys.data(), keys.size()), nullptr, &id),
+  ASSERT_EQ(kvc_manager_create_request(m_, PROMPT(0, prompt.data(), prompt.size(), keys.data(), keys.size()),
+                                       nullptr, &id),
             KVC_OK)
       << last_error();
   ASSERT_EQ(kvc_manager_truncate_request(m_, id, kMost), KVC_OK);

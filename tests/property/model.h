@@ -205,7 +205,12 @@ class Model : public PartialRules {
     if (first == 0 && r->options.cross && r->options.cross_digest) return KVC_ERROR_UNSUPPORTED;
     const uint64_t transferred =
         r->options.external ? std::min(r->cached + r->options.external, r->text.tokens.size()) : 0;
-    if (r->admitted && first < std::max({r->committed, r->published * B, transferred}))
+    uint64_t shared = 0;  // of a block that others find
+    for (const auto& row : r->table)
+      if (r->published < row.size() && row[r->published].block >= 0 &&
+          blocks_[row[r->published].block].published)
+        shared = std::min<uint64_t>(r->text.tokens.size(), (r->published + 1) * B);
+    if (r->admitted && first < std::max({r->committed, r->published * B, transferred, shared}))
       return KVC_ERROR_INVALID_ARGUMENT;
     for (const Span& at : all) {
       const auto covers = [&](const Span& s) { return s.digest != kCut && s.covers(at.first); };
