@@ -70,6 +70,7 @@ kvc_status start_recording(kvc_manager* m, const kvc_manager_config& config) {
   CallWriter out(bytes, *m->impl);
   KVC_TRY(write_config(out, config));
   m->recorder->keep_config(bytes);
+  m->impl->log_under(m->recorder->mutex());
   return KVC_OK;
 }
 

@@ -291,8 +291,9 @@ class Blocks {
   // to where it was. Holds end in the reverse order of their beginnings.
   struct Reading {
     BlockId block, before;  // before: what stood before it in its list, kNoBlock = nothing
-    uint32_t mark;          // of a block that was in LRU
-    bool cached;
+    uint32_t mark;          // its fence, as long as nobody else has released it
+    List list;              // where it was
+    bool leaves_first;
   };
   void begin_reading(BlockId id, Reading* reading);
   void end_reading(const Reading& reading);
@@ -482,6 +483,7 @@ class Blocks {
     if (quotas_.on()) [[unlikely]]
       quotas_.free_held(id, pool_[id].pool);
   }
+  bool put_back(const Reading& reading);
   // Puts a block without holds where it belongs.
   void place(BlockId id);
   void settle(BlockId id);

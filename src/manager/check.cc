@@ -30,6 +30,7 @@ class Checker {
     KVC_TRY(requests());
     KVC_TRY(rows());
     pins();
+    KVC_TRY(prompts());
     copies_in_progress();
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(lists(p));
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
@@ -86,6 +87,9 @@ class Checker {
     KVC_CHECK(r.cross_positions == (r.admitted ? shape_.positions_of(r.cross_tokens) : 0) &&
                   (!r.cross_pending || (r.admitted && r.cross_tokens != 0 && r.append_limit == 0)),
               "request %zu: %u positions for %u tokens of its encoder", i, r.cross_positions, r.cross_tokens);
+    const size_t broken = first_broken_key(r.key_list(), shape_.max_request_tokens);
+    KVC_CHECK(broken == r.num_keys,
+              "request %zu: its extra key %zu is out of order, linked wrong or too many", i, broken);
     if (!r.admitted) {
       KVC_CHECK(r.append_limit == 0, "request %zu waits with an open lane", i);
       KVC_CHECK(r.positions == 0 && r.capacity == 0 && r.tail_base == 0,
@@ -230,6 +234,15 @@ class Checker {
         if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
       }
     });
+  }
+
+  kvc_status prompts() {
+    size_t broken = SIZE_MAX;
+    s_.prompts.each([&](size_t i, const RegisteredPrompt& prompt) {
+      if (first_broken_key(prompt.key_list(), prompt.num_tokens) != prompt.num_keys) broken = i;
+    });
+    KVC_CHECK(broken == SIZE_MAX, "prompt %zu: its extra keys are broken", broken);
+    return KVC_OK;
   }
 
   // The blocks of one list; `visit` looks at what is particular to it.

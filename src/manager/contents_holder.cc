@@ -54,6 +54,8 @@ bool ContentsHolder::is_there(uint32_t position) {
 size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held) {
   readings_.reserve(readings_.size() + count);
   way_.reserve(contents_.positions.size());
+  if (manager_.log_order_ != nullptr && !log_order_.owns_lock())
+    log_order_ = std::unique_lock(*manager_.log_order_);
   const Guard lock(manager_.monitor_);
   if (manager_.monitor_.changes() != changes_) ++turn_;
   changes_ = manager_.monitor_.changes() + 1;  // the change is this one
@@ -89,6 +91,7 @@ size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* he
 }
 
 void ContentsHolder::release() {
+  const std::unique_lock<std::mutex> order = std::move(log_order_);
   if (readings_.empty()) return;
   const Guard lock(manager_.monitor_);
   if (manager_.monitor_.changes() == changes_) ++changes_;  // nobody else's

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holds blocks of read contents (contents.h) for a while, so that their bytes can be read while the manager
 // goes on serving: a few at a time, each only if it still has the content that was read. A hold leaves no
-// trace in the order of eviction unless somebody uses the block meanwhile.
+// trace unless somebody uses the block meanwhile. No log has it: calls that are logged wait for its end.
 #pragma once
 #include "manager/contents.h"
 #include "manager/manager.h"
@@ -38,6 +38,7 @@ class ContentsHolder {
   uint64_t longest_ = 0;
   std::vector<uint32_t> way_;
   std::vector<Blocks::Reading> readings_;
+  std::unique_lock<std::mutex> log_order_;  // of a manager that is recorded, until release()
 };
 
 }  // namespace kvc

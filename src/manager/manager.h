@@ -41,6 +41,8 @@ class Manager {
   IdTag id_tag() const { return id_tag_; }
   // A warning that waits to be delivered by the caller once the lock is free; nullptr if there is none.
   const char* take_warning();
+  // From now on calls that change the state are made under this lock, in whose order they are logged.
+  void log_under(std::mutex& order) { log_order_ = &order; }
 
   kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id) {
     return change([&] { return blocks_.open_namespace(config, id); });
@@ -285,6 +287,7 @@ class Manager {
   Monitor monitor_;
   ExternalBlocks external_;
   Stepper stepper_;
+  std::mutex* log_order_ = nullptr;
 };
 
 }  // namespace kvc

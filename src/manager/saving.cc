@@ -11,10 +11,10 @@ bool same(Place a, Place b) { return a.cls == b.cls && a.level == b.level && a.s
 
 void Blocks::begin_reading(BlockId id, Reading* reading) {
   Block& block = pool_[id];
-  *reading = {id, kNoBlock, 0, block.list == List::kLru};
-  if (reading->cached && !pool_.at_end(block.prev)) reading->before = block.prev;
+  *reading = {id, kNoBlock, block.fence, block.list, block.leaves_first != 0};
+  if (block.list != List::kHeld && !pool_.at_end(block.prev)) reading->before = block.prev;
   hit(id);
-  if (reading->cached) {
+  if (reading->list == List::kLru) {
     // A step that is over, and none that a release now would write: so it is seen whether there was a
     // release.
     reading->mark = static_cast<uint32_t>(retired_) - 1;
@@ -23,27 +23,37 @@ void Blocks::begin_reading(BlockId id, Reading* reading) {
   pool_.add_external(block);
 }
 
-void Blocks::end_reading(const Reading& reading) {
-  const BlockId id = reading.block;
+// Whether a block that nobody has used stands where it stood.
+bool Blocks::put_back(const Reading& reading) {
+  const BlockId id = reading.block, before = reading.before;
   Block& block = pool_[id];
-  if (!pool_.drop_external(block)) return;
-  const bool passed = pool_.fence_passed(block, retired_);
-  if (!passed) return fence(id);
-  if (reading.cached && block.fence == reading.mark && is_node(block.node) && block.next_copy == id &&
-      !tree_.stale(tree_[block.node])) {
+  if (reading.list == List::kHeld || block.fence != reading.mark || !is_node(block.node) ||
+      tree_.stale(tree_[block.node]) || (is_block(before) && pool_[before].list != reading.list))
+    return false;
+  if (reading.list == List::kFenced) {
+    if (pool_.fence_passed(block, retired_) || !pool_.put_back_fenced(id, before)) return false;
+    if (quotas_.on()) quotas_.fence(id, block.pool);
+  } else {
+    if (block.next_copy != id && is_block(tree_.idle_copy(id))) return false;
     const Place place = pool_.has_shelves() ? place_of(block.node) : Place{0, 0, 0};
-    const BlockId before = reading.before;
-    const bool stands =
-        !is_block(before) || (pool_[before].list == List::kLru &&
-                              (!pool_.has_shelves() || same(place_of(pool_[before].node), place)));
-    if (stands && pool_.put_back(id, before, place)) {
-      ++namespaces_.cached(tree_[block.node].ns, block.pool);
-      if (quotas_.on()) quotas_.cache_held(id, block.pool);
-      if (pool_.counts(block.pool).lru > shape_.max_cached[block.pool]) free_evicted(victim(block.pool));
-      return;
-    }
+    if (is_block(before) && pool_.has_shelves() && !same(place_of(pool_[before].node), place)) return false;
+    if (!pool_.put_back(id, before, place)) return false;
+    if (block.next_copy != id) tree_.make_idle(id);
+    ++namespaces_.cached(tree_[block.node].ns, block.pool);
+    if (quotas_.on()) quotas_.cache_held(id, block.pool);
   }
-  settle(id);
+  block.leaves_first = reading.leaves_first;
+  if (pool_.counts(block.pool).lru > shape_.max_cached[block.pool]) free_evicted(victim(block.pool));
+  return true;
+}
+
+void Blocks::end_reading(const Reading& reading) {
+  Block& block = pool_[reading.block];
+  if (!pool_.drop_external(block) || put_back(reading)) return;
+  if (pool_.fence_passed(block, retired_))
+    settle(reading.block);
+  else
+    fence(reading.block);
 }
 
 void Blocks::take_for_contents(uint32_t pool, size_t count, BlockId* out) {

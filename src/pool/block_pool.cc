@@ -167,6 +167,20 @@ bool BlockPool::put_back(BlockId id, BlockId before, Place place) {
   return true;
 }
 
+bool BlockPool::put_back_fenced(BlockId id, BlockId before) {
+  Block& block = (*this)[id];
+  if (!is_block(before)) before = BlockId{static_cast<int32_t>(sentinel(block.pool, 1))};
+  const BlockId after = (*this)[before].next;
+  const auto fence = [&](BlockId other) { return uint64_t{(*this)[other].fence}; };
+  if ((!at_end(before) && !fence_passed((*this)[before], fence(id))) ||
+      (!at_end(after) && !fence_passed(block, fence(after))))
+    return false;
+  link_behind(id, block, before);
+  block.list = List::kFenced;
+  ++pools_[block.pool].counts.fenced;
+  return true;
+}
+
 BlockId BlockPool::first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score) {
   BlockId best = kNoBlock;
   *score = UINT64_MAX;

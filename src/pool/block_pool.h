@@ -189,6 +189,8 @@ class BlockPool {
   // Puts a block that was taken out of LRU by remove() back behind another one of its list, or to the list's
   // beginning (kNoBlock). False, and nothing is done, if its time is not between those of its neighbours.
   bool put_back(BlockId id, BlockId before, Place place);
+  // The same in FENCED, with the fence that the block has.
+  bool put_back_fenced(BlockId id, BlockId before);
   // With several lists: at least so many blocks have come to a pool's lists, which are empty. Then so many
   // have come since a block did.
   void begin_clock(size_t pool, uint64_t clock) { pools_[pool].clock = std::max(pools_[pool].clock, clock); }

@@ -79,19 +79,38 @@ size_t order_keys(const kvc_extra_key* keys, size_t num_keys, ExtraKey* out, siz
   return static_cast<size_t>(end - out);
 }
 
+// What a key knows of those before it, which are linked.
+static uint32_t outer_of(const ExtraKey* keys, size_t i) {
+  auto outer = static_cast<uint32_t>(i);
+  while (outer != 0 && keys[outer - 1].end() <= keys[i].end()) outer = keys[outer - 1].outer;
+  return outer;
+}
+
+// Whether a key and those before it are more over its first token than are allowed.
+static bool is_one_too_many(const ExtraKey* keys, size_t i) {
+  if (is_cut(keys[i])) return false;
+  size_t over = 1;
+  each_over(keys, i, keys[i].first_token,
+            [&](uint32_t j) { return (over += !is_cut(keys[j])) <= KVC_MAX_KEYS_OF_TOKEN; });
+  return over > KVC_MAX_KEYS_OF_TOKEN;
+}
+
 uint64_t link_keys(ExtraKey* keys, size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
-    ExtraKey& key = keys[i];
-    auto outer = static_cast<uint32_t>(i);
-    while (outer != 0 && keys[outer - 1].end() <= key.end()) outer = keys[outer - 1].outer;
-    key.outer = outer;
-    if (is_cut(key)) continue;
-    size_t over = 1;  // the key's first token
-    each_over(keys, i, key.first_token,
-              [&](uint32_t j) { return (over += !is_cut(keys[j])) <= KVC_MAX_KEYS_OF_TOKEN; });
-    if (over > KVC_MAX_KEYS_OF_TOKEN) return key.first_token;
+    keys[i].outer = outer_of(keys, i);
+    if (is_one_too_many(keys, i)) return keys[i].first_token;
   }
   return kNoToken;
+}
+
+size_t first_broken_key(KeyList keys, uint64_t most_tokens) {
+  for (size_t i = 0; i < keys.count; ++i) {
+    const ExtraKey& key = keys.data[i];
+    const bool inside = key.num_tokens != 0 && key.first_token < most_tokens && key.end() <= most_tokens;
+    const bool ordered = i == 0 || precedes(keys.data[i - 1], key);
+    if (!inside || !ordered || key.outer != outer_of(keys.data, i) || is_one_too_many(keys.data, i)) return i;
+  }
+  return keys.count;
 }
 
 void ExtraView::select(KeyList keys, uint64_t first_token, uint64_t block_size) {

@@ -46,6 +46,9 @@ kvc_extra_key key_of_cut(uint64_t token);
 // KVC_MAX_KEYS_OF_TOKEN keys, else kNoToken.
 constexpr uint64_t kNoToken = UINT64_MAX;
 uint64_t link_keys(ExtraKey* keys, size_t begin, size_t end);
+// The first key of a list that is not as the functions above leave it, within `most_tokens` tokens; the
+// list's count if all are. O(keys).
+size_t first_broken_key(KeyList keys, uint64_t most_tokens);
 
 struct ExtraSpan {
   int64_t offset;  // of the span's first token from the block's first; negative if it began earlier

@@ -243,6 +243,30 @@ TEST_F(CheckTest, RequestsWithImpossibleCounts) {
   expect_found(peer().num_requests(), peer().num_requests() - 1, "admitted");
 }
 
+TEST_F(CheckTest, ExtraKeysThatAreNoList) {
+  constexpr size_t kMost = KVC_MAX_KEYS_OF_TOKEN;  // over the last token that is kept, and the next
+  std::vector<kvc_extra_key> keys;
+  for (size_t i = 0; i < kMost; ++i) keys.push_back(key_over(i, kMost + 1));
+  const auto prompt = tokens_from(2000, 3 * kMost);
+  uint64_t id = 0;
+  ASSERT_EQ(kvc_manager_create_request(m_, PROMPT(0, prompt.data(), prompt.size(), keys.data(), keys.size()),
+                                       nullptr, &id),
+            KVC_OK)
+      << last_error();
+  ASSERT_EQ(kvc_manager_truncate_request(m_, id, kMost), KVC_OK);
+  ASSERT_EQ(kvc_manager_check(m_), KVC_OK) << last_error();
+  Request& request = peer().request(id);
+  ASSERT_EQ(request.num_keys, kMost + 1) << "and one of the library's own, where the request was cut";
+  ExtraKey* const list = request.keys.data;
+  expect_found(list[0].num_tokens, 0u, "extra key 0");
+  expect_found(list[2].first_token, uint64_t{5}, "extra key 3");
+  expect_found(list[4].outer, 4u, "extra key 4");
+  const std::string last = "extra key " + std::to_string(kMost);
+  expect_found(list[kMost].first_token, uint64_t{1} << 20, last.c_str());
+  expect_found(list[kMost].outer, 0u, last.c_str());
+  expect_found(list[kMost].digest[0], uint8_t{1}, last.c_str());  // now it is a caller's, and one too many
+}
+
 TEST_F(CheckTest, LanesThatPromiseTooMuch) {
   const uint64_t id = admit(1000, 5);
   const int32_t token = 7;
