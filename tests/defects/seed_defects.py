@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the tests notice? Builds a copy of the sources with one defect at a time (defects.py) and runs the conformance cases, the tests of
 layers, and the comparison with the reference model on it. Prints who noticed; fails if nobody did. First comes the test that noticed the
-last time (noticed.json beside this file, which a run without WORDS renews), then the tests of the file's folder: mostly one file to compile and
-one program to link.
+last time (noticed.json beside this file, which a run without WORDS renews), then the tests of the file's name and folder: mostly one file to
+compile and one program to link.
 
     seed_defects.py FOLDER [WORDS]     FOLDER: for a copy and its build for each processor, kept for the next run
                                        WORDS: only defects whose name has them
@@ -89,9 +89,10 @@ def notices(tree, target, case=None):
 
 
 def in_turn(file, last):
-    """The programs to try for a defect of a file: the one that noticed the last time, the tests of its folder, then all others."""
-    folder = file.split("/")[1]
-    own = [f"test_{folder}"] if glob.glob(os.path.join(ROOT, "tests", folder, "*_test.cc")) and folder != "api" else []
+    """The programs to try for a defect of a file: the one that noticed the last time, the tests of what its name and its folder say, then all
+    others."""
+    words = [*re.split(r"[_.]", os.path.basename(file)), file.split("/")[1]]
+    own = [f"test_{word}" for word in words if word != "api" and glob.glob(os.path.join(ROOT, "tests", word, "*_test.cc"))]
     return list(dict.fromkeys(([last.partition(": ")[0]] if last else []) + own + TARGETS))
 
 
