@@ -191,7 +191,8 @@ KVC_API kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const
  *  which); INVALID_ARGUMENT (made for something else: the text names the field and both values);
  *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new; or as of
  *  kvc_checkpoint_read_info); INVALID_ARGUMENT, LIMIT
- *  (quotas or prompts for which the manager has no room; KVC_CHECKPOINT_CACHE_ONLY leaves them out);
+ *  (quotas or prompts for which the manager has no room; KVC_CHECKPOINT_CACHE_ONLY leaves them out); LIMIT (a
+ *  request, or an extra key of it, needs more max_request_tokens);
  *  UNSUPPORTED (a group
  *  without storage; a recorded manager; a storage of a device; a newer format; KVC_MANAGER_NO_PREFIX_CACHE);
  *  NOT_FOUND (its codec); LIMIT, OUT_OF_MEMORY, DEVICE. If it fails the manager is as it was; blocks of the

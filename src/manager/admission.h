@@ -47,12 +47,28 @@ void add_demand(const Shape& shape, const AdmittedSlots& slots, AddHit add_hit, 
   }
 }
 
+// A state that is hit takes a block beside the new one. Whether a pool of states never has that many, though
+// nobody holds any: then only an admission without the hit fits.
+template <class MostRoom>
+bool outgrows_state_pools(const Shape& shape, const Demand& demand, MostRoom most_room) {
+  for (uint32_t groups = shape.state_groups; groups != 0; groups &= groups - 1) {
+    const size_t pool = shape.groups[__builtin_ctz(groups)].pool;
+    if (demand.blocks[pool] > most_room(pool)) return true;
+  }
+  return false;
+}
+
 // The fewest blocks of each pool without which the token groups cannot have slots for so many tokens, however
-// small the steps and whatever is cached: see Shape::fewest_held().
-inline Least least_held(const Shape& shape, uint64_t tokens, uint64_t transfer_end) {
+// small the steps and whatever is cached: see Shape::fewest_held(). `first`: another hit moves these tokens,
+// to so many without one; 0 = none does.
+inline Least least_held(const Shape& shape, uint64_t tokens, uint64_t transfer_end, uint64_t first = 0,
+                        uint64_t last = 0) {
   Least least(shape.num_pools);
-  for (uint32_t g = 0; g < shape.num_token_groups; ++g)
-    least.blocks[shape.groups[g].pool] += shape.fewest_held(g, tokens, transfer_end == tokens);
+  for (uint32_t g = 0; g < shape.num_token_groups; ++g) {
+    const bool moves = first != 0 && shape.groups[g].windowed() && (shape.state_groups >> g & 1) == 0;
+    least.blocks[shape.groups[g].pool] += moves ? shape.fewest_held_within(g, first, last, transfer_end != 0)
+                                                : shape.fewest_held(g, tokens, transfer_end == tokens);
+  }
   return least;
 }
 

@@ -37,6 +37,10 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
   if (const kvc_status status = blocks_.check_room(demand, request.ns, 0, "the extension");
       status != KVC_OK) {
     Least least = least_held(shape_, capacity, 0);
+    // The state before a new one stays until that is computed.
+    for (uint32_t states = shape_.state_groups; states != 0 && request.positions != 0 && added != 0;
+         states &= states - 1)
+      ++least.blocks[shape_.groups[__builtin_ctz(states)].pool];
     add_cross(request, &least);
     return refused(request, status, least, "the extension");
   }

@@ -185,6 +185,12 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
       plan_headroom(request, max_positions, admission);
   };
   plan_blocks();
+  if (shape_.state_groups != 0 && admission->hit.length != 0 &&
+      outgrows_state_pools(shape_, admission->demand,
+                           [&](size_t p) { return blocks_.most_room(request.ns, p); })) [[unlikely]] {
+    KVC_TRY(matcher_.match(prompt, 0, request.drop_tail_blocks, behind, &admission->hit));
+    plan_blocks();
+  }
   if (shape_.reuses_heads() && request.drop_tail_blocks == 0 && request.external_tokens == 0) [[unlikely]] {
     const size_t length = admission->hit.length;
     const NodeId last = length != 0 ? admission->hit.path[length - 1] : root_of(request.ns);
@@ -204,7 +210,10 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
 // What the admission cannot do without, whatever headroom it takes.
 Least Requests::least(const Request& request, const AdmissionPlan& admission) const {
   const AdmittedSlots slots = plan_slots(request, admission);
-  Least least = least_held(shape_, slots.most(), slots.transfer_end);
+  const uint64_t first = admitted_capacity(request, 0, slots.whole != 0);
+  const bool moves = first < request.known && hit_limit_tokens(request) != 0;
+  Least least = least_held(shape_, slots.most(), slots.transfer_end, moves ? first : 0,
+                           capacity_for(request, request.known));
   add_cross(request, &least);
   return least;
 }

@@ -166,7 +166,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
   const size_t limit =
       shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
-  uint64_t available[kMaxPools];
+  uint64_t available[kMaxPools], most[kMaxPools] = {};
   uint64_t watermark = 0;
   bool never = false;
   const Least least = least_held(shape_, tokens.num_tokens, 0);
@@ -198,7 +198,10 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
       reader.at = scratch.path()[reached - 1];
       tree.join(reader);
     }
-    for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(prompt.ns, p);
+    for (size_t p = 0; p < shape_.num_pools; ++p) {
+      available[p] = blocks_.room(prompt.ns, p);
+      if (!more && shape_.state_groups != 0) most[p] = blocks_.most_room(prompt.ns, p);
+    }
     watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
     if (!more) never = blocks_.pool_that_lacks(least, prompt.ns) != kMaxPools;
     if (shape_.reuses_heads() && shape_.caches() && tokens.num_tokens != 0 && !more) [[unlikely]] {
@@ -209,8 +212,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     }
   }
 
-  const size_t length = hit_of(scratch, &known);
-  const size_t before_cut = longest_common(known, scratch.residents(), KeyList{}, groups);
+  size_t length = hit_of(scratch, &known);
   const auto ask = [&] {
     AdmittedSlots slots;
     slots.length = length;
@@ -224,10 +226,13 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g)
       demand.blocks[shape_.groups[g].pool] += idle_head >> g & 1;
     demand.answer_probe(available, shape_.num_pools, watermark, info);
+    return shape_.state_groups != 0 && length != 0 &&
+           outgrows_state_pools(shape_, demand, [&](size_t p) { return most[p]; });
   };
-  ask();
+  if (ask()) length = known = 0, ask();
   if (head.tokens != 0 && info->fits == 0) head = {}, idle_head = 0, ask();
   info->never_fits = info->fits == 0 && never;
+  const size_t before_cut = longest_common(known, scratch.residents(), KeyList{}, groups);
   const LostReuse lost = find_lost(known, before_cut, scratch.residents(), groups);
   info->lost_reuse_tokens =
       uint64_t{lost.positions} * shape_.block_size - regained_tokens(lost, length, head.tokens);

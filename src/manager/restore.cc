@@ -258,6 +258,17 @@ kvc_status Restore::check_request(size_t index) const {
         "encoder; "
         "at most max_request_tokens, %llu",
         index, ull(most), ull(shape.max_request_tokens));
+  for (uint32_t i = 0; i < request.num_keys; ++i) {
+    const kvc_extra_key& key = contents_.request_keys[request.first_key + i];
+    if (key.num_tokens <= shape.max_request_tokens &&
+        key.first_token <= shape.max_request_tokens - key.num_tokens)
+      continue;
+    return fail(
+        KVC_ERROR_LIMIT,
+        "request %zu of the checkpoint has an extra key over tokens %llu + %llu, also of tokens to come; "
+        "create the manager with max_request_tokens %llu or more, or restore without requests",
+        index, ull(key.first_token), ull(key.num_tokens), ull(key.first_token + key.num_tokens));
+  }
   return KVC_OK;
 }
 

@@ -149,6 +149,15 @@ struct Shape {
     const size_t first = std::min<size_t>(dropped_below(group, transferred ? tokens : tokens - 1), end);
     return end - first + std::min<size_t>(groups[group].sinks, first);
   }
+  // At least so many in a window group if a hit may move the end of the slots to any number of tokens of
+  // [first, last], behind a transfer or not.
+  uint64_t fewest_held_within(uint32_t group, uint64_t first, uint64_t last, bool transferred) const {
+    const GroupShape& shape = groups[group];
+    const bool chunks = shape.kind == KVC_GROUP_CHUNKED_LOCAL;
+    const uint64_t any = chunks ? (last > shape.window ? !transferred : UINT64_MAX)
+                                : ceil_div(shape.window - transferred, block_size);
+    return std::min<uint64_t>(positions_of(first), any);
+  }
   // First position that a group still needs once there are `tokens` tokens, its sinks excepted.
   uint32_t dropped_below(uint32_t group, uint64_t tokens) const {
     return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))

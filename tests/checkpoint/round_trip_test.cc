@@ -326,6 +326,36 @@ TEST(Restore, GivesRequestsBackWhoseKeysGoOnBehindTheirTokens) {
   EXPECT_EQ(cached[0], 60u);
 }
 
+TEST(Restore, NamesAKeyThatTheNewManagerHasNoTokensFor) {
+  const Folder folder;
+  Engine old(Form{});
+  const std::vector<int32_t> tokens = test::tokens_of(1, 10);
+  const kvc_extra_key later = {20, 30, {7}};
+  uint64_t id = 0;
+  ASSERT_EQ(kvc_manager_create_request(old.m, PROMPT(0, tokens.data(), 10, nullptr, 0), nullptr, &id),
+            KVC_OK);
+  ASSERT_EQ(kvc_manager_add_keys(old.m, id, &later, 1), KVC_OK);
+  const std::string path = folder / "c";
+  old.save(path, KVC_CHECKPOINT_REQUESTS);
+  Form small;
+  small.max_request_tokens = 49;
+  Engine fresh(small);
+  const uint64_t before = fresh.digest();
+  const kvc_checkpoint_config config = fresh.config(path, KVC_CHECKPOINT_REQUESTS);
+  kvc_request_pair pairs[4];
+  EXPECT_EQ(kvc_checkpoint_restore(fresh.m, fresh.storages.data(), 1, &config, nullptr, 0, pairs, 4, nullptr),
+            KVC_ERROR_LIMIT);
+  EXPECT_STREQ(
+      kvc_last_error(),
+      "request 0 of the checkpoint has an extra key over tokens 20 + 30, also of tokens to come; create "
+      "the manager with max_request_tokens 50 or more, or restore without requests");
+  EXPECT_EQ(fresh.digest(), before);
+  small.max_request_tokens = 50;
+  Engine enough(small);
+  enough.restore(path, KVC_CHECKPOINT_REQUESTS);
+  EXPECT_EQ(enough.request_pairs.size(), 1u);
+}
+
 TEST(Restore, TellsHowManyNamespacesAndRequestsThereAre) {
   const Folder folder;
   Engine old(Form{});

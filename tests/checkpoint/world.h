@@ -39,6 +39,7 @@ struct Form {
   uint32_t flags = 0, num_layers = 2, num_heads = 2, head_dim = 8;
   uint64_t max_nodes = 0;
   uint32_t max_quotas = 0;
+  uint64_t max_request_tokens = 0;
   int32_t last_kind = -1;  // KVC_GROUP_STATE, KVC_GROUP_CROSS: of the last group instead
   const char* weights = "w1";
   bool smooth = false;  // pages that codecs make shorter
@@ -94,6 +95,7 @@ class Engine {
     config.num_groups = groups.size();
     config.max_requests = 16;
     config.max_nodes = form.max_nodes;
+    config.max_request_tokens = form.max_request_tokens;
     config.policy = form.policy;
     config.max_quotas = form.max_quotas;
     config.flags = form.flags;

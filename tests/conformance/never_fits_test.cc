@@ -201,6 +201,22 @@ uint64_t reach(Cache& c, const Tokens& tokens) {
   return done;
 }
 
+// What a chunk cannot hold another hit passes, a longer one or none.
+TEST(NeverFits, IsNotSaidIfAnotherHitPassesTheChunk) {
+  const Tokens tokens = text(1, 40);
+  Cache c(shape(0, B), {full_group(), chunk_group(16, 0, 1)}, {14, 3});
+  reach(c, Tokens(tokens.begin(), tokens.begin() + 9));
+  const uint64_t id = create(c, tokens, options(8));
+  EXPECT_EQ(probe(c, id).num_cached, 8u);
+  EXPECT_EQ(probe(c, id).never_fits, 0u) << "16 tokens of a chunk";
+  EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE, kvc_manager_admit_request(c.get(), id, nullptr));
+  c.reset_all();
+  EXPECT_EQ(probe(c, id).fits, 1u) << "its first 8 tokens";
+  // Without hits no chunk is passed.
+  const uint64_t blind = create(c, tokens, options(16, KVC_REQUEST_NO_READ));
+  EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, kvc_manager_admit_request(c.get(), blind, nullptr));
+}
+
 std::vector<kvc_group_config> kinds() {
   std::vector<kvc_group_config> out{full_group(1)};
   for (const uint64_t window : {1u, 2u, 5u, 11u, 16u})

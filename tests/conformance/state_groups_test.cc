@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of recurrent state: where states have blocks, which of them can be hit, what is copied and when.
+#include <kvcache/quota.h>
 #include <kvcache/step.h>
 
 #include "conformance/fixture.h"
@@ -41,6 +42,32 @@ void prefill(Cache& c, uint64_t id, uint64_t end) {
         info.next_checkpoint != 0 && info.next_checkpoint < end ? info.next_checkpoint : end;
     EXPECT_EQ(c.try_reserve(id, next), KVC_OK) << kvc_last_error();
     c.commit(id, next);
+  }
+}
+
+// One block of state is that of a hit, or the new one: where a quota has no room for both, the hit is left.
+TEST(StateGroups, AHitMakesRoomForTheNewState) {
+  for (const bool by_maximum : {false, true}) {
+    kvc_manager_config config = shape(0, B);
+    config.max_quotas = 1;
+    Cache c(config, {full_group(), state_group(B, 1)}, {14, 2});
+    const uint64_t other = c.open("a"), ns = by_maximum ? other : 0;
+    ASSERT_EQ(kvc_manager_set_quota(c.get(), other, 1, by_maximum ? 0 : 1, by_maximum ? 1 : 0), KVC_OK);
+    const RequestOptions of = request_config(0, ns);
+    const Admitted once = c.compute(text(1, 2 * B), of);
+    EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, c.try_reserve(once.id, 2 * B + 1));
+    Admitted r;
+    EXPECT_REFUSED(c, by_maximum ? KVC_ERROR_OVER_QUOTA : KVC_ERROR_NO_SPACE,
+                   c.try_allocate(text(2, B), &r, of));
+    c.free(once.id);
+    const kvc_probe_info info = c.probe(text(1, 3 * B), ns);
+    EXPECT_EQ(info.fits, 1u);
+    EXPECT_EQ(info.num_cached, 0u);
+    ASSERT_EQ(c.try_allocate(text(1, 3 * B), &r, of), KVC_OK) << kvc_last_error();
+    EXPECT_EQ(r.cached, 0u);
+    c.commit(r.id, 3 * B);
+    c.free(r.id);
+    c.verify();
   }
 }
 

@@ -38,7 +38,7 @@ class Model : public PartialRules {
     if (o.max_cached) most = std::min(most, o.max_cached);
     if ((o.flags & KVC_REQUEST_NO_READ) || (o.cross && !o.cross_digest)) most = 0;
     const uint64_t limit = most / B;
-    const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
+    Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
     if (kvc_status status = wait(*r, hit, limit)) return status;
     const auto ns = int64_t(o.ns);
     const uint64_t watermark = any_admitted(ns) ? config_.watermark : 0;
@@ -74,7 +74,10 @@ class Model : public PartialRules {
         return out;
       };
       const uint64_t must = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : 0;
-      need = need_of(must), least = fewest(std::max(capacity, must), transfer, o.cross);
+      const uint64_t first = o.external + o.slots;  // without a hit
+      const bool moves = o.slots && !must && most && first < n;
+      need = need_of(must);
+      least = fewest(std::max(capacity, must), transfer, o.cross, moves ? first : 0, ahead);
       const uint64_t rest = expected(o.headroom, n - r->prompt);
       const uint64_t more = rest ? std::min(n + rest + o.lookahead, config_.max_tokens) : 0;
       if (more <= capacity) return;
@@ -90,6 +93,8 @@ class Model : public PartialRules {
     };
     plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
     if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
+    if (hit.blocks && outgrows_states(ns, need, held))
+      hit = match(o.ns, r->text, 0, all_groups(), o.drop_tail, shares(*r)), plan({});
     if (kvc_status status = fits(ns, need, held, watermark)) return refused(ns, status, least);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(held, &Block::requests);
@@ -384,10 +389,15 @@ class Model : public PartialRules {
   kvc_status probe(uint64_t ns, const Text& text, kvc_probe_info* info) const {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
     const uint64_t n = text.tokens.size();
-    const Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
+    Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
     const Head head = this->head(ns, text, hit.blocks, n ? n - 1 : 0);
     ask(ns, n, hit, head, info);
     if (head.tokens && !info->fits) ask(ns, n, hit, {}, info);
+    std::vector<uint64_t> need(pools.size());
+    for (size_t g = 0; g < hit.table.size(); ++g)
+      need[config_.groups[g].pool] += count_new(g, hit.blocks, up(n), n, 0);
+    if (hit.blocks && outgrows_states(int64_t(ns), need, needed_for(hit.table, hit.blocks * B)))
+      hit = match(ns, text, 0, all_groups(), 0), ask(ns, n, hit, {}, info);
     return KVC_OK;
   }
   void ask(uint64_t ns, uint64_t n, const Hit& hit, const Head& head, kvc_probe_info* info) const {

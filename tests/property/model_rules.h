@@ -212,17 +212,42 @@ class Rules {
   // Blocks that a request with slots for so many tokens must have, even if it grew token by token and all
   // before was cached: in windows those that the last token reads; or the one behind it, where a transfer
   // ends.
-  std::vector<uint64_t> fewest(uint64_t tokens, uint64_t transfer, uint64_t cross) const {
+  std::vector<uint64_t> fewest(uint64_t tokens, uint64_t transfer, uint64_t cross, uint64_t first_end = 0,
+                               uint64_t last_end = 0) const {
     std::vector<uint64_t> out(pools.size());
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       const bool state = config_.groups[g].state;
       const uint64_t first = tokens && is_window(g) ? lo(g, transfer == tokens ? tokens : tokens - 1) : 0;
       uint64_t held = 0;
       for (uint64_t j = 0; j < up(tokens); ++j) held += j >= first || j < sinks(g);
+      if (first_end && is_window(g)) held = fewest_of_hits(g, first_end, last_end, transfer);
       out[config_.groups[g].pool] += state ? tokens != 0 : held;
     }
     for (const size_t p : config_.cross) out[p] += up(cross);
     return out;
+  }
+  // The same in windows if hits move the end: from `first` tokens without one, to `last`.
+  uint64_t fewest_of_hits(size_t g, uint64_t first, uint64_t last, uint64_t transfer) const {
+    const Group& group = config_.groups[g];
+    const uint64_t less = transfer != 0;
+    if (!group.chunk_tokens) {
+      const uint64_t W = std::min(std::max<uint64_t>(group.window_tokens, 2), uint64_t{1} << 32);
+      return std::min(up(first), up(W - less));
+    }
+    return last > group.chunk_tokens ? std::min(up(first), 1 - less) : up(first);
+  }
+  // Is it, with the states that are hit, more than a pool of states can ever give?
+  bool outgrows_states(int64_t ns, std::vector<uint64_t> need, const Table& hits) const {
+    for (const auto& row : hits)
+      for (const Cell& cell : row)
+        if (cell.block >= 0)
+          need[blocks_[cell.block].pool] += in(pools[blocks_[cell.block].pool].lru, cell.block);
+    for (const Group& group : config_.groups) {
+      std::vector<uint64_t> alone(pools.size());
+      alone[group.pool] = need[group.pool];
+      if (group.state && never(ns, alone)) return true;
+    }
+    return false;
   }
   // Is it more than its share can ever have?
   bool never(int64_t ns, const std::vector<uint64_t>& least) const {
@@ -633,8 +658,13 @@ class Rules {
     for (size_t g = 0; g < config_.groups.size(); ++g)
       need[config_.groups[g].pool] +=
           count_new(g, r.table[g].size(), up(capacity), step_end, 0) + shared(r, g);
-    if (kvc_status status = fits(int64_t(r.options.ns), need, {}, 0))
-      return refused(int64_t(r.options.ns), status, fewest(capacity, 0, r.options.cross));
+    if (kvc_status status = fits(int64_t(r.options.ns), need, {}, 0)) {
+      std::vector<uint64_t> least = fewest(capacity, 0, r.options.cross);
+      for (size_t g = 0; g < config_.groups.size(); ++g)  // the state before a new one
+        least[config_.groups[g].pool] +=
+            config_.groups[g].state && r.capacity && up(capacity) > up(r.capacity);
+      return refused(int64_t(r.options.ns), status, least);
+    }
     for (size_t g = 0; g < config_.groups.size(); ++g) {
       if (r.capacity % B) r.table[g][r.capacity / B].own = true;  // about to write there
       if (shared(r, g)) {

@@ -11,6 +11,7 @@ import tempfile
 import random_scenario
 
 HERE = pathlib.Path(__file__).resolve().parent
+KINDS = 4  # a seed whose groups are of several kinds
 
 
 def run(command, scenario):
@@ -33,11 +34,12 @@ def main(arguments):
         lengths.append(f"{len(expected)} lines of {trace.name}")
         failures += [first_difference(f"{name}, {trace.stem}", expected, run(command, trace.with_suffix(".txt"))) for name, command in runners.items()]
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "random.txt"
-        path.write_text("".join(" ".join(map(str, words)) + "\n" for words in random_scenario.scenario(seed, 500)), encoding="utf-8")
-        traces = {name: run(command, path) for name, command in runners.items()}
-    first = next(iter(traces.values()))
-    failures += [first_difference(f"{name}, --seed={seed}", first, trace) for name, trace in traces.items()]
+        for number, operations in ((KINDS, 100), (seed, 500)):
+            path = pathlib.Path(folder) / "random.txt"
+            path.write_text("".join(" ".join(map(str, words)) + "\n" for words in random_scenario.scenario(number, operations)), encoding="utf-8")
+            traces = {name: run(command, path) for name, command in runners.items()}
+            first = next(iter(traces.values()))
+            failures += [first_difference(f"{name}, --seed={number}", first, trace) for name, trace in traces.items()]
     failures = [failure for failure in failures if failure]
     succeeded = sum(" = 0" in line for line in first)
     print(*failures, f"{', '.join(runners)}: {', '.join(lengths)}, {len(first)} of seed {seed}, {succeeded} calls succeeded", sep="\n")

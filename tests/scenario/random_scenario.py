@@ -20,7 +20,7 @@ def scenario(seed, operations):
     if rng.random() < 0.4:
         window = ()
         for _ in range(rng.randrange(1, 4)):
-            yield rng.choice([("group", 0, 0, 0, 0), ("group", 8, rng.choice([0, 3]), rng.choice([0, 8]), 0), ("group", 0, 0, rng.choice([0, 4, 12]), rng.choice([3, 8, 12]))])
+            yield rng.choice([("group", 0, 0, 0, 0, 0), ("group", 8, rng.choice([0, 3]), rng.choice([0, 8]), 0, 0), ("group", 0, 0, rng.choice([0, 4, 12]), rng.choice([3, 8, 12]), 0)])
     yield ("room", rng.choice([0, 48, 60]))
     yield ("headroom", 1)
     yield ("partial", rng.choice([0, 1]))
