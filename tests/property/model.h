@@ -36,7 +36,7 @@ class Model : public PartialRules {
                    ahead = std::min(n + o.lookahead, std::max(n, config_.max_tokens));
     uint64_t most = n ? n - 1 : 0;
     if (o.max_cached) most = std::min(most, o.max_cached);
-    if ((o.flags & KVC_REQUEST_NO_READ) || (o.cross && !o.cross_digest)) most = 0;
+    if (!caching || (o.flags & KVC_REQUEST_NO_READ) || (o.cross && !o.cross_digest)) most = 0;
     const uint64_t limit = most / B;
     const Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
     if (kvc_status status = wait(*r, hit, limit)) return status;
@@ -141,7 +141,7 @@ class Model : public PartialRules {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->stopped = false, r->lost = lost, r->lost_group = lost_group,
+    r->epoch = epochs[o.ns], r->stopped = !caching, r->lost = lost, r->lost_group = lost_group,
     r->lost_reason = lost_reason, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = tokens;
@@ -380,9 +380,9 @@ class Model : public PartialRules {
   // ---- prefixes
   kvc_status probe(uint64_t ns, const Text& text, kvc_probe_info* info) const {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    const uint64_t n = text.tokens.size();
-    const Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
-    const Head head = this->head(ns, text, hit.blocks, n ? n - 1 : 0);
+    const uint64_t n = text.tokens.size(), most = n && caching ? n - 1 : 0;
+    const Hit hit = match(ns, text, most / B, all_groups(), 0);
+    const Head head = this->head(ns, text, hit.blocks, most);
     ask(ns, n, hit, head, info);
     if (head.tokens && !info->fits) ask(ns, n, hit, {}, info);
     return KVC_OK;
@@ -405,6 +405,14 @@ class Model : public PartialRules {
       if (p == 0 || int64_t(room - need) < int64_t(info->blocks_available - info->blocks_needed))
         info->blocks_needed = need, info->blocks_available = room;
     }
+  }
+  kvc_status set_prefix_caching(uint64_t on) {
+    if (on > 1) return KVC_ERROR_INVALID_ARGUMENT;
+    if (on && config_.no_cache) return KVC_ERROR_UNSUPPORTED;
+    if (caching != (on != 0)) changed();
+    caching = on != 0;
+    for (auto& [id, r] : requests) r.stopped |= r.admitted && !caching;
+    return KVC_OK;
   }
   kvc_status pin(uint64_t ns, const Text& text, uint64_t* id, uint64_t* tokens) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
@@ -526,7 +534,7 @@ class Model : public PartialRules {
   kvc_status acquire_prefix(uint64_t ns, size_t group, const Text& text, uint64_t room, std::vector<int>& out,
                             uint64_t* count) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    const Hit hit = match(ns, text, text.tokens.size() / B, {group}, 0);
+    const Hit hit = match(ns, text, caching ? text.tokens.size() / B : 0, {group}, 0);
     *count = hit.blocks;
     if (*count > room) return KVC_ERROR_BUFFER_TOO_SMALL;
     if (shares_.on())
@@ -555,7 +563,7 @@ class Model : public PartialRules {
         return KVC_ERROR_BUSY;
       wanted[ids[j]] = k;
     }
-    if (config_.no_cache) return KVC_OK;
+    if (!caching) return KVC_OK;
     if (kvc_status status = may_count_for(ns, config_.groups[group].pool, ids)) return status;
     for (int id : ids)
       if (id >= 0 && !findable(id)) {
