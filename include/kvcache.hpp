@@ -185,6 +185,8 @@ class Manager {
   void reset_namespace(uint64_t namespace_id) { check(kvc_manager_reset_namespace(get(), namespace_id)); }
   /// Forgets the cached content of all namespaces.
   void reset_all() { check(kvc_manager_reset_all(get())); }
+  /// Switches prefix caching off and on; what is cached stays.
+  void set_prefix_caching(bool on) { check(kvc_manager_set_prefix_caching(get(), on)); }
   /// First blocks that the tables of these requests have in common in a group.
   uint64_t common_prefix(Span<const uint64_t> requests, uint32_t group = 0) const {
     return ask<uint64_t>(kvc_manager_common_prefix, get(), requests.data(), requests.size(), group);

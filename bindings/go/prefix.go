@@ -33,6 +33,19 @@ func (m *Manager) OpenNamespace(identity Identity) (namespace Namespace, err err
 	return Namespace(id), err
 }
 
+// SetPrefixCaching switches prefix caching off and on, for example to measure without it; a manager begins with it on. Off:
+// admissions, Probe and AcquirePrefix find nothing, and nothing is published. What is cached stays, as far as it is not evicted,
+// and is found when it is on again; pins, registered prompts, hints and checkpoints see it as ever. Requests keep all that they
+// hold. One that was admitted at any time when it was off publishes nothing more until it is admitted again. A manager of
+// Rebuild, or into which a checkpoint is restored, does not take the switch over. Errors: ErrUnsupported (on, with NoPrefixCache).
+func (m *Manager) SetPrefixCaching(on bool) error {
+	var number uint32
+	if on {
+		number = 1
+	}
+	return m.call(func(c uintptr) error { return native.Kvc_manager_set_prefix_caching(c, number) })
+}
+
 // Namespaces lists the open namespaces besides the default one.
 func (m *Manager) Namespaces() ([]Namespace, error) {
 	return grown(func(room []Namespace) (count uint64, err error) {

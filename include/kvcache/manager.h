@@ -338,6 +338,22 @@ KVC_API kvc_status kvc_manager_reset_namespace(kvc_manager* m, uint64_t namespac
  *  0.3. */
 KVC_API kvc_status kvc_manager_reset_all(kvc_manager* m);
 
+/** Switches prefix caching off and on, for example to measure without it. A manager begins with it on.
+ *
+ *  Off: admissions, probes and kvc_manager_acquire_prefix find nothing, as with KVC_REQUEST_NO_READ; requests
+ *  publish nothing, as with KVC_REQUEST_NO_WRITE, and kvc_manager_publish_blocks succeeds and publishes
+ *  nothing. What is cached stays, as far as it is not evicted, and is found when it is on again. Pins,
+ *  registered prompts, hints, drops and checkpoints see it as ever. kvc_manager_reset_all forgets it.
+ *
+ *  Requests that are admitted keep all that they hold, hits included, and finish. Those that were admitted at
+ *  any time when it was off publish nothing more until they are admitted again: so what is published never
+ *  has a gap. Linear in max_requests. A manager of kvc_manager_rebuild, or into which a checkpoint is
+ *  restored, does not take the switch over.
+ *  @param[in] on 1 = on; 0 = off.
+ *  @return KVC_OK, also if it was so already; INVALID_ARGUMENT (another number), UNSUPPORTED (on, with
+ *  KVC_MANAGER_NO_PREFIX_CACHE). Thread-safe. Since 0.3. */
+KVC_API kvc_status kvc_manager_set_prefix_caching(kvc_manager* m, uint32_t on);
+
 /** Counters and gauges as of the last finished call: a consistent snapshot that does not wait for the
  *  lock.
  *  @param[in,out] stats The caller sets struct_size. @return KVC_OK, INVALID_ARGUMENT. Since 0.1. */

@@ -97,6 +97,14 @@ kvc_status kvc_manager_reset_all(kvc_manager* m) {
   return on_manager(m, [](Manager& manager) { return manager.reset_all(); });
 }
 
+kvc_status kvc_manager_set_prefix_caching(kvc_manager* m, uint32_t on) {
+  KVC_RECORD(kvc_manager_set_prefix_caching, m, on);
+  return on_manager(m, [&](Manager& manager) -> kvc_status {
+    if (on > 1) return invalid("on is %u; 1 switches prefix caching on, 0 off", on);
+    return manager.set_prefix_caching(on != 0);
+  });
+}
+
 kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, size_t capacity, size_t* count) {
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(namespaces, capacity);

@@ -76,6 +76,9 @@ class Blocks {
   const Lineage& lineage() const { return lineage_; }
   void end_lineage() { lineage_ = {origin_, ++num_ended_}; }
   void carry_lineage(const Lineage& lineage) { lineage_ = lineage; }
+  // Whether requests and external holders find and publish anything now.
+  bool caches() const { return caches_; }
+  void set_caches(bool on) { caches_ = on; }
 
   // ---- taking and holding
 
@@ -508,6 +511,7 @@ class Blocks {
   PrefixTree tree_;
   Zeroing zeroing_;
   Quotas quotas_;
+  bool caches_ = shape_.caches();
   uint64_t issued_ = 0;  // newest step that may be in flight
   Lineage lineage_;
   uint64_t origin_ = 0, num_ended_ = 0;

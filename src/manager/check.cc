@@ -104,6 +104,8 @@ class Checker {
     KVC_CHECK(r.published_tokens() <= std::max(r.committed, enqueued),
               "request %zu published %u tokens of %u, %u enqueued", i, r.published_tokens(), r.committed,
               enqueued);
+    KVC_CHECK(s_.blocks.caches() || r.next_full == UINT32_MAX,
+              "request %zu publishes, and prefix caching is off", i);
     if (shape_.has_fills()) {
       const bool fills = r.next_full <= s_.requests.fill(i).end && r.published < r.num_hashes;
       KVC_CHECK(s_.requests.fill(i).listed == fills, "request %zu %s, its fill is %slisted", i,

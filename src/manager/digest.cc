@@ -170,6 +170,7 @@ uint64_t StateReader::digest() const {
   const CopyList& copies = requests.waiting_copies();
   for (size_t i = 0; i < copies.count; ++i) out.add_bytes(&copies.out[i], sizeof copies.out[i]);
   out.add(steps.assigned() - blocks.retired());
+  if (blocks.caches() != shape.caches()) out.add(1);  // switched off
   return out.value();
 }
 

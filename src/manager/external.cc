@@ -32,7 +32,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
   KVC_TRY(check_token_group(group));
   Prompt prompt;
   KVC_TRY(scratch.look(&prompt));
-  const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
+  const size_t limit = blocks_.caches() ? scratch.num_blocks() : 0;
   const size_t length =
       matcher_.match(prompt, limit, 1u << group, 0, scratch.path(), scratch.residents(), nullptr);
   if (length > capacity) {
@@ -115,7 +115,7 @@ kvc_status ExternalBlocks::publish(LookupScratch& scratch, uint32_t group, const
   const NodeId* path = scratch.path();
   const size_t known = blocks_.tree().walk(prompt, num_blocks, 0, scratch.path());
   KVC_TRY(check_publication(group, blocks, num_blocks, path, known));
-  if (!shape_.caches()) return KVC_OK;
+  if (!blocks_.caches()) return KVC_OK;
   KVC_TRY(blocks_.check_publication(prompt.ns, blocks, num_blocks));
   const size_t wanted = num_blocks - known;
   const size_t room = blocks_.room_for_positions(wanted, known == 0 ? kNoNode : path[known - 1]);

@@ -346,6 +346,15 @@ void Requests::stop_publishing(Request& request, bool warns) {
   warning_ = "all prefix nodes are in use: requests stop publishing; raise kvc_manager_config.max_nodes";
 }
 
+void Requests::stop_publishing_all() {
+  for (size_t i = 0; i < table_.size(); ++i) {
+    Request& request = table_.at(i);
+    if (request.id == 0 || !request.admitted) continue;
+    request.close_lane();
+    stop_publishing(request, false);
+  }
+}
+
 void Requests::drop_window(Request& request, uint32_t group, size_t end) {
   GroupTable& table = request.groups[group];
   if (end <= table.dropped) return;

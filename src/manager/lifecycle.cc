@@ -211,7 +211,7 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
 Least Requests::least(const Request& request, const AdmissionPlan& admission) const {
   const AdmittedSlots slots = plan_slots(request, admission);
   const uint64_t first = admitted_capacity(request, 0, slots.whole != 0);
-  const bool moves = first < request.known && hit_limit_tokens(request) != 0;
+  const bool moves = first < request.known && request.known > 1 && may_read(request);
   Least least = least_held(shape_, slots.most(), slots.transfer_end, moves ? first : 0,
                            capacity_for(request, request.known));
   add_cross(request, &least);

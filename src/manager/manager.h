@@ -50,6 +50,7 @@ class Manager {
   kvc_status close_namespace(uint64_t id);
   kvc_status reset_namespace(uint64_t namespace_id);
   kvc_status reset_all();
+  kvc_status set_prefix_caching(bool on);
 
   kvc_status set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max);
   // Miss-ratio curves: sizing.cc. Of a namespace; 0 = all together.

@@ -164,8 +164,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
   const PrefixTree& tree = blocks_.tree();
   const uint32_t groups = shape_.token_groups();
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
-  const size_t limit =
-      shape_.caches() && tokens.num_tokens != 0 ? (tokens.num_tokens - 1) / shape_.block_size : 0;
+  uint64_t most_cached = 0;  // tokens
   uint64_t available[kMaxPools], most[kMaxPools] = {};
   uint64_t watermark = 0;
   bool never = false;
@@ -181,6 +180,8 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     if (!first) tree.leave(reader);
     Prompt prompt;
     KVC_TRY(scratch.look(&prompt));
+    if (first) most_cached = blocks_.caches() && tokens.num_tokens != 0 ? tokens.num_tokens - 1 : 0;
+    const size_t limit = most_cached / shape_.block_size;
     if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
     epoch = prompt.epoch;
     known = is_node(reader.at) ? tree[reader.at].depth + 1 : 0;
@@ -204,10 +205,10 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     }
     watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
     if (!more) never = blocks_.pool_that_lacks(least, prompt.ns) != kMaxPools;
-    if (shape_.reuses_heads() && shape_.caches() && tokens.num_tokens != 0 && !more) [[unlikely]] {
+    if (shape_.reuses_heads() && most_cached != 0 && !more) [[unlikely]] {
       const size_t length = hit_of(scratch, &known);
       head = find_head(prompt, length != 0 ? scratch.path()[length - 1] : root_of(prompt.ns), length,
-                       tokens.num_tokens - 1);
+                       most_cached);
       if (is_node(head.node)) idle_head = idle_groups(head.node);
     }
   }

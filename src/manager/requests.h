@@ -129,6 +129,8 @@ class Requests {
   void enqueue_extension(Request& request, uint32_t capacity_before, uint64_t step_id);
   // The steps from `step_id` on have failed: preempts the requests that hold what they were to write.
   kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
+  // Admitted requests publish nothing more until their next admission.
+  void stop_publishing_all();
   const Cross& cross(size_t index) const { return cross_[index]; }
   const Fills::Of& fill(size_t index) const { return fills_[static_cast<uint32_t>(index)]; }
 
@@ -190,11 +192,13 @@ class Requests {
   kvc_status take_record(uint32_t ns, Request** request);
   bool reserve_tables(Request& request, size_t positions);
   // Whether it may use what others have published.
-  bool reads(const Request& request) const {
+  bool reads(const Request& request) const { return blocks_.caches() && may_read(request); }
+  // The same while prefix caching is on.
+  bool may_read(const Request& request) const {
     return shape_.caches() && (request.flags & KVC_REQUEST_NO_READ) == 0 && !request.cross_private();
   }
   bool publishes(const Request& request) const {
-    return shape_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
+    return blocks_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
   }
   uint64_t hit_limit_tokens(const Request& request) const;
   size_t hit_limit(const Request& request) const {

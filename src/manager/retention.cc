@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about what stays cached: time, hints of prefixes, registered prompts.
+// Calls about what stays cached: resets, the switch, time, hints of prefixes, registered prompts.
 #include "manager/manager.h"
 
 namespace kvc {
@@ -20,6 +20,15 @@ kvc_status Manager::reset_all() {
     prompts_.drop_stale();
     requests_.curves().forget(Curves::kAll);
     return KVC_OK;
+  });
+}
+
+kvc_status Manager::set_prefix_caching(bool on) {
+  if (on && !shape_.caches())
+    return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
+  return change([&] {
+    if (!on) requests_.stop_publishing_all();
+    return blocks_.set_caches(on), KVC_OK;
   });
 }
 

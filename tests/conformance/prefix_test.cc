@@ -230,6 +230,57 @@ TEST(Prefix, CachingOffNeverHitsAndReturnsBlocksAtOnce) {  // C12
   }
 }
 
+TEST(Prefix, CachingSwitchedOffFindsAndPublishesNothingAndKeepsWhatIsCached) {
+  const auto set = [](Cache& c, uint32_t on) {
+    EXPECT_EQ(c.verify(kvc_manager_set_prefix_caching(c.get(), on)), KVC_OK);
+  };
+  Cache c(shape(20, 4));
+  const Tokens a = text(1, 8), b = text(2, 16);
+  c.store(a);
+  const Admitted old = c.compute(first(b, 6));  // has published one block
+  const uint64_t on = c.digest();
+  set(c, 0);
+  EXPECT_NE(c.digest(), on);
+  const uint64_t off = c.digest();
+  set(c, 0);
+  EXPECT_EQ(c.digest(), off);
+  EXPECT_EQ(c.whole_hit(a), 0u);
+  EXPECT_TRUE(c.acquire_prefix(a).empty());
+  const Ids taken = c.acquire(1);
+  EXPECT_EQ(c.publish(text(3, 4), taken), KVC_OK);
+  EXPECT_EQ(c.block(taken[0]).published, 0u);
+  EXPECT_EQ(c.release(taken), KVC_OK);
+  const Admitted during = c.compute(a);
+  EXPECT_EQ(during.cached, 0u);
+  const Admitted pin = c.pin(a);  // what is cached is there
+  EXPECT_EQ(pin.cached, 8u);
+  c.unpin(pin.id);
+  c.append(old.id, {b.begin() + 6, b.begin() + 10});
+  c.commit(old.id, 10);  // its second block is full, and not published
+  set(c, 1);
+  EXPECT_EQ(c.whole_hit(a), 8u);
+  c.append(old.id, {b.begin() + 10, b.end()});
+  c.commit(old.id, 16);  // the blocks behind it are not either
+  c.append(during.id, b);
+  c.commit(during.id, 24);
+  EXPECT_EQ(c.whole_hit(b), 4u);
+  c.preempt(old.id);
+  EXPECT_EQ(c.admit(old.id), 4u);
+  c.commit(old.id, 16);  // an admission of its own publishes again
+  EXPECT_EQ(c.whole_hit(b), 16u);
+  c.free(old.id);
+  c.free(during.id);
+  EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_set_prefix_caching(c.get(), 2));
+
+  kvc_manager_config without = shape(5, 4);
+  without.flags = KVC_MANAGER_NO_PREFIX_CACHE;
+  Cache none(without);
+  const uint64_t before = none.digest();
+  set(none, 0);
+  EXPECT_EQ(none.digest(), before);
+  EXPECT_REFUSED(none, KVC_ERROR_UNSUPPORTED, kvc_manager_set_prefix_caching(none.get(), 1));
+}
+
 // A truncation drops what its request alone can reach. What another prompt goes on behind stays, as it would
 // if the request were freed.
 TEST(Prefix, ATruncationLeavesWhatAnotherPromptReaches) {

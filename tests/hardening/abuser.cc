@@ -149,6 +149,7 @@ kvc_status Abuser::call(int kind) {
         case 2:
           return random_.chance(10)   ? (random_.chance(20) ? kvc_manager_reset_all(m_)
                                                             : kvc_manager_reset_namespace(m_, any(namespaces_)))
+                 : random_.chance(10) ? kvc_manager_set_prefix_caching(m_, random_.chance(70))
                  : random_.chance(20) ? kvc_manager_fail_step(m_, number(), ids_, room(), count_out())
                                       : kvc_manager_retire_step(m_, number());
         case 3:

@@ -80,6 +80,8 @@ void add_life(std::vector<Call>& calls) {
     return s.cache(20) && kvc_manager_open_namespace(s.m, &s.identity, &s.ns) == KVC_OK;
   }));
   calls.push_back(KVC_CALL(kvc_manager_reset_all, s.m).after([](Scene& s) { return s.cache(20); }));
+  calls.push_back(
+      KVC_CALL(kvc_manager_set_prefix_caching, s.m, 0u).after([](Scene& s) { return s.admit(21, 20); }));
 }
 
 void add_requests(std::vector<Call>& calls) {

@@ -153,7 +153,7 @@ Setup random_setup(Random& random) {
 }
 
 Generator::Generator(Random& random, const Setup& setup)
-    : random_(random), setup_(setup), B_(setup.config.block_size) {
+    : random_(random), setup_(setup), B_(setup.config.block_size), switches_(random.chance(30)) {
   alphabet_ = random_.between(2, 4);
   fence_lag_ = random_.below(3);
   for (int i = 0; i < 4; ++i) {
@@ -462,7 +462,7 @@ Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 189,
                                        72, 28,  84,  84, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
-                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60};
+                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 34};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -500,6 +500,8 @@ Op Generator::next(const World& world) {
     op.kind = Kind::kRetire, last_kind_ = op.kind;
     return op;  // all steps
   }
+  if (!world.model().caching && !setup_.config.no_cache && random_.chance(30))  // not off for long
+    op.kind = Kind::kSetCaching;
   if (!story_.empty()) {
     op.kind = story_.front().first, target = story_.front().second;
     story_.erase(story_.begin());
@@ -530,6 +532,9 @@ Op Generator::next(const World& world) {
     case Kind::kAddKeys:
       op.target = target ? target : request(world, -1);
       op.text.spans = later_spans(world, op.target);
+      break;
+    case Kind::kSetCaching:
+      op.number = random_.chance(4) ? 1 + random_.below(2) : !switches_ || !world.model().caching;
       break;
     case Kind::kCommit:
       op.target = target ? target : request(world, 1);

@@ -40,6 +40,7 @@ class Generator {
   Random& random_;
   const Setup setup_;
   const uint64_t B_;
+  const bool switches_;  // prefix caching off, for a while: elsewhere as much is cached as ever
   uint64_t alphabet_, last_tag_ = 0, fence_lag_;
   Kind last_kind_ = Kind::kProbe;
   uint64_t last_target_ = 0;

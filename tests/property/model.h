@@ -37,6 +37,8 @@ class Model : public PartialRules {
     uint64_t most = n ? n - 1 : 0;
     if (o.max_cached) most = std::min(most, o.max_cached);
     if ((o.flags & KVC_REQUEST_NO_READ) || (o.cross && !o.cross_digest)) most = 0;
+    const bool may_hit = most && !config_.no_cache;
+    if (!caching) most = 0;
     const uint64_t limit = most / B;
     Hit hit = match(o.ns, r->text, limit, all_groups(), o.drop_tail, shares(*r));
     if (kvc_status status = wait(*r, hit, limit)) return status;
@@ -75,7 +77,7 @@ class Model : public PartialRules {
       };
       const uint64_t must = o.flags & KVC_REQUEST_FULL_MUST_FIT ? ahead : 0;
       const uint64_t first = o.external + o.slots;  // without a hit
-      const bool moves = o.slots && !must && most && first < n;
+      const bool moves = o.slots && !must && may_hit && first < n;
       need = need_of(must);
       least = fewest(std::max(capacity, must), transfer, o.cross, moves ? first : 0, ahead);
       const uint64_t rest = expected(o.headroom, n - r->prompt);
@@ -146,7 +148,7 @@ class Model : public PartialRules {
       ++stats.readmissions;
     }
     r->admitted = r->was_admitted = true;
-    r->epoch = epochs[o.ns], r->stopped = false, r->lost = lost, r->lost_group = lost_group,
+    r->epoch = epochs[o.ns], r->stopped = !caching, r->lost = lost, r->lost_group = lost_group,
     r->lost_reason = lost_reason, r->junction = hit.junction, r->published = hit.blocks, r->table = table,
     r->capacity = capacity;
     r->committed = r->cached = *cached = tokens;
@@ -388,9 +390,9 @@ class Model : public PartialRules {
   // ---- prefixes
   kvc_status probe(uint64_t ns, const Text& text, kvc_probe_info* info) const {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    const uint64_t n = text.tokens.size();
-    Hit hit = match(ns, text, n ? (n - 1) / B : 0, all_groups(), 0);
-    const Head head = this->head(ns, text, hit.blocks, n ? n - 1 : 0);
+    const uint64_t n = text.tokens.size(), most = n && caching ? n - 1 : 0;
+    Hit hit = match(ns, text, most / B, all_groups(), 0);
+    const Head head = this->head(ns, text, hit.blocks, most);
     ask(ns, n, hit, head, info);
     if (head.tokens && !info->fits) ask(ns, n, hit, {}, info);
     std::vector<uint64_t> need(pools.size());
@@ -418,6 +420,14 @@ class Model : public PartialRules {
       if (p == 0 || int64_t(room - need) < int64_t(info->blocks_available - info->blocks_needed))
         info->blocks_needed = need, info->blocks_available = room;
     }
+  }
+  kvc_status set_prefix_caching(uint64_t on) {
+    if (on > 1) return KVC_ERROR_INVALID_ARGUMENT;
+    if (on && config_.no_cache) return KVC_ERROR_UNSUPPORTED;
+    if (caching != (on != 0)) changed();
+    caching = on != 0;
+    for (auto& [id, r] : requests) r.stopped |= r.admitted && !caching;
+    return KVC_OK;
   }
   kvc_status pin(uint64_t ns, const Text& text, uint64_t* id, uint64_t* tokens) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
@@ -539,7 +549,7 @@ class Model : public PartialRules {
   kvc_status acquire_prefix(uint64_t ns, size_t group, const Text& text, uint64_t room, std::vector<int>& out,
                             uint64_t* count) {
     if (!epochs.count(ns)) return KVC_ERROR_NOT_FOUND;
-    const Hit hit = match(ns, text, text.tokens.size() / B, {group}, 0);
+    const Hit hit = match(ns, text, caching ? text.tokens.size() / B : 0, {group}, 0);
     *count = hit.blocks;
     if (*count > room) return KVC_ERROR_BUFFER_TOO_SMALL;
     if (shares_.on())
@@ -568,7 +578,7 @@ class Model : public PartialRules {
         return KVC_ERROR_BUSY;
       wanted[ids[j]] = k;
     }
-    if (config_.no_cache) return KVC_OK;
+    if (!caching) return KVC_OK;
     if (kvc_status status = may_count_for(ns, config_.groups[group].pool, ids)) return status;
     for (int id : ids)
       if (id >= 0 && !findable(id)) {

@@ -28,7 +28,7 @@ class CrossRules : public FillRules {
   }
   // All of its blocks, if they are cached.
   bool find_cross(const Options& o, Table& table) const {
-    if (!o.cross_digest || config_.no_cache || (o.flags & KVC_REQUEST_NO_READ)) return false;
+    if (!o.cross_digest || !caching || (o.flags & KVC_REQUEST_NO_READ)) return false;
     table.assign(config_.cross.size(), {});
     for (uint64_t j = 0; j < up(o.cross); ++j) {
       const auto at = positions.find(cross_key(o, j + 1));

@@ -15,8 +15,7 @@ class FillRules : public HintRules {
   static bool shares(const Request& r) { return r.options.flags & KVC_REQUEST_SHARE_FILLING; }
   bool publishes(const Request& r) const {
     if (r.stopped || (r.options.cross && !r.options.cross_digest)) return false;  // private
-    return !(r.options.flags & KVC_REQUEST_NO_WRITE) && r.epoch == epochs.at(r.options.ns) &&
-           !config_.no_cache;
+    return !(r.options.flags & KVC_REQUEST_NO_WRITE) && r.epoch == epochs.at(r.options.ns);
   }
   // Does a step in flight, or another request from there on, fill the position after a hit?
   bool being_filled(const Request& r, uint64_t reached, uint64_t limit) const {

@@ -28,6 +28,7 @@ class Rules {
       for (int id = end_of(p) - 1; id >= lowest(p); --id) pools[p].free.push_back(id);
     }
     epochs[0] = 0;
+    caching = !config_.no_cache;
   }
 
   // ---- questions
@@ -76,6 +77,7 @@ class Rules {
   std::vector<int> zeros;  // blocks to be cleared
   std::vector<Event> events;
   Stats stats;
+  bool caching = true;
   uint64_t issued = 0, retired = 0, shortage = 0,
            version = 0;  // version grows with every change of the state
 

@@ -130,7 +130,7 @@ struct Request {
   uint64_t prompt = 0, committed = 0, capacity = 0, cached = 0, lost = 0, published = 0,
            epoch = 0;  // published: positions
   bool admitted = false, was_admitted = false;
-  bool stopped = false;  // publishing, since all positions were in use
+  bool stopped = false;  // publishing: all positions were in use, or prefix caching was off
   Table table, cross;    // of the groups that follow tokens; of the cross groups
   bool cross_pending = false, cross_cached = false;
   std::vector<HintRange> ranges;  // the latest last

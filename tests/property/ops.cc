@@ -108,7 +108,8 @@ const char* kind_name(Kind kind) {
                                              "allocate_from_prompt",
                                              "unregister_prompt",
                                              "resize",
-                                             "add_keys"};
+                                             "add_keys",
+                                             "set_prefix_caching"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -245,6 +246,9 @@ std::string to_text(const Op& op) {
       break;
     case Kind::kUnregister:
       out << "name " << op.number << ")";
+      break;
+    case Kind::kSetCaching:
+      out << op.number << ")";
       break;
     case Kind::kCount:
       break;

@@ -52,6 +52,7 @@ enum class Kind : int {
   kUnregister,
   kResize,
   kAddKeys,
+  kSetCaching,
   kCount
 };
 constexpr int kKinds = static_cast<int>(Kind::kCount);

@@ -112,6 +112,9 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kAddKeys:
       out.status = model_.add_keys(target, op.text.spans);
       break;
+    case Kind::kSetCaching:
+      out.status = model_.set_prefix_caching(op.number);
+      break;
     case Kind::kCommit:
       out.status = model_.commit(target, op.number);
       break;
@@ -328,6 +331,9 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     case Kind::kAddKeys:
       out.status = kvc_manager_add_keys(m, target, keys.data(), keys.size());
+      break;
+    case Kind::kSetCaching:
+      out.status = kvc_manager_set_prefix_caching(m, static_cast<uint32_t>(op.number));
       break;
     case Kind::kCommit:
       out.status = kvc_manager_commit_tokens(m, target, op.number);

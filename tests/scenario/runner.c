@@ -425,6 +425,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("quota"))
     return kvc_manager_set_quota(m, namespaces[a[0]], (uint32_t)a[1], (uint64_t)a[2], (uint64_t)a[3]);
   if (IS("resetall")) return kvc_manager_reset_all(m);
+  if (IS("caching")) return kvc_manager_set_prefix_caching(m, (uint32_t)a[0]);
   if (IS("reset")) return kvc_manager_reset_namespace(m, namespaces[a[0]]);
   if (IS("create") || IS("allocate")) {
     sequence(a[2], a[3]);

@@ -489,6 +489,7 @@ class Runner {
       {"share", [this](const Numbers& a) { return share(a); }},
       {"reset", [this](const Numbers& a) { return m_->reset_namespace(namespaces_[a[0]]), ""; }},
       {"resetall", [this](const Numbers&) { return m_->reset_all(), ""; }},
+      {"caching", [this](const Numbers& a) { return m_->set_prefix_caching(a[0] != 0), ""; }},
       {"allocate", [this](const Numbers& a) { return create(a, true); }},
       {"create", [this](const Numbers& a) { return create(a, false); }},
       {"admit",

@@ -408,6 +408,15 @@ class Manager:
         """Forgets all cached content of all namespaces, as reset_namespace of each would."""
         _native.kvc_manager_reset_all(self._m)
 
+    def set_prefix_caching(self, on: bool) -> None:
+        """Switches prefix caching off and on, for example to measure without it; a manager begins with it on.
+
+        Off: admissions, probe() and acquire_prefix() find nothing, and nothing is published. What is cached stays, as far as it is not evicted, and is
+        found when it is on again; pins, registered prompts, hints and checkpoints see it as ever. Requests keep all that they hold. One that was
+        admitted at any time when it was off publishes nothing more until it is admitted again. A manager of rebuild(), or into which a checkpoint is
+        restored, does not take the switch over. Raises UnsupportedError (on, with prefix_cache=False)."""
+        _native.kvc_manager_set_prefix_caching(self._m, bool(on))
+
     def set_quota(self, namespace: Namespace | int = 0, pool: int = 0, *, min_blocks: int = 0, max_blocks: int = 0) -> None:
         """Sets the quota of a namespace in one pool: the blocks that it can always hold, and those that it may have at most (0 = no maximum).
 

@@ -271,6 +271,9 @@ class Runner:
     def line_resetall(self):
         self.m.reset_all()
 
+    def line_caching(self, on):
+        self.m.set_prefix_caching(on != 0)
+
     def line_allocate(self, name, namespace, first, count):
         request = self.m.allocate(range(first, first + count), namespace=self.namespace(namespace), headroom=self.mode, **self.encoder)
         self.requests[name] = self.kept(request)

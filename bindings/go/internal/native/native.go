@@ -662,6 +662,7 @@ extern swig_voidp _wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(uint
 extern swig_voidp _wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(uintptr_t arg1, swig_type_400 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_401 arg2);
 extern swig_voidp _wrap_kvc_manager_reset_all_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_manager_set_prefix_caching_native_56acb7785cc187f2(uintptr_t arg1, int arg2);
 extern swig_voidp _wrap_kvc_manager_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_manager_pool_info_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_block_info_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
@@ -3376,6 +3377,16 @@ func Kvc_manager_reset_all(arg1 uintptr) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	swig_r = (*byte)(C._wrap_kvc_manager_reset_all_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
+func Kvc_manager_set_prefix_caching(arg1 uintptr, arg2 uint32) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	swig_r = (*byte)(C._wrap_kvc_manager_set_prefix_caching_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1

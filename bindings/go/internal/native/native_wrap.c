@@ -4320,6 +4320,21 @@ char *_wrap_kvc_manager_reset_all_native_56acb7785cc187f2(kvc_manager *_swig_go_
 }
 
 
+char *_wrap_kvc_manager_set_prefix_caching_native_56acb7785cc187f2(kvc_manager *_swig_go_0, int _swig_go_1) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint32_t arg2 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint32_t)_swig_go_1;
+  
+  result = (kvc_status)kvc_manager_set_prefix_caching(arg1,arg2);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
 char *_wrap_kvc_manager_read_stats_native_56acb7785cc187f2(kvc_manager *_swig_go_0, char *_swig_go_1) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   kvc_stats *arg2 = (kvc_stats *) 0 ;

@@ -375,6 +375,8 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = r.m.ResetNamespace(r.namespace(a[0]))
 	case "resetall":
 		err = r.m.ResetAll()
+	case "caching":
+		err = r.m.SetPrefixCaching(a[0] != 0)
 	case "allocate":
 		id, cached, failure := r.m.AllocateRequest(sequence(a[2], a[3]), &kvcache.RequestOptions{Namespace: r.namespace(a[1]), Headroom: r.mode, CrossTokens: r.encoder.CrossTokens, CrossDigest: r.encoder.CrossDigest})
 		return said(cached, keep(r.requests, a[0], id, failure))

@@ -236,6 +236,18 @@ public final class Manager extends ManagerCalls implements AutoCloseable {
     return grown(8, (m, room, out) -> Native.kvc_manager_list_namespaces(m, room.asLongBuffer(), out), ByteBuffer::getLong);
   }
 
+  /**
+   * Switches prefix caching off and on, for example to measure without it; a manager begins with it on. Off: admissions, probe and acquirePrefix find
+   * nothing, and nothing is published. What is cached stays, as far as it is not evicted, and is found when it is on again; pins, registered
+   * prompts, hints and checkpoints see it as ever. Requests keep all that they hold. One that was admitted at any time when it was off publishes
+   * nothing more until it is admitted again. A manager of rebuild, or into which a checkpoint is restored, does not take the switch over.
+   *
+   * @throws KvCacheException UNSUPPORTED (on, for a manager without a prefix cache)
+   */
+  public void setPrefixCaching(boolean on) throws KvCacheException {
+    call(c -> Native.kvc_manager_set_prefix_caching(c, on ? 1 : 0));
+  }
+
   /** All namespaces together, in curves and in events of the kind ALL_CLEARED; no namespace has this id. */
   public static final long ALL_NAMESPACES = -1;
 

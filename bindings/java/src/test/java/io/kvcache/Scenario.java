@@ -426,6 +426,7 @@ final class Scenario {
       case "quota" -> m.setQuota(namespace(a[0]), a[1], a[2], a[3]);
       case "reset" -> m.resetNamespace(namespace(a[0]));
       case "resetall" -> m.resetAll();
+      case "caching" -> m.setPrefixCaching(a[0] != 0);
       case "create" -> requests.put(a[0], m.create(sequence(a[2], a[3]), options(a[1])).id());
       case "append" -> request(a[0]).append(sequence(a[1], a[2]));
       case "key" -> {
