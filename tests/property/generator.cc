@@ -460,8 +460,8 @@ void Generator::tell_story(StepOp& s) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 189,
-                                       72, 28,  84,  84, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
+  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 210,
+                                       72, 28,  84,  96, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
                                        55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 50};
   learn(world);
   Op op;
