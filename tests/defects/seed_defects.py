@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 from defects import DEFECTS
 
@@ -64,6 +65,9 @@ def build(tree, targets):
     return None if done.returncode == 0 else done.stdout[-4000:]
 
 
+LIMITS = {}  # by program: seconds, many times what it takes without a defect, for hanging alone
+
+
 def notices(tree, target, case=None):
     """What of this program fails, or None; `case`: one GoogleTest case alone."""
     options = ["--shrink", "0"] if target == MODEL else [f"--gtest_filter={case}"] if case else []
@@ -71,7 +75,7 @@ def notices(tree, target, case=None):
     with subprocess.Popen([os.path.join(tree, "tests", target), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           env=environment, start_new_session=True) as test:
         try:
-            output, _ = test.communicate(timeout=600)  # for hanging alone: on a loaded machine too
+            output, _ = test.communicate(timeout=LIMITS.get(target, 600))
         except subprocess.TimeoutExpired:
             output = None
         finally:  # it may have left processes of its own
@@ -86,6 +90,14 @@ def notices(tree, target, case=None):
         return f"{target}: {failed.group(1).rstrip(',')}"
     said = re.search(r"FAILED in the episode.*\n(.*)", output)
     return f"{target}: {said.group(1) if said else f'ended with {test.returncode}'}"
+
+
+def sound(tree, target):
+    """What of this program fails without a defect, or None."""
+    begin = time.monotonic()
+    found = notices(tree, target)
+    LIMITS[target] = 60 + 10 * (time.monotonic() - begin)
+    return found
 
 
 def in_turn(file, last):
@@ -175,8 +187,7 @@ def main():
             free.put(tree)
 
     with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
-        sound = pool.map(lambda target: notices(os.path.join(trees[0], "build"), target), targets)
-        if found := next(filter(None, sound), None):
+        if found := next(filter(None, pool.map(lambda target: sound(os.path.join(trees[0], "build"), target), targets)), None):
             sys.exit(f"without a defect {found} fails")
         for (name, *_), (found, said) in zip(chosen, pool.map(seed, chosen)):
             print(f"{name:56} {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
