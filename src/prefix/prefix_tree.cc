@@ -98,18 +98,17 @@ size_t PrefixTree::walk_positions(const Prompt& prompt, NodeId parent, size_t be
                                   uint32_t needed, NodeId* path) const {
   constexpr size_t kBucketAhead = 16, kNodeAhead = 8, kBlockAhead = 4;
   NodeId first[kNodeAhead];  // of the buckets of the next positions
-  for (size_t i = begin; i < begin + kNodeAhead && i < limit; ++i)
-    first[i % kNodeAhead] = first_of(prompt.hashes[i]);
+  const auto look_ahead = [&](size_t i) {
+    const NodeId id = first[i % kNodeAhead] = first_of(prompt.hashes[i]);
+    if (!is_node(id)) return;
+    __builtin_prefetch(&(*this)[id]);
+    __builtin_prefetch(tokens(id));
+  };
+  for (size_t i = begin; i < begin + kNodeAhead && i < limit; ++i) look_ahead(i);
   for (size_t i = begin; i < limit; ++i) {
     const NodeId candidate = first[i % kNodeAhead];
     if (i + kBucketAhead < limit) __builtin_prefetch(&buckets_[bucket_of(prompt.hashes[i + kBucketAhead])]);
-    if (i + kNodeAhead < limit) {
-      const NodeId later = first[i % kNodeAhead] = first_of(prompt.hashes[i + kNodeAhead]);
-      if (is_node(later)) {
-        __builtin_prefetch(&(*this)[later]);
-        __builtin_prefetch(tokens(later));
-      }
-    }
+    if (i + kNodeAhead < limit) look_ahead(i + kNodeAhead);
     if (i + kBlockAhead < limit) {
       const NodeId later = first[(i + kBlockAhead) % kNodeAhead];
       if (is_node(later) && is_block((*this)[later].block)) pool_.prefetch((*this)[later].block);

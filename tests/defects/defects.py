@@ -183,7 +183,7 @@ DEFECTS = [
     ("hits that leave LRU stay counted as cached", "src/manager/blocks.cc",
      "  namespaces_.cached(ns, shape_.groups[group].pool) -= leaver.count();\n", ""),
     ("a walk looks into the bucket of another position", "src/prefix/prefix_tree.cc",
-     "first[i % kNodeAhead] = first_of(prompt.hashes[i + kNodeAhead]);", "first[i % kNodeAhead] = first_of(prompt.hashes[i + kNodeAhead - 1]);"),
+     "if (i + kNodeAhead < limit) look_ahead(i + kNodeAhead);", "if (i + kNodeAhead + 1 < limit) look_ahead(i + kNodeAhead);"),
     ("an old generation is accepted", "src/base/handle_table.h",
      "data[index].id != id || id == 0", "(data[index].id ^ id) >> 32 != 0 || id == 0"),
     ("a fence is ignored", "src/manager/blocks.cc",
