@@ -189,7 +189,7 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   }
   if (i == 0) return 0;
   free_ = id;
-  if (is_node(id)) prefetch_node(id);  // for the next call
+  if (is_node(id)) prefetch_place(id);  // for the next call
   pool_.count_written(pool_[blocks[0]].pool, written);
   counters_.nodes_used += i;
   counters_.published_blocks += i;

@@ -251,6 +251,11 @@ class PrefixTree {
   void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
   void prefetch_uses(NodeId id) const { uses_.prefetch(use_key((*this)[id])); }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
+  // The same for a node that will be made.
+  void prefetch_place(NodeId id) const {
+    prefetch_node(id);
+    __builtin_prefetch(&rows_[static_cast<size_t>(raw(id)) * block_size_], 1);
+  }
   // What taking the node out of the table also reads: its bucket, then the first node of the bucket's chain.
   uint32_t prefetch_bucket_of(NodeId id) const {
     const uint64_t key = (*this)[id].key;
