@@ -61,8 +61,10 @@ static Py_ssize_t next_effect(const SlotAllocator* self, Py_ssize_t block_size, 
   return next;
 }
 
-// Commits what has an effect of the first `count` tokens, as far as their ids are known.
+// Commits what has an effect of the first `count` tokens, as far as their ids are known. A session may be
+// longer than what has slots.
 static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t count) {
+  if (count > self->max_model_len) count = self->max_model_len;
   if (last_effect(self, live->block_size, count) <= live->committed) return 1;
   PyObject* const tokens = PyObject_GetAttr(request, s_all_token_ids);
   const Py_ssize_t size = tokens ? PySequence_Size(tokens) : -1, known = size - live->ahead;

@@ -276,6 +276,29 @@ def test_an_image_that_ends_behind_the_last_token_of_a_request_is_cut():
     m.manager.check()
 
 
+@pytest.mark.parametrize("kinds", [(0,), (0, 8)])
+def test_a_session_longer_than_max_model_len_is_cut_there(kinds):
+    """vLLM gives it slots for max_model_len tokens, and ends it after the next one."""
+    def session(name, media=()):
+        session = Request(name, range(80), media=media)
+        session.resumable = True
+        hit = run(m, session)
+        m.remove_skipped_blocks(name, session.num_computed_tokens)
+        m.cache_blocks(session, session.num_computed_tokens)
+        assert len(m.get_block_ids(name)[0]) == 16
+        m.free(session)
+        return hit
+
+    m = make(num_blocks=200, kinds=kinds)
+    assert session("a") == 0
+    assert session("b") >= 56
+    assert session("c", media=[("cat", 50, 30)]) <= 48
+    assert session("d", media=[("cat", 50, 30)]) <= 48
+    assert session("e", media=[("cat", 70, 6)]) >= 56
+    assert m.usage == 0
+    m.manager.check()
+
+
 def test_any_number_of_media_may_stand_for_one_range():
     m, tokens = make(num_blocks=200), [7] * 20
     media = [(f"view {i}", 4, 6) for i in range(40)]

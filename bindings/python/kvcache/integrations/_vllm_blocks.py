@@ -132,16 +132,16 @@ def text_of(group: Group) -> str:
     return f"window {group.window_tokens}" if group.window_tokens else f"chunk {group.chunk_tokens}" if group.chunk_tokens else "full"
 
 
-def identity_keys(request: Any, ahead: int = 0) -> list[ExtraKey]:
+def identity_keys(request: Any, ahead: int = 0, most: int = 1 << 62) -> list[ExtraKey]:
     """Returns the extra keys of a request: adapter and salt, as a key of the first token, and its media. ahead: the library gets the request's tokens
-    from this one on; those before it are a part of the first key, and media are where their tokens are in the library."""
+    from this one on; those before it are a part of the first key, and media are where their tokens are in the library. most: as in media_keys()."""
     parts: list[tuple[str | int, ...]] = [("first tokens", *request.all_token_ids[:ahead])] if ahead else []
     lora, salt = request.lora_request, request.cache_salt
     if lora is not None:
         parts.append(("lora", lora.name, lora.path))  # a name may come to mean another adapter
     if salt:
         parts.append(("salt", salt))
-    return [*([ExtraKey(0, 1, _digest(*parts))] if parts else ()), *media_keys(request.mm_features, ahead)]
+    return [*([ExtraKey(0, 1, _digest(*parts))] if parts else ()), *media_keys(request.mm_features, ahead, most)]
 
 
 def media_keys(features: Iterable[Any], ahead: int, most: int = 1 << 62) -> list[ExtraKey]:

@@ -57,17 +57,18 @@ class _Refusal(NamedTuple):
 class _Prompt:
     """The prompt of a request that was looked up and is not admitted: its tokens and their extra keys. `id`: of the same as a waiting request of the
     library, which hashes it once; 0 = none. `space`: blocks needed and available, if the whole prompt was looked up since the last try to admit it.
-    `refused`: a try that found no space. ahead: of the request's tokens, those before the library's first one."""
+    `refused`: a try that found no space. ahead: of the request's tokens, those before the library's first one. most: tokens that the library takes; an
+    input may make a session longer, of which vLLM computes no more than max_model_len."""
 
     __slots__ = ("request", "length", "tokens", "keys", "shared", "lasts", "id", "space", "refused")
 
-    def __init__(self, request: Any, ahead: int):
+    def __init__(self, request: Any, ahead: int, most: int):
         self.request, self.length = request, request.num_tokens
         # The list behind vLLM's read-only view, if it exists, is read several times faster.
         tokens = getattr(request, "_all_token_ids", request.all_token_ids)
         known = self.length > ahead  # else the library gets some token, and shares nothing
-        self.tokens = _native.kvc_pack_tokens((tokens[ahead:] if known else tokens[-1:]) if ahead else tokens)
-        self.keys = identity_keys(request, ahead) if known else []
+        self.tokens = _native.kvc_pack_tokens((tokens[ahead:] if known else tokens[-1:]) if ahead else tokens)[:most]
+        self.keys = identity_keys(request, ahead, most) if known else []
         self.shared = request.prompt_embeds is None and known  # embeddings have no token ids to compare
         self.lasts = not getattr(request, "resumable", True)  # an update of a session changes tokens; otherwise they are only appended
         self.id = 0
@@ -147,7 +148,7 @@ class KVCacheManager(_native.SlotAllocator):
         prompt = self._prompts.get(request.request_id)
         if prompt is None or not prompt.lasts or not prompt.belongs_to(request):
             self._forget(prompt)
-            prompt = self._prompts[request.request_id] = _Prompt(request, self._ahead)
+            prompt = self._prompts[request.request_id] = _Prompt(request, self._ahead, self._most_tokens)
         prompt.space = None
         if not self.prefix_cache_lookup_enabled(request) or not prompt.shared:
             return self.empty_kv_cache_blocks, 0, 0
@@ -172,8 +173,8 @@ class KVCacheManager(_native.SlotAllocator):
         if num_new_tokens + num_new_computed_tokens + num_external_computed_tokens <= 0:
             raise ValueError("num_new_tokens is 0 and no computed tokens are taken over; give at least one token")
         start = request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens
-        end = start + num_new_tokens
-        needed = min(end + num_lookahead_tokens, self.max_model_len)
+        needed = min(start + num_new_tokens + num_lookahead_tokens, self.max_model_len)
+        end = min(start + num_new_tokens, self.max_model_len)
         live = self._live.get(request.request_id)
         new: Optional[KVCacheBlocks] = self.empty_kv_cache_blocks
         if live is None:
@@ -270,7 +271,7 @@ class KVCacheManager(_native.SlotAllocator):
         prompt = self._prompts.pop(request.request_id, None)
         if prompt is None or not prompt.belongs_to(request):
             self._forget(prompt)
-            prompt = _Prompt(request, self._ahead)  # it was not looked up
+            prompt = _Prompt(request, self._ahead, self._most_tokens)  # it was not looked up
         if prompt.lasts:  # if there is no space, it is looked up in the next step
             self._prompts[request.request_id] = prompt
         known = len(prompt.tokens)
