@@ -368,7 +368,7 @@ void Generator::step(const World& world, Op& op) {
   s.in.retired = retired();
   if (random_.chance(30)) s.in.now = world.model().now() + random_.below(3);
   if (random_.chance(1) && world.model().now() > 1) s.in.now = world.model().now() - 1;
-  s.in.past_refusal = random_.chance(20);
+  s.in.past_refusal = random_.chance(20), s.in.all_or_none = random_.chance(12);
   s.whole_rows = random_.chance(5), s.move_rows = random_.chance(5);
   s.commits = random_.chance(85), s.extends = random_.chance(85), s.with_ids = random_.chance(75);
   std::vector<uint64_t> running = admitted_;
@@ -462,7 +462,7 @@ Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
   static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 189,
                                        72, 28,  84,  84, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
-                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 14};
+                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 12};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
