@@ -97,6 +97,7 @@ type Step struct {
 const (
 	StepWholeRows        = C.KVC_STEP_WHOLE_ROWS
 	StepAdmitPastRefusal = C.KVC_STEP_ADMIT_PAST_REFUSAL
+	StepAdmitAllOrNone   = C.KVC_STEP_ADMIT_ALL_OR_NONE // The admissions of the step; its other items are as ever.
 )
 
 // NewStep creates a step with all its arrays, so that serving allocates nothing.

@@ -152,7 +152,8 @@ kvc_status check_step(const Manager& manager, kvc_step* step, size_t* stride) {
   if (step->struct_size != sizeof unused) {
     KVC_TRY(read_struct(step, &unused));
   }
-  if ((step->flags & ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL}) != 0)
+  if ((step->flags &
+       ~uint32_t{KVC_STEP_WHOLE_ROWS | KVC_STEP_ADMIT_PAST_REFUSAL | KVC_STEP_ADMIT_ALL_OR_NONE}) != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "step flags %#x are not supported", step->flags);
   KVC_TRY(check_items(*step));
   KVC_TRY(check_made_step(manager, *step));

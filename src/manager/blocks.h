@@ -123,6 +123,12 @@ class Blocks {
     const uint64_t size = pool_.counts(pool).size;
     return quotas_.on() ? quotas_.most_room(class_of(ns), pool, size) : size;
   }
+  // For as long as a batch is planned, under one lock: hits that it will hold, and blocks that it will take
+  // (`count` of a pool; the negative number takes them back). Lists stay as they are: only room() and what
+  // refuses know. False if the block is held already.
+  bool expect_hit(BlockId id, List* was);
+  void take_back_hit(BlockId id, List was);
+  void expect_blocks(uint32_t ns, size_t pool, uint64_t count);
   static uint64_t last_shortage();  // blocks missing at this thread's last refusal
 
   // Takes blocks for requests of a namespace. The group's pool must have `count` available.
@@ -151,6 +157,8 @@ class Blocks {
     if (tree_.annotates()) [[unlikely]]
       use_annotated(path, length);
   }
+  // Ends a hold that share() or hold() added, and that was not the last: no trace is left.
+  void unshare(BlockId id) { pool_.drop_ref(pool_[id]); }
   void hold_external(BlockId id) {
     hit(id);
     pool_.add_external(pool_[id]);

@@ -405,8 +405,10 @@ void Requests::open_lane(Request& request) {
 // A block that this step probably publishes is hashed here, so that its bucket is there in time.
 void Requests::prefetch_publication(Request& request) {
   if (request.known < request.next_full || request.published < request.num_hashes) return;
-  if (const BlockId block = request.groups[0].blocks.data[request.published]; is_block(block))
-    blocks_.pool().prefetch(block);
+  if (request.published < request.positions) {
+    if (const BlockId block = request.groups[0].blocks.data[request.published]; is_block(block))
+      blocks_.pool().prefetch(block);
+  }
   if (request.hashed == request.published) request.set_chain(next_chain(request), request.hashed + 1);
   blocks_.tree().prefetch_bucket(request.chain);
 }

@@ -191,7 +191,8 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
     KVC_TRY(matcher_.match(prompt, 0, request.drop_tail_blocks, behind, &admission->hit));
     plan_blocks();
   }
-  if (shape_.reuses_heads() && request.drop_tail_blocks == 0 && request.external_tokens == 0) [[unlikely]] {
+  if (shape_.reuses_heads() && !admission->whole_blocks && request.drop_tail_blocks == 0 &&
+      request.external_tokens == 0) [[unlikely]] {
     const size_t length = admission->hit.length;
     const NodeId last = length != 0 ? admission->hit.path[length - 1] : root_of(request.ns);
     const auto plan_with = [&](const Matcher::Head& head) {
@@ -248,29 +249,43 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
 }
 
 kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step_id, CopyList* copies) {
+  AdmissionPlan admission(shape_.num_pools);
+  KVC_TRY(prepare(request, max_positions, step_id, copies == nullptr, &admission));
+  carry_out(request, admission, step_id, copies == nullptr ? copies_ : *copies);
+  return KVC_OK;
+}
+
+// Finds what the admission needs, and makes sure of room and memory for it. `single`: its copies wait.
+kvc_status Requests::prepare(Request& request, size_t max_positions, uint64_t step_id, bool single,
+                             AdmissionPlan* planned) {
+  AdmissionPlan& admission = *planned;
   if (const size_t longest = std::max(shape_.positions_of(admitted_capacity(request, 0, true)),
                                       shape_.positions_of(request.cross_tokens));
       longest > max_positions) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the request may need %zu blocks, row_stride is %zu", longest,
                 max_positions);
   }
-  AdmissionPlan admission(shape_.num_pools);
   KVC_TRY(plan(request, max_positions, step_id, &admission));
   if (shape_.has_fills()) [[unlikely]]
     KVC_TRY(wait_for_fill(request, admission.hit, step_id));
-  const NodeId* const path = admission.hit.path;
-  const AdmittedSlots& slots = admission.slots;
-  const size_t length = slots.length, positions = shape_.positions_of(slots.capacity);
-  const Matcher::Head head = admission.head;
+  const size_t positions = shape_.positions_of(admission.slots.capacity);
   if (const kvc_status status =
           blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
       status != KVC_OK) {
     return refused(request, status, least(request, admission), "the admission");
   }
   if (!reserve_tables(request, positions) || (request.cross_tokens != 0 && !reserve_cross_tables(request)) ||
-      (head.tokens != 0 && copies == nullptr && !reserve_copies(shape_.num_token_groups))) {
+      (admission.head.tokens != 0 && single && !reserve_copies(shape_.num_token_groups))) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a table of %zu blocks", positions);
   }
+  return KVC_OK;
+}
+
+void Requests::carry_out(Request& request, const AdmissionPlan& admission, uint64_t step_id, CopyList& list) {
+  const NodeId* const path = admission.hit.path;
+  const AdmittedSlots& slots = admission.slots;
+  const size_t length = slots.length, positions = shape_.positions_of(slots.capacity);
+  const Matcher::Head head = admission.head;
 
   // Nothing can fail from here on. The cursor, the hits of all groups and what is copied are held before any
   // block is taken.
@@ -290,7 +305,6 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   }
   blocks_.use(path, length);
   if (request.cross_tokens != 0 && admission.cross_cached) hold_cross(request);
-  CopyList& list = copies == nullptr ? copies_ : *copies;
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const size_t copied = head.tokens != 0;
     if (copied != 0) [[unlikely]] {
@@ -320,7 +334,6 @@ kvc_status Requests::admit(Request& request, size_t max_positions, uint64_t step
   longest_admission_ =
       std::max<uint64_t>(longest_admission_,
                          admission.hit.known + positions * shape_.num_token_groups + request.cross_positions);
-  return KVC_OK;
 }
 
 uint64_t Requests::num_admitted_of(uint32_t ns) const {

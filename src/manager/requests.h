@@ -74,6 +74,7 @@ class Requests {
   // A warning that the caller delivers once the lock is free; nullptr if there is none.
   const char* take_warning() { return std::exchange(warning_, nullptr); }
 
+  Request& record(size_t index) { return table_.at(index); }
   // nullptr if there is none. find() closes the request's lane, peek() leaves it alone.
   Request* peek(uint64_t id) { return table_.find(id); }
   kvc_status find(uint64_t id, bool must_be_admitted, Request** request);
@@ -174,6 +175,8 @@ class Requests {
   void follow_moves(uint32_t pool);
 
  private:
+  friend class Batch;
+
   // lifecycle.cc
   struct AdmissionPlan {
     explicit AdmissionPlan(size_t num_pools) : demand(num_pools) {}
@@ -181,10 +184,14 @@ class Requests {
     Matcher::Head head;  // with which the hit goes on
     AdmittedSlots slots;
     uint64_t epoch;
-    bool cross_cached;  // if it has an encoder
+    bool cross_cached;          // if it has an encoder
+    bool whole_blocks = false;  // no head is looked for
     Demand demand;
   };
   kvc_status plan(const Request& request, size_t max_positions, uint64_t step_id, AdmissionPlan* admission);
+  kvc_status prepare(Request& request, size_t max_positions, uint64_t step_id, bool single,
+                     AdmissionPlan* admission);
+  void carry_out(Request& request, const AdmissionPlan& admission, uint64_t step_id, CopyList& copies);
   AdmittedSlots plan_slots(const Request& request, const AdmissionPlan& admission) const;
   void plan_demand(const Request& request, const AdmittedSlots& slots, AdmissionPlan* admission) const;
   void plan_headroom(const Request& request, size_t max_positions, AdmissionPlan* admission) const;

@@ -26,8 +26,21 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
   return KVC_OK;
 }
 
+kvc_status SchedulerView::build(const TokenSpan& prompt, const kvc_request_config& config,
+                                Request** request) const {
+  KVC_TRY(check_span(prompt, requests_.shape()));
+  {
+    const std::lock_guard lock(monitor_.mutex());
+    KVC_TRY(requests_.begin(prompt, config, request));
+  }
+  const kvc_status status = requests_.fill(**request, prompt);
+  if (status == KVC_OK) return KVC_OK;
+  const Guard guard = lock();
+  requests_.discard(**request);
+  return status;
+}
+
 uint32_t SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const {
-  const std::lock_guard lock(monitor_.mutex());
   if (waiting != 0) {
     const Request* request = requests_.peek(waiting);
     return request == nullptr ? 0 : blocks_.class_of(request->ns);

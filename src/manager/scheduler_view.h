@@ -2,6 +2,7 @@
 // What a scheduler needs of the manager, and all that a step uses: to admit, extend, commit, truncate,
 // preempt and end requests, to retire steps, and to learn what a refusal lacked.
 #pragma once
+#include "manager/batch.h"
 #include "manager/monitor.h"
 
 namespace kvc {
@@ -24,13 +25,20 @@ class SchedulerView {
   // `slots`: instead of the request's own from now on, if it is admitted; 0 = its own.
   kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0,
                    CopyList* copies = nullptr, uint64_t slots = 0) const;
+  // A new request that nobody knows yet: publish() or discard() it.
+  kvc_status build(const TokenSpan& prompt, const kvc_request_config& config, Request** request) const;
   // A bit for the share of the blocks that an admission counts for: that of the waiting request, or of the
   // namespace if it is new (0). Without quotas there is one share.
   uint64_t share_of(uint64_t waiting, uint64_t namespace_id) const {
-    return blocks_.quotas().on() ? uint64_t{1} << class_of(waiting, namespace_id) : 1;
+    if (!blocks_.quotas().on()) return 1;
+    const std::lock_guard lock(monitor_.mutex());
+    return locked_share_of(waiting, namespace_id);
   }
 
   // All below are called with the lock.
+  uint64_t locked_share_of(uint64_t waiting, uint64_t namespace_id) const {
+    return blocks_.quotas().on() ? uint64_t{1} << class_of(waiting, namespace_id) : 1;
+  }
   Request* peek(uint64_t id) const { return requests_.peek(id); }
   kvc_status find(uint64_t id, bool must_be_admitted, Request** request) const {
     return requests_.find(id, must_be_admitted, request);
@@ -57,6 +65,10 @@ class SchedulerView {
     if (requests_.shape().has_fills()) [[unlikely]]
       requests_.enqueue_extension(request, capacity_before, step_id);
   }
+  Batch batch() const { return Batch(requests_, blocks_); }
+  void publish(Request& request) const { requests_.publish(request); }
+  void discard(Request& request) const { requests_.discard(request); }
+  Request& record(size_t index) const { return requests_.record(index); }
   kvc_status preempt(Request& request) const { return requests_.preempt(request); }
   kvc_status truncate(Request& request, uint64_t length) const { return requests_.truncate(request, length); }
   kvc_status end(Request& request) const { return requests_.end(request); }

@@ -108,6 +108,10 @@ kvc_status Stepper::step(StepPlan& plan) {
       return KVC_OK;
     }
   }
+  if ((step.flags & KVC_STEP_ADMIT_ALL_OR_NONE) != 0) {
+    admit_all(plan, copies, failure);
+    return KVC_OK;
+  }
   uint64_t refused = 0;  // shares that an admission of the step had no space in
   for (size_t i = 0; i < step.num_admissions; ++i) {
     admit_item(plan, i, &refused, copies);
@@ -226,6 +230,23 @@ kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& requ
                      ", or switch extend_tokens off (NULL) to extend by slots alone");
 }
 
+// Of a prompt that was refused: the first token that was not set, if any.
+kvc_status Stepper::explain_tokens(const StepPlan& plan, size_t i, kvc_status status) const {
+  if (plan.prompt(i).num_tokens > shape_.max_request_tokens) return status;
+  return refused_ids(status, "admit_tokens", plan.step.admit_tokens, plan.step.admit_offsets[i],
+                     plan.step.admit_offsets[i + 1], " of each token of the prompt");
+}
+
+void Stepper::count_refusal(StepPlan& plan, kvc_status status, uint64_t share, uint64_t* refused) const {
+  kvc_step& step = plan.step;
+  const bool no_space =
+      status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
+  if (no_space && *refused == 0) step.shortage_blocks = view_.last_shortage();
+  if (no_space) *refused |= share;
+  step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL ||
+                      status == KVC_ERROR_FILLING || status == KVC_ERROR_NEVER_FITS;
+}
+
 void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& copies) {
   kvc_step& step = plan.step;
   kvc_status& status = plan.admission_status()[i];
@@ -241,21 +262,93 @@ void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& 
     status =
         is_new ? view_.create(plan.prompt(i), plan.config(i), true, &id, &cached, room, step.step_id, &copies)
                : view_.admit(id, &cached, room, step.step_id, &copies, plan.admit_slots(i));
-    if (is_new && status != KVC_OK && plan.prompt(i).num_tokens <= shape_.max_request_tokens) {
-      status = refused_ids(status, "admit_tokens", step.admit_tokens, step.admit_offsets[i],
-                           step.admit_offsets[i + 1], " of each token of the prompt");
-    }
+    if (is_new && status != KVC_OK) status = explain_tokens(plan, i, status);
   }
-  const bool no_space =
-      status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
-  if (no_space && *refused == 0) step.shortage_blocks = view_.last_shortage();
-  if (no_space) *refused |= share;
-  step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL ||
-                      status == KVC_ERROR_FILLING || status == KVC_ERROR_NEVER_FITS;
+  count_refusal(plan, status, share, refused);
   step.admitted[i] = status == KVC_OK ? id : 0;
   step.cached[i] = status == KVC_OK ? cached : 0;
   const std::lock_guard lock(view_.mutex());
   rows_.show(plan, item, status == KVC_OK ? view_.peek(id) : nullptr);
+}
+
+// A new request has no id while nobody else knows it: its index, from 1 on, stands in `admitted`.
+kvc_status Stepper::build_item(StepPlan& plan, size_t i) {
+  kvc_step& step = plan.step;
+  step.admitted[i] = step.cached[i] = 0;
+  if (step.admit_requests != nullptr && step.admit_requests[i] != 0) return KVC_OK;
+  Request* request = nullptr;
+  if (const kvc_status status = view_.build(plan.prompt(i), plan.config(i), &request); status != KVC_OK)
+    return explain_tokens(plan, i, status);
+  step.admitted[i] = uint64_t{view_.table().index_of(*request)} + 1;
+  return KVC_OK;
+}
+
+kvc_status Stepper::plan_item(StepPlan& plan, size_t i, Batch& batch) const {
+  kvc_step& step = plan.step;
+  const size_t item = step.num_requests + i;
+  const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
+  if (step.admitted[i] != 0) return batch.plan(view_.record(step.admitted[i] - 1), 0, room, step.step_id);
+  Request* request = nullptr;
+  KVC_TRY(view_.find(step.admit_requests[i], false, &request));
+  KVC_TRY(batch.plan(*request, plan.admit_slots(i), room, step.step_id));
+  step.admitted[i] = uint64_t{view_.table().index_of(*request)} + 1;
+  return KVC_OK;
+}
+
+// All admissions or none, under one lock but for the prompts, which are copied and hashed before.
+void Stepper::admit_all(StepPlan& plan, CopyList& copies, FirstError& failure) {
+  kvc_step& step = plan.step;
+  kvc_status* const status = plan.admission_status();
+  const size_t count = step.num_admissions;
+  const auto is_new = [&](size_t i) { return step.admit_requests == nullptr || step.admit_requests[i] == 0; };
+  uint64_t refused = 0;
+  bool all = true;
+  for (size_t i = 0; i < count; ++i) {
+    if ((status[i] = build_item(plan, i)) != KVC_OK) failure.note("admissions", i);
+  }
+  const Guard lock = view_.lock();
+  {
+    Batch batch = view_.batch();
+    for (size_t i = 0; i < count; ++i) {
+      if (status[i] == KVC_OK) {
+        const uint64_t share = view_.locked_share_of(is_new(i) ? 0 : step.admit_requests[i],
+                                                     is_new(i) ? plan.prompt(i).namespace_id : 0);
+        if ((refused & share) != 0 && (step.flags & KVC_STEP_ADMIT_PAST_REFUSAL) == 0)
+          status[i] = fail(KVC_ERROR_SKIPPED, "not tried: an earlier admission had no space");
+        else
+          status[i] = plan_item(plan, i, batch);
+        if (status[i] != KVC_OK) {
+          failure.note("admissions", i);
+          count_refusal(plan, status[i], share, &refused);
+        }
+      }
+      all = all && status[i] == KVC_OK;
+    }
+    if (all) {
+      batch.admit(step.step_id, copies);
+    } else {
+      batch.cancel();
+    }
+  }
+  for (size_t i = 0; i < count && all; ++i) {
+    Request& request = view_.record(step.admitted[i] - 1);
+    if (is_new(i)) view_.publish(request);
+    view_.enqueue(request, step.step_id);
+    step.admitted[i] = request.id;
+    step.cached[i] = request.num_cached;
+  }
+  for (size_t i = count; i-- > 0 && !all;) {
+    if (is_new(i) && step.admitted[i] != 0) view_.discard(view_.record(step.admitted[i] - 1));
+    step.admitted[i] = 0;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (!all && status[i] == KVC_OK) {
+      status[i] = KVC_ERROR_SKIPPED;
+      ++step.num_refused;
+    }
+    rows_.show(plan, step.num_requests + i, all ? view_.peek(step.admitted[i]) : nullptr);
+  }
+  end(plan, copies);
 }
 
 }  // namespace kvc

@@ -47,6 +47,11 @@ class Stepper {
   kvc_status extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
                             uint64_t first, uint64_t count, CopyList& copies);
   void admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& copies);
+  void admit_all(StepPlan& plan, CopyList& copies, FirstError& failure);
+  kvc_status build_item(StepPlan& plan, size_t i);
+  kvc_status plan_item(StepPlan& plan, size_t i, Batch& batch) const;
+  kvc_status explain_tokens(const StepPlan& plan, size_t i, kvc_status status) const;
+  void count_refusal(StepPlan& plan, kvc_status status, uint64_t share, uint64_t* refused) const;
 
   // decode.cc
   uint64_t decode(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);

@@ -84,6 +84,10 @@ class Quotas {
   void hit(BlockId id, size_t pool, bool was_fenced) {
     change(class_of(id), pool, [&](Share& s) { was_fenced ? --s.fenced : (--s.cached, ++s.held); });
   }
+  // A class will take so many blocks more.
+  void expect(uint32_t cls, size_t pool, uint64_t count) {
+    change(cls, pool, [&](Share& s) { s.held += count; });
+  }
   void fence(BlockId id, size_t pool) { ++at(class_of(id), pool).fenced; }
   void leave_fence(BlockId id, size_t pool) { --at(class_of(id), pool).fenced; }
   void cache_held(BlockId id, size_t pool) {

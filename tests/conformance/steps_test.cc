@@ -288,6 +288,54 @@ TEST(Steps, TheFirstRefusalStopsLaterAdmissionsUnlessAsked) {
   }
 }
 
+TEST(Steps, AdmissionsAreMadeAllOrNone) {
+  const uint32_t B = 4;
+  for (const uint64_t blocks : {5u, 6u}) {
+    Cache c(shape(blocks, B));
+    c.store(text(1, 2 * B));
+    const uint64_t waiting = [&] {
+      uint64_t id = 0;
+      const Tokens tokens = text(3, B);
+      EXPECT_EQ(kvc_manager_create_request(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
+                                           nullptr, &id),
+                KVC_OK);
+      return id;
+    }();
+    c.store(text(4, B));  // cached later than what the step hits
+    const uint64_t before = c.digest();
+    Step s;  // the second and the third have two blocks of the hit in common, which the first must not evict
+    s.flags = KVC_STEP_ADMIT_ALL_OR_NONE;
+    s.admit = {0, 0, 0, waiting},
+    s.prompts = {text(2, B), text(1, 2 * B) + text(5, 1), text(1, 2 * B) + text(6, 1), {}};
+    ASSERT_EQ(s.run(c), KVC_OK);
+    if (blocks == 6) {
+      EXPECT_EQ(s.status, std::vector<kvc_status>(4, KVC_OK));
+      EXPECT_EQ(s.cached, (std::vector<uint64_t>{0, 2 * B, 2 * B, 0}));
+      EXPECT_EQ(c.table(s.admitted[1])[1], c.table(s.admitted[2])[1]);
+      EXPECT_EQ(s.admitted[3], waiting);
+      EXPECT_EQ(c.available(), 0u);
+      for (const uint64_t id : s.admitted) c.free(id);
+      continue;
+    }
+    EXPECT_EQ(s.status, (std::vector<kvc_status>{KVC_ERROR_SKIPPED, KVC_ERROR_SKIPPED, KVC_ERROR_SKIPPED,
+                                                 KVC_ERROR_NO_SPACE}));
+    EXPECT_EQ(s.step.num_refused, 4u);
+    EXPECT_EQ(s.step.shortage_blocks, 1u);
+    EXPECT_EQ(s.admitted, std::vector<uint64_t>(4, 0));
+    EXPECT_EQ(kvc_manager_retire_step(c.get(), s.step.step_id), KVC_OK);
+    EXPECT_EQ(c.digest(), before);
+    Step never;
+    never.flags = KVC_STEP_ADMIT_ALL_OR_NONE;
+    never.admit = {waiting, 0, waiting}, never.prompts = {{}, text(7, 6 * B), {}};
+    ASSERT_EQ(never.run(c), KVC_OK);
+    EXPECT_EQ(never.status,
+              (std::vector<kvc_status>{KVC_ERROR_SKIPPED, KVC_ERROR_NEVER_FITS, KVC_ERROR_BUSY}));
+    EXPECT_EQ(kvc_manager_retire_step(c.get(), never.step.step_id), KVC_OK);
+    EXPECT_EQ(c.digest(), before);
+    EXPECT_EQ(c.admit(waiting), 0u);
+  }
+}
+
 TEST(Steps, RowsKeepWhatDidNotChangeAndChangesListTheRest) {
   const uint32_t B = 2;
   Cache c(shape(30, B));

@@ -368,7 +368,7 @@ void Generator::step(const World& world, Op& op) {
   s.in.retired = retired();
   if (random_.chance(30)) s.in.now = world.model().now() + random_.below(3);
   if (random_.chance(1) && world.model().now() > 1) s.in.now = world.model().now() - 1;
-  s.in.past_refusal = random_.chance(20);
+  s.in.past_refusal = random_.chance(20), s.in.all_or_none = random_.chance(12);
   s.whole_rows = random_.chance(5), s.move_rows = random_.chance(5);
   s.commits = random_.chance(85), s.extends = random_.chance(85), s.with_ids = random_.chance(75);
   std::vector<uint64_t> running = admitted_;

@@ -31,6 +31,13 @@ class Model : public PartialRules {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
     if (r->admitted) return KVC_ERROR_BUSY;
+    Planned plan;
+    if (kvc_status status = this->plan(*r, true, plan)) return status;
+    return carry_out(*r, plan, cached, copies);
+  }
+  // What an admission finds and will take, if it fits.
+  kvc_status plan(Request& request, bool heads, Planned& planned) {
+    const Request* r = &request;
     const Options& o = r->options;
     const uint64_t n = r->text.tokens.size(),
                    ahead = std::min(n + o.lookahead, std::max(n, config_.max_tokens));
@@ -93,11 +100,20 @@ class Model : public PartialRules {
       else
         capacity = without;
     };
-    plan(o.drop_tail || o.external ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
+    plan(o.drop_tail || o.external || !heads ? Head{} : this->head(o.ns, r->text, hit.blocks, most));
     if (head.tokens && fits(ns, need, held, watermark) != KVC_OK) plan({});
     if (hit.blocks && outgrows_states(ns, need, held))
       hit = match(o.ns, r->text, 0, all_groups(), o.drop_tail, shares(*r)), plan({});
     if (kvc_status status = fits(ns, need, held, watermark)) return refused(ns, status, least);
+    planned = {hit, head, table, held, cross, found, limit, tokens, capacity, step_end, transfer};
+    return KVC_OK;
+  }
+  kvc_status carry_out(Request& request, Planned planned, uint64_t* cached, std::vector<Copy>& copies) {
+    Request* r = &request;
+    auto& [hit, head, table, held, cross, found, limit, tokens, capacity, step_end, transfer] = planned;
+    const Options& o = r->options;
+    const uint64_t n = r->text.tokens.size();
+    const auto ns = int64_t(o.ns);
     stats.hit_chances += limit > 0, stats.hits_taken += hit.blocks > 0;
     hold(held, &Block::requests);
     for (const auto& row : table)
@@ -768,7 +784,8 @@ class Model : public PartialRules {
       out.status.push_back(status);
     }
     std::set<int> refused;  // shares
-    for (const StepAdmission& a : in.admissions) {
+    if (in.all_or_none) admit_all(in, out);
+    for (const StepAdmission& a : in.all_or_none ? std::vector<StepAdmission>{} : in.admissions) {
       uint64_t id = a.id, cached = 0;
       const int cls = shares_.cls(int64_t(a.id == 0    ? a.options.ns
                                           : find(a.id) ? find(a.id)->options.ns
@@ -778,10 +795,7 @@ class Model : public PartialRules {
                           : a.id                                   ? admit(id, &cached, out.copies)
                                  : allocate(a.text, a.options, &id, &cached, out.copies);
       if (status == KVC_OK) {
-        Request& r = *find(id);
-        const uint64_t n = r.text.tokens.size(), first = cached + r.options.external + r.options.slots;
-        r.enqueued = r.options.slots && first < n ? first : n;
-        enqueue(r, issued + 1);
+        enqueue_admitted(*find(id));
       }
       out.refused += status == KVC_ERROR_FILLING || status == KVC_ERROR_NEVER_FITS;
       if (status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA ||
@@ -796,6 +810,78 @@ class Model : public PartialRules {
     out.step_id = ++issued;
     for (const Copy& copy : out.copies) drop(copy.source, &Block::requests);
     return KVC_OK;
+  }
+
+  // All admissions of a step or none. What each plan holds, and so many blocks as it takes, are gone for
+  // those behind it; then all is as before, and if all fit, all hits are held before the first takes a block.
+  void admit_all(const StepIn& in, StepOut& out) {
+    const size_t n = in.admissions.size();
+    std::vector<kvc_status> status(n);
+    std::vector<uint64_t> ids(n), made, slots(n);
+    std::vector<Planned> plans(n);
+    const uint64_t before = version;
+    for (size_t i = 0; i < n; ++i) {
+      const StepAdmission& a = in.admissions[i];
+      ids[i] = a.id;
+      if (a.id) continue;
+      status[i] = create(a.text, a.options, &ids[i]);
+      if (status[i] == KVC_OK) made.push_back(ids[i]);
+    }
+    const auto saved_pools = pools;
+    const auto saved_blocks = blocks_;
+    const uint64_t saved_fills = fills_;
+    std::set<int> refused;
+    for (size_t i = 0; i < n; ++i) {
+      if (status[i] != KVC_OK) continue;
+      Request* r = find(ids[i]);
+      const int share = r ? shares_.cls(int64_t(r->options.ns)) : 0;
+      if (refused.count(share) && !in.past_refusal)
+        status[i] = KVC_ERROR_SKIPPED;
+      else
+        status[i] = !r                          ? KVC_ERROR_NOT_FOUND
+                    : r->admitted || r->planned ? KVC_ERROR_BUSY
+                                                : plan(*r, false, plans[i]);
+      if (status[i] == KVC_ERROR_NO_SPACE || status[i] == KVC_ERROR_AGAIN ||
+          status[i] == KVC_ERROR_OVER_QUOTA) {
+        if (refused.empty()) out.shortage = shortage;
+        refused.insert(share);
+      }
+      if (status[i] != KVC_OK) continue;
+      const Planned& plan = plans[i];
+      hold(plan.held, &Block::requests);
+      r->planned = true;
+      const auto takes = [&](size_t p, uint64_t count) { expected_[{share, p}] += count; };
+      for (size_t g = 0; g < config_.groups.size(); ++g)
+        takes(config_.groups[g].pool,
+              count_new(g, plan.hit.blocks, up(plan.capacity), plan.step_end, plan.transfer));
+      for (const size_t p : config_.cross) takes(p, plan.found ? 0 : up(r->options.cross));
+    }
+    for (auto& [id, r] : requests) r.planned = false;
+    pools = saved_pools, blocks_ = saved_blocks, fills_ = saved_fills, expected_.clear();
+    const bool all = std::count(status.begin(), status.end(), KVC_OK) == int64_t(n);
+    for (const uint64_t id : made)
+      if (!all) requests.erase(id), version = before;
+    for (size_t i = 0; i < n && all; ++i) hold(plans[i].held, &Block::requests);
+    for (size_t i = 0; i < n; ++i) {
+      uint64_t cached = 0;
+      if (all) carry_out(*find(ids[i]), plans[i], &cached, out.copies);
+      if (!all && status[i] == KVC_OK) status[i] = KVC_ERROR_SKIPPED;
+      out.refused += status[i] == KVC_ERROR_NO_SPACE || status[i] == KVC_ERROR_AGAIN ||
+                     status[i] == KVC_ERROR_OVER_QUOTA || status[i] == KVC_ERROR_SKIPPED ||
+                     status[i] == KVC_ERROR_FILLING || status[i] == KVC_ERROR_NEVER_FITS;
+      out.status.push_back(status[i]), out.admitted.push_back(all ? ids[i] : 0), out.cached.push_back(cached);
+    }
+    for (size_t i = 0; i < n && all; ++i) {
+      for (const auto& row : plans[i].held)
+        for (const Cell& cell : row)
+          if (cell.block >= 0) --blocks_[cell.block].requests;
+      enqueue_admitted(*find(ids[i]));
+    }
+  }
+  void enqueue_admitted(Request& r) {
+    const uint64_t n = r.text.tokens.size(), first = r.cached + r.options.external + r.options.slots;
+    r.enqueued = r.options.slots && first < n ? first : n;
+    enqueue(r, issued + 1);
   }
 
  private:

@@ -394,8 +394,12 @@ class Rules {
   }
   static bool remove(std::vector<int>& list, int b) { return std::erase(list, b) > 0; }
 
+  // Blocks that a share will take, by what a step has planned.
+  uint64_t expected(int cls, size_t p) const {
+    return expected_.count({cls, p}) ? expected_.at({cls, p}) : 0;
+  }
   ShareCounts counts(int cls, size_t p) const {
-    ShareCounts out;
+    ShareCounts out{expected(cls, p), 0, 0};
     for (size_t id = 0; shares_.on() && id < blocks_.size(); ++id) {
       const Block& b = blocks_[id];
       if (b.pool != p || !usable(int(id)) || shares_.cls(b.payer) != cls) continue;
@@ -408,7 +412,9 @@ class Rules {
   // Blocks that a namespace may take: what the others are sure of stays, and it keeps to its maximum. Now, or
   // when all fenced blocks have settled, `kept` of its own excepted.
   uint64_t room(int64_t ns, size_t p, uint64_t kept, bool later) const {
-    uint64_t available = pools[p].free.size() + pools[p].lru.size(), others = 0, left = UINT64_MAX;
+    uint64_t available = pools[p].free.size() + pools[p].lru.size();
+    for (const auto& [of, count] : expected_) available -= of.second == p ? count : 0;
+    uint64_t others = 0, left = UINT64_MAX;
     for (const int cls : shares_.on() ? shares_.classes() : std::vector<int>{}) {
       const ShareCounts has = counts(cls, p);
       const bool own = cls == shares_.cls(ns);
@@ -471,7 +477,8 @@ class Rules {
   // Has its share an admitted request?
   bool any_admitted(int64_t ns) const {
     return std::any_of(requests.begin(), requests.end(), [&](auto& entry) {
-      return entry.second.admitted && shares_.cls(int64_t(entry.second.options.ns)) == shares_.cls(ns);
+      return (entry.second.admitted || entry.second.planned) &&
+             shares_.cls(int64_t(entry.second.options.ns)) == shares_.cls(ns);
     });
   }
   int victim(const Pool& pool) const {
@@ -755,6 +762,7 @@ class Rules {
   std::vector<Block> blocks_;
   std::map<uint64_t, std::pair<int, int>> namespaces_;  // id -> identity, opens
   uint64_t last_id_ = 0, fills_ = 0;
+  std::map<std::pair<int, size_t>, uint64_t> expected_;  // by share and pool
   std::map<Key, uint64_t> born_;  // when positions got their first block; also of those that lost it
   uint64_t births_ = 0;
 };

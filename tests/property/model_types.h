@@ -130,6 +130,7 @@ struct Request {
   uint64_t prompt = 0, committed = 0, capacity = 0, cached = 0, lost = 0, published = 0,
            epoch = 0;  // published: positions
   bool admitted = false, was_admitted = false;
+  bool planned = false;  // by a step that admits all or none
   bool stopped = false;  // publishing: all positions were in use, or prefix caching was off
   Table table, cross;    // of the groups that follow tokens; of the cross groups
   bool cross_pending = false, cross_cached = false;
@@ -164,6 +165,13 @@ struct Hit {
 struct Head {                    // of the position after a hit
   uint64_t tokens = 0;
   std::vector<int> sources;  // a block in each group
+};
+struct Planned {  // admission
+  Hit hit;
+  Head head;
+  Table table, held, cross;  // held: what it hits in all groups, and what is copied
+  bool found = false;        // the encoder
+  uint64_t limit = 0, tokens = 0, capacity = 0, step_end = 0, transfer = 0;
 };
 struct Copy {
   int source, destination;
@@ -200,7 +208,7 @@ struct StepAdmission {
 };
 struct StepIn {
   uint64_t retired = 0, now = 0;
-  bool past_refusal = false;
+  bool past_refusal = false, all_or_none = false;
   std::vector<uint64_t> frees, preempts;
   std::vector<std::pair<uint64_t, uint64_t>> truncates;
   std::vector<StepRequest> requests;

@@ -46,7 +46,8 @@ std::string step_of(const StepOp& step) {
   std::ostringstream out;
   out << "step: retired_step = " << retired_of(step.in.retired);
   if (step.in.now) out << ", now_ns = " << step.in.now;
-  out << (step.in.past_refusal ? ", ADMIT_PAST_REFUSAL" : "") << (step.whole_rows ? ", WHOLE_ROWS" : "")
+  out << (step.in.past_refusal ? ", ADMIT_PAST_REFUSAL" : "")
+      << (step.in.all_or_none ? ", ADMIT_ALL_OR_NONE" : "") << (step.whole_rows ? ", WHOLE_ROWS" : "")
       << (step.move_rows ? ", rows moved" : "") << "\n";
   if (!step.in.frees.empty()) out << "    frees r" << list(step.in.frees) << "\n";
   if (!step.in.preempts.empty()) out << "    preempts r" << list(step.in.preempts) << "\n";

@@ -151,7 +151,8 @@ Outcome World::step_library(const Op& op, int side_index, const StepPlan& plan) 
   kvc_step step{};
   step.struct_size = sizeof step;
   step.flags = (in.whole_rows ? uint32_t{KVC_STEP_WHOLE_ROWS} : 0u) |
-               (in.in.past_refusal ? uint32_t{KVC_STEP_ADMIT_PAST_REFUSAL} : 0u);
+               (in.in.past_refusal ? uint32_t{KVC_STEP_ADMIT_PAST_REFUSAL} : 0u) |
+               (in.in.all_or_none ? uint32_t{KVC_STEP_ADMIT_ALL_OR_NONE} : 0u);
   step.fill_id = setup_.fill_id;
   step.retired_step = in.in.retired == kFuture ? kFuture : 0;
   // The model has already counted this step, unless it refused it.

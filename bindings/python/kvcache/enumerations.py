@@ -220,10 +220,15 @@ class StepFlags(IntFlag):
 
     WHOLE_ROWS: Rewrite every table row of this step: its memory moved or was lost.
     ADMIT_PAST_REFUSAL: Continue to admit after an admission that had no space. One that is NEVER_FITS stops nothing anyway.
+    ADMIT_ALL_OR_NONE: Admit all admissions of the step or none; its other items are as ever. The hits of all are found and held before the first
+        takes a block, so none evicts what another one hits, and blocks that several hit count once. If all fit so, all are OK. Else nothing of
+        them changes: each that cannot be admitted has its own status, NEVER_FITS among them, and all others have SKIPPED. Hits end at ends of
+        blocks, and what one of them fills the others neither share nor wait for. The manager is locked for all admissions at once. Since 0.3.
     """
 
     WHOLE_ROWS = _native.KVC_STEP_WHOLE_ROWS
     ADMIT_PAST_REFUSAL = _native.KVC_STEP_ADMIT_PAST_REFUSAL
+    ADMIT_ALL_OR_NONE = _native.KVC_STEP_ADMIT_ALL_OR_NONE
 
 
 class StorageFlags(IntFlag):

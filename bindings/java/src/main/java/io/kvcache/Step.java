@@ -355,9 +355,12 @@ public final class Step implements AutoCloseable {
 
   /** Flags for {@link #flags}. */
   public static final int WHOLE_ROWS = Native.KVC_STEP_WHOLE_ROWS,
-      ADMIT_PAST_REFUSAL = Native.KVC_STEP_ADMIT_PAST_REFUSAL;
+      ADMIT_PAST_REFUSAL = Native.KVC_STEP_ADMIT_PAST_REFUSAL, ADMIT_ALL_OR_NONE = Native.KVC_STEP_ADMIT_ALL_OR_NONE;
 
-  /** Sets flags, combined by or: WHOLE_ROWS writes whole rows, ADMIT_PAST_REFUSAL admits past an admission that has no space. */
+  /**
+   * Sets flags, combined by or: WHOLE_ROWS writes whole rows, ADMIT_PAST_REFUSAL admits past an admission that has no space, ADMIT_ALL_OR_NONE
+   * admits all admissions of the step or none.
+   */
   public Step flags(int flags) {
     return set(NativeConstants.STEP_AT_flags, flags);
   }

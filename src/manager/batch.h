@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Admissions that are made all or none: docs/SEMANTICS.md, "Steps". They are planned one after the other as
+// if those before had been made: what a plan finds counts as held, and what it takes as gone. Then either all
+// are made, or cancel() leaves no trace. Everything happens under one hold of the manager's lock, the
+// destructor included; no other call may see the state between.
+#pragma once
+#include "manager/requests.h"
+
+namespace kvc {
+
+class Batch {
+ public:
+  Batch(Requests& requests, Blocks& blocks) : requests_(requests), blocks_(blocks) {}
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  // A waiting or new request. It counts as admitted until cancel(). `slots`: instead of its own, 0 = its own.
+  kvc_status plan(Request& request, uint64_t slots, size_t max_positions, uint64_t step_id);
+  void cancel();
+  // Admits all that are planned.
+  void admit(uint64_t step_id, CopyList& copies);
+
+ private:
+  struct Planned {
+    Request* request;
+    uint32_t own_slots;
+    size_t path;  // where it begins in paths_
+    Requests::AdmissionPlan plan;
+    uint64_t taken[kMaxPools];
+  };
+  struct Hit {
+    BlockId block;
+    List was;
+  };
+
+  static size_t cross_positions(const Shape& shape, const Planned& planned, bool cached) {
+    const uint32_t tokens = planned.request->cross_tokens;
+    return tokens != 0 && planned.plan.cross_cached == cached ? shape.positions_of(tokens) : 0;
+  }
+  template <typename Visit>
+  void each_hit(const Planned& planned, Visit&& visit) const;
+  bool reserve(const Request& request, const Requests::AdmissionPlan& plan);
+  void expect(Planned& planned);
+  void take_back();
+
+  Requests& requests_;
+  Blocks& blocks_;
+  Buffer<Planned> planned_ = {};
+  Buffer<NodeId> paths_ = {};
+  Buffer<Hit> hits_ = {};
+  size_t count_ = 0, path_size_ = 0, num_hits_ = 0;
+};
+
+}  // namespace kvc
