@@ -524,7 +524,9 @@ TEST(Fills, AKeyThatComesLaterSaysNothingOfWhatOthersShare) {
   for (const bool shared : {true, false}) {
     Engine engine;
     const Engine::Admitted own = engine.admit(options(kBoth, 0));
-    if (shared) EXPECT_EQ(engine.admit(options(kBoth, 0)).cached, 10 * kBlock);
+    if (shared) {
+      EXPECT_EQ(engine.admit(options(kBoth, 0)).cached, 10 * kBlock);
+    }
     ASSERT_EQ(kvc_manager_truncate_request(engine.m, own.id, 10 * kBlock - 1), KVC_OK) << kvc_last_error();
     const auto add = [&](uint64_t first) {
       const kvc_extra_key key = key_over(first, 8);

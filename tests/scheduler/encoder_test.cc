@@ -54,7 +54,9 @@ TEST(SchedulerEncoderTest, AtMostSixteenInputsLieOverAToken) {
   for (const kvc_status answer : {KVC_OK, KVC_ERROR_LIMIT}) {
     job.inputs = inputs.data(), job.num_inputs = inputs.size();
     EXPECT_EQ(kvc_scheduler_add(engine.scheduler(), &job, &id), answer) << kvc_last_error();
-    if (answer == KVC_OK) EXPECT_EQ(kvc_scheduler_abort(engine.scheduler(), id), KVC_OK);
+    if (answer == KVC_OK) {
+      EXPECT_EQ(kvc_scheduler_abort(engine.scheduler(), id), KVC_OK);
+    }
     inputs.push_back({16, 1});
   }
   EXPECT_STREQ(kvc_last_error(), "more than 16 inputs cover token 16 of the prompt; join some of them");
