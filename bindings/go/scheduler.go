@@ -49,7 +49,7 @@ type ScheduleOptions struct {
 	Priority          int32           // SchedulePriority: a lower number is served first.
 	Tenant            uint32          // ScheduleFair: below MaxTenants.
 	Adapter           uint64          // Number of its adapter (LoRA); 0 = none.
-	Inputs            []EncoderInput  // In order, without overlaps.
+	Inputs            []EncoderInput  // In any order; at most 16 over a token.
 	NotReady          bool            // It waits for SetReady.
 	NowNs             uint64          // Its arrival; 0 = the latest time that the scheduler was told.
 }

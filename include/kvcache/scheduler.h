@@ -152,14 +152,16 @@ typedef struct kvc_schedule_job {
    *  added: with KVC_MANAGER_HEADROOM as the 75th percentile of ended requests (kvc_manager_expected_tokens);
    *  without, or as long as there are none, as the exponentially weighted mean of its tenant's requests. */
   uint64_t expected_new_tokens;
-  int32_t priority;                /**< PRIORITY: a lower number is served first. */
-  uint32_t tenant;                 /**< FAIR: below max_tenants. */
-  uint64_t adapter;                /**< Number of its adapter (LoRA) for max_adapters; 0 = none. */
-  const kvc_encoder_input* inputs; /**< [num_inputs] by first_token, without overlaps. They are copied. */
-  size_t num_inputs;               /**< At most 65,536. */
-  uint32_t flags;                  /**< KVC_JOB_* */
-  uint32_t reserved;               /**< 0 */
-  uint64_t now_ns;                 /**< Its arrival; 0 = the latest time that the scheduler was told. */
+  int32_t priority; /**< PRIORITY: a lower number is served first. */
+  uint32_t tenant;  /**< FAIR: below max_tenants. */
+  uint64_t adapter; /**< Number of its adapter (LoRA) for max_adapters; 0 = none. */
+  /** [num_inputs] in any order; they may overlap, and at most KVC_MAX_KEYS_OF_TOKEN lie over a token. They
+   *  are copied. */
+  const kvc_encoder_input* inputs;
+  size_t num_inputs; /**< At most 65,536. */
+  uint32_t flags;    /**< KVC_JOB_* */
+  uint32_t reserved; /**< 0 */
+  uint64_t now_ns;   /**< Its arrival; 0 = the latest time that the scheduler was told. */
 } kvc_schedule_job;
 
 /** kvc_ended_request.reason. */

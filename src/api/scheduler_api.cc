@@ -3,6 +3,7 @@
 #include <kvcache/prefix.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "api/offload_handle.h"
 #include "api/scheduler_handle.h"
@@ -85,18 +86,31 @@ uint64_t prefix_key(kvc_manager* m, uint64_t request, size_t num_blocks) {
 kvc_status read_inputs(const kvc_schedule_job& job, size_t num_tokens) {
   KVC_TRY(check_range("num_inputs", job.num_inputs, 1u << 16));
   KVC_REQUIRE_ARRAY(job.inputs, job.num_inputs);
+  bool apart = true;  // in order, and without overlaps
   uint64_t end = 0;
   for (size_t i = 0; i < job.num_inputs; ++i) {
     const kvc_encoder_input& input = job.inputs[i];
-    if (input.first_token < end || input.num_tokens == 0 || input.first_token >= num_tokens ||
+    if (input.num_tokens == 0 || input.first_token >= num_tokens ||
         input.num_tokens > num_tokens - input.first_token) {
-      return invalid(
-          "inputs[%zu] has %llu tokens from %llu on; inputs lie in the prompt, %zu tokens, in order and "
-          "without "
-          "overlaps",
-          i, ull(input.num_tokens), ull(input.first_token), num_tokens);
+      return invalid("inputs[%zu] has %llu tokens from %llu on; inputs lie in the prompt, %zu tokens", i,
+                     ull(input.num_tokens), ull(input.first_token), num_tokens);
     }
+    apart = apart && input.first_token >= end;
     end = input.first_token + input.num_tokens;
+  }
+  if (apart) return KVC_OK;
+  std::vector<kvc_encoder_input> sorted(job.inputs, job.inputs + job.num_inputs);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.first_token < b.first_token; });
+  uint64_t ends[KVC_MAX_KEYS_OF_TOKEN];  // of those over the present one's first token
+  size_t over = 0;
+  for (const kvc_encoder_input& input : sorted) {
+    over = static_cast<size_t>(
+        std::remove_if(ends, ends + over, [&](uint64_t at) { return at <= input.first_token; }) - ends);
+    if (over == KVC_MAX_KEYS_OF_TOKEN)
+      return fail(KVC_ERROR_LIMIT, "more than %d inputs cover token %llu of the prompt; join some of them",
+                  KVC_MAX_KEYS_OF_TOKEN, ull(input.first_token));
+    ends[over++] = input.first_token + input.num_tokens;
   }
   return KVC_OK;
 }

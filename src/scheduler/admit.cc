@@ -135,9 +135,8 @@ void Scheduler::walk_prefixes(size_t begin) {
 // The first input of the encoder that computes a token from `first` on.
 void Scheduler::reset_inputs(Job& job, uint32_t first) {
   job.next_input = 0;
-  while (job.next_input < job.num_inputs &&
-         job.inputs[job.next_input].first_token + job.inputs[job.next_input].num_tokens <= first)
-    ++job.next_input;
+  job.inputs_from = first;
+  while (job.next_input < job.num_inputs && job.inputs[job.next_input].end() <= first) ++job.next_input;
 }
 
 // Notes why it waits on.

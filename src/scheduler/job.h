@@ -3,6 +3,8 @@
 #pragma once
 #include <kvcache/scheduler.h>
 
+#include <algorithm>
+
 #include "base/handle.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -11,6 +13,12 @@ namespace kvc {
 
 using JobIndex = int32_t;
 inline constexpr JobIndex kNoJob = -1;
+
+// A kvc_encoder_input, and which one of the caller's it is.
+struct JobInput {
+  uint32_t first_token, num_tokens, index;
+  uint32_t end() const { return first_token + num_tokens; }
+};
 
 enum class JobState : uint8_t {
   kNone,      // no such job
@@ -54,7 +62,8 @@ struct alignas(64) Job {
   int32_t priority;
   uint32_t num_inputs, next_input;  // the first that is not encoded
   uint32_t refused_at;
-  kvc_encoder_input* inputs;
+  uint32_t inputs_from;  // those that end before it are not needed
+  JobInput* inputs;      // by first token
 
   uint32_t heap_place;                   // 1, 2, ...; 0 = not there
   JobIndex earlier, later;               // those that wait, by arrival
@@ -92,10 +101,14 @@ class JobTable {
   // false: no memory.
   [[nodiscard]] bool set_inputs(Job& job, const kvc_encoder_input* inputs, size_t count) {
     if (count == 0) return true;
-    void* copy = memory_->allocate(count * sizeof *inputs, alignof(kvc_encoder_input));
-    if (copy == nullptr) return false;
-    std::memcpy(copy, inputs, count * sizeof *inputs);
-    job.inputs = static_cast<kvc_encoder_input*>(copy);
+    auto* const own = static_cast<JobInput*>(memory_->allocate(count * sizeof(JobInput), alignof(JobInput)));
+    if (own == nullptr) return false;
+    for (uint32_t i = 0; i < count; ++i)
+      own[i] = {static_cast<uint32_t>(inputs[i].first_token), static_cast<uint32_t>(inputs[i].num_tokens), i};
+    std::sort(own, own + count, [](const JobInput& a, const JobInput& b) {
+      return a.first_token != b.first_token ? a.first_token < b.first_token : a.index < b.index;
+    });
+    job.inputs = own;
     job.num_inputs = static_cast<uint32_t>(count);
     return true;
   }
@@ -107,7 +120,7 @@ class JobTable {
  private:
   void drop_inputs(Job& job) {
     if (job.inputs != nullptr)
-      memory_->release(job.inputs, job.num_inputs * sizeof *job.inputs, alignof(kvc_encoder_input));
+      memory_->release(job.inputs, job.num_inputs * sizeof(JobInput), alignof(JobInput));
   }
 
   Memory* memory_ = nullptr;

@@ -114,17 +114,20 @@ uint32_t Scheduler::chunk(const Job& job, uint32_t first, uint32_t goal, Share* 
 
 // Fewer if they need more of the encoder than the plan has left.
 uint32_t Scheduler::encodable(const Job& job, uint32_t first, uint32_t count, Share* share) {
+  const uint64_t before = encoder_left_;
   uint32_t next = job.next_input;
   for (; next < job.num_inputs && job.inputs[next].first_token < first + count; ++next) {
-    if (options_.max_encoder_tokens == 0) continue;
-    const kvc_encoder_input& input = job.inputs[next];
-    const bool alone = encoder_left_ == options_.max_encoder_tokens;
+    const JobInput& input = job.inputs[next];
+    if (options_.max_encoder_tokens == 0 || input.end() <= job.inputs_from) continue;
+    // What the first token needs is needed together.
+    const bool alone = (input.first_token <= first ? before : encoder_left_) == options_.max_encoder_tokens;
     if (input.num_tokens > encoder_left_ && !alone) {
-      count = input.first_token <= first ? 0 : static_cast<uint32_t>(input.first_token) - first;
+      count = input.first_token <= first ? 0 : input.first_token - first;
       break;
     }
-    encoder_left_ -= std::min(encoder_left_, input.num_tokens);
+    encoder_left_ -= std::min<uint64_t>(encoder_left_, input.num_tokens);
   }
+  if (count == 0) encoder_left_ = before;
   share->inputs_end = next;
   return count;
 }
@@ -286,8 +289,10 @@ void Scheduler::write_items() {
     set.admissions[i] = job.admission;
     set.token_offsets[i + 1] = tokens += num_tokens;
     if (items_[i].inputs_end != 0) [[unlikely]] {
-      for (; job.next_input < items_[i].inputs_end; ++job.next_input)
-        set.runs[set.num_runs++] = {static_cast<uint32_t>(i), job.next_input};
+      for (; job.next_input < items_[i].inputs_end; ++job.next_input) {
+        const JobInput& input = job.inputs[job.next_input];
+        if (input.end() > job.inputs_from) set.runs[set.num_runs++] = {static_cast<uint32_t>(i), input.index};
+      }
     }
     decodes += first >= job.prompt && num_tokens - num_drafts == 1;
     drafts += num_drafts;

@@ -43,7 +43,7 @@ struct PlanSet {
            copies.create(memory, num_groups * 4 * max_running) &&
            changes.create(memory,
                           entries + num_groups * (4 * max_running + 2 * max_tokens / block_size + 1024)) &&
-           runs.create(memory, max_tokens) && ended.create(memory, max_running);
+           runs.create(memory, KVC_MAX_KEYS_OF_TOKEN * max_tokens) && ended.create(memory, max_running);
   }
   void begin() {
     whole_tables = lacks_blocks = false;

@@ -20,6 +20,48 @@ TEST(SchedulerEncoderTest, AnInputOfOnlyTheLastTokenIsEncoded) {
   }
 }
 
+// In any order, over each other; what a hit has passed is not needed, also inside a longer one.
+TEST(SchedulerEncoderTest, InputsMayOverlapInAnyOrder) {
+  for (const uint32_t chunk : {0u, 1u, 7u}) {
+    for (const uint64_t most : {0u, 5u, 40u}) {
+      EngineConfig config;
+      config.scheduler.max_chunk = chunk, config.scheduler.max_encoder_tokens = most;
+      Engine engine(config);
+      const kvc_encoder_input inputs[] = {{20, 20}, {2, 30}, {20, 20}, {4, 3}, {20, 1}, {39, 1}};
+      for (const size_t needed : {6u, 3u}) {
+        kvc_schedule_job job = job_of(1);
+        job.inputs = inputs, job.num_inputs = 6;
+        const uint64_t id = engine.add(prompt_of(40, 1), job);
+        engine.run();
+        EXPECT_EQ(engine.sequences().at(id).encoded.size(), needed) << "chunk " << chunk << " most " << most;
+        engine.check();
+      }
+    }
+  }
+}
+
+TEST(SchedulerEncoderTest, AtMostSixteenInputsLieOverAToken) {
+  EngineConfig config;
+  Engine engine(config);
+  std::vector<kvc_encoder_input> inputs;
+  for (uint64_t i = 0; i < KVC_MAX_KEYS_OF_TOKEN; ++i) inputs.push_back({16 - i, i + 4});
+  const std::vector<int32_t> tokens(40, 7);
+  kvc_prompt prompt = {};
+  prompt.struct_size = sizeof prompt, prompt.tokens = tokens.data(), prompt.num_tokens = tokens.size();
+  kvc_schedule_job job = job_of(1);
+  job.struct_size = sizeof job, job.prompt = &prompt, job.max_new_tokens = 1;
+  uint64_t id = 0;
+  for (const kvc_status answer : {KVC_OK, KVC_ERROR_LIMIT}) {
+    job.inputs = inputs.data(), job.num_inputs = inputs.size();
+    EXPECT_EQ(kvc_scheduler_add(engine.scheduler(), &job, &id), answer) << kvc_last_error();
+    if (answer == KVC_OK) {
+      EXPECT_EQ(kvc_scheduler_abort(engine.scheduler(), id), KVC_OK);
+    }
+    inputs.push_back({16, 1});
+  }
+  EXPECT_STREQ(kvc_last_error(), "more than 16 inputs cover token 16 of the prompt; join some of them");
+}
+
 // A plan that computes the last token alone has failed: it is encoded once more.
 TEST(SchedulerEncoderTest, TheLastTokenIsEncodedAgainAfterAPlanThatFailed) {
   EngineConfig config;

@@ -467,7 +467,9 @@ class Engine {
       tokens += s.inputs.at(plan.encoder_runs[r].input).num_tokens;
     }
     const uint64_t most = config_.scheduler.max_encoder_tokens;
-    EXPECT_TRUE(most == 0 || tokens <= most || plan.num_encoder_runs == 1) << tokens;
+    const size_t runs = plan.num_encoder_runs;  // those over one token are encoded together
+    EXPECT_TRUE(most == 0 || tokens <= most || plan.encoder_runs[0].item == plan.encoder_runs[runs - 1].item)
+        << tokens;
     for (size_t i = 0; i < plan.num_items; ++i) {
       const Sequence& s = sequences_.at(plan.requests[i]);
       const uint64_t first = plan.first_tokens[i],

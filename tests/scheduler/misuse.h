@@ -67,7 +67,7 @@ class Misuse {
 
   void job() {
     const std::vector<int32_t> tokens = prompt_of(9, 1);
-    const kvc_encoder_input overlaps[] = {{1, 3}, {3, 2}};
+    const kvc_encoder_input empty[] = {{1, 3}, {3, 0}};
     kvc_prompt prompt = {};
     prompt.struct_size = sizeof prompt;
     prompt.tokens = tokens.data(), prompt.num_tokens = tokens.size();
@@ -89,7 +89,7 @@ class Misuse {
         job.tenant = config_.scheduler.max_tenants;
         break;
       case 3:
-        job.inputs = overlaps, job.num_inputs = 2;
+        job.inputs = empty, job.num_inputs = 2;
         break;
       case 4:
         options.slots = 5;

@@ -187,6 +187,12 @@ class Player {
       inputs.push_back({at, std::min<uint64_t>(random_.between(1, 12), prompt.size() - at)});
     if (random_.chance(10) && (inputs.empty() || inputs.back().first_token + 12 < prompt.size()))
       inputs.push_back({prompt.size() - 1, 1});
+    for (size_t i = 0; i < inputs.size() && random_.chance(50); ++i) {  // others over them, in any order
+      const uint64_t first = random_.below(prompt.size());
+      const kvc_encoder_input other = {first,
+                                       std::min<uint64_t>(random_.between(1, 30), prompt.size() - first)};
+      inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(random_.below(inputs.size() + 1)), other);
+    }
     job.inputs = inputs.data(), job.num_inputs = inputs.size();
     kvc_request_config options = {};
     options.struct_size = sizeof options;

@@ -243,8 +243,8 @@ class Scheduler:
         lookahead, headroom and external_tokens must be unset: plans say what a request gets. expected_new_tokens: your prediction; 0 = with
         Manager(headroom=True) the 75th percentile of the lengths of ended requests; without, or as long as there are none, the mean of its tenant's
         requests. priority: of SchedulePolicy.PRIORITY: a lower number is served first. tenant: of SchedulePolicy.FAIR.
-        adapter: its number; 0 = none. inputs: uint64 [n, 2]: (first_token, num_tokens) of what an encoder turns into embeddings, in order: see
-        Plan.encoder_runs. ready: False = it waits for set_ready(). now_ns: its arrival; 0 = the latest time that the scheduler was told.
+        adapter: its number; 0 = none. inputs: uint64 [n, 2]: (first_token, num_tokens) of what an encoder turns into embeddings, in any order;
+        at most 16 over a token: see Plan.encoder_runs. ready: False = it waits for set_ready(). now_ns: its arrival; 0 = the latest time that the scheduler was told.
 
         Raises InvalidArgumentError, NotFoundError (namespace), LimitError (max_requests of the manager), UnsupportedError, OutOfMemoryError: then
         nothing is added."""
