@@ -57,6 +57,11 @@ LogicalResult PagedCacheType::verify(function_ref<InFlightDiagnostic()> error, T
   return success();
 }
 
+bool PagedCacheType::takesTiledKeys() const {
+  return llvm::isa<FloatType>(getElementType()) && getBlockSize() % 16 == 0 &&
+         getHeadDim() * getElementType().getIntOrFloatBitWidth() % 32 == 0;
+}
+
 // ---- effects and destinations
 
 using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;

@@ -51,6 +51,7 @@ def Kvc_PagedCache : Kvc_Type<"PagedCache", "paged_cache"> {
     `<` $elementType `,` $layers `,` $kvHeads `,` $headDim `,` $blockSize `,` $numBlocks `>`
   }];
   let genVerifyDecl = 1;
+  let extraClassDeclaration = "bool takesTiledKeys() const;";
 }
 
 // ---- operands
@@ -232,8 +233,18 @@ def Kvc_RequireOp : Kvc_Op<"require"> {
 
 def Kvc_CreateCacheOp : Kvc_Op<"create_cache"> {
   let summary = "Creates a cache in memory of its own, all zero (kvc_storage_create).";
+  let description = [{
+    ```mlir
+    %cache = kvc.create_cache {tiled_keys} : !kvc.paged_cache<f16, 32, 8, 128, 16, 4096>
+    ```
+    With `tiled_keys` the keys lie in tiles, for attention on the CPU (KVC_STORAGE_TILED_KEYS): for elements that are
+    floats, blocks of a multiple of 16 tokens, and keys of a multiple of 4 bytes. `kvc.export_memref` refuses such a
+    cache. `kvc-choose-layout` sets it.
+  }];
+  let arguments = (ins UnitAttr:$tiled_keys);
   let results = (outs Res<Kvc_PagedCache, "", [MemAlloc]>:$cache);
   let assemblyFormat = "attr-dict `:` qualified(type($cache))";
+  let hasVerifier = 1;
 }
 
 def Kvc_AdoptMemRefOp : Kvc_Op<"adopt_memref"> {
@@ -350,11 +361,14 @@ def Kvc_PagedAttentionOp : Kvc_CacheOp<"paged_attention", [AttrSizedOperandSegme
 
     Optional: `scale` (0 = 1 / sqrt(head_dim)); `soft_cap` (0 = off); `window` positions that a query sees, itself
     included (0 = all), with `sinks` first positions; `mask`, a bit for each query and position of request r from bit
-    `mask_offsets[r]` on, the lowest bit of a byte first; `sink_logits` [q_heads], a logit without a value.
+    `mask_offsets[r]` on, the lowest bit of a byte first, or with `mask_starts` only for positions from `mask_starts[r]`
+    on: a tree of draft tokens after a long context, as kvc_tree_mask writes it; `sink_logits` [q_heads], a logit without
+    a value; `alibi_slopes` [q_heads], whose product with (key position - query position) is added to the logit.
   }];
   let arguments = (ins Kvc_Rows:$queries, Kvc_PagedCache:$cache, Index:$layer, Kvc_Tables:$tables, Kvc_Counts:$lens,
                        Optional<Kvc_Counts>:$offsets, Optional<Kvc_Bits>:$mask, Optional<Kvc_Counts>:$mask_offsets,
-                       Optional<Kvc_Logits>:$sink_logits, Kvc_Rows:$out,
+                       Optional<Kvc_Counts>:$mask_starts, Optional<Kvc_Logits>:$sink_logits,
+                       Optional<Kvc_Logits>:$alibi_slopes, Kvc_Rows:$out,
                        DefaultValuedAttr<F32Attr, "0.0f">:$scale, DefaultValuedAttr<F32Attr, "0.0f">:$soft_cap,
                        DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$sinks,
                        UnitAttr:$bidirectional);
@@ -363,7 +377,9 @@ def Kvc_PagedAttentionOp : Kvc_CacheOp<"paged_attention", [AttrSizedOperandSegme
     $queries `,` $cache `[` $layer `]` `tables` `(` $tables `:` type($tables) `)` `lens` `(` $lens `:` type($lens) `)`
     (`offsets` `(` $offsets^ `:` type($offsets) `)`)? (`mask` `(` $mask^ `:` type($mask) `)`)?
     (`mask_offsets` `(` $mask_offsets^ `:` type($mask_offsets) `)`)?
-    (`sink_logits` `(` $sink_logits^ `:` type($sink_logits) `)`)? `outs` `(` $out `:` type($out) `)` attr-dict
+    (`mask_starts` `(` $mask_starts^ `:` type($mask_starts) `)`)?
+    (`sink_logits` `(` $sink_logits^ `:` type($sink_logits) `)`)?
+    (`alibi_slopes` `(` $alibi_slopes^ `:` type($alibi_slopes) `)`)? `outs` `(` $out `:` type($out) `)` attr-dict
     `:` type($queries) `,` qualified(type($cache)) (`->` type($results)^)?
   }];
 }

@@ -169,14 +169,15 @@ LogicalResult PagedAttentionOp::verify() {
   if (bool(getMask()) != bool(getMaskOffsets())) {
     return emitOpError(getMask() ? "has a mask without mask_offsets" : "has mask_offsets without a mask");
   }
-  if (getMaskOffsets() &&
-      failed(verify_dim(*this, "mask_offsets", cast<ShapedType>(getMaskOffsets().getType()), 0, requests,
-                        "entries, the requests of lens"))) {
-    return failure();
-  }
-  if (getSinkLogits() && failed(verify_dim(*this, "sink_logits", cast<ShapedType>(getSinkLogits().getType()),
-                                           0, heads, "entries, the heads of queries"))) {
-    return failure();
+  if (getMaskStarts() && !getMask()) return emitOpError("has mask_starts without a mask");
+  const std::tuple<const char*, Value, int64_t, const char*> sizes[] = {
+      {"mask_offsets", getMaskOffsets(), requests, "entries, the requests of lens"},
+      {"mask_starts", getMaskStarts(), requests, "entries, the requests of lens"},
+      {"sink_logits", getSinkLogits(), heads, "entries, the heads of queries"},
+      {"alibi_slopes", getAlibiSlopes(), heads, "entries, the heads of queries"}};
+  for (const auto& [name, value, wanted, meaning] : sizes) {
+    if (value && failed(verify_dim(*this, name, cast<ShapedType>(value.getType()), 0, wanted, meaning)))
+      return failure();
   }
   const std::pair<const char*, Value> arrays[] = {{"queries", getQueries()},
                                                   {"out", getOut()},
@@ -185,7 +186,9 @@ LogicalResult PagedAttentionOp::verify() {
                                                   {"offsets", getOffsets()},
                                                   {"mask", getMask()},
                                                   {"mask_offsets", getMaskOffsets()},
-                                                  {"sink_logits", getSinkLogits()}};
+                                                  {"mask_starts", getMaskStarts()},
+                                                  {"sink_logits", getSinkLogits()},
+                                                  {"alibi_slopes", getAlibiSlopes()}};
   for (const auto& [name, value] : arrays) {
     if (value && failed(verify_memory(*this, name, value.getType()))) return failure();
   }
@@ -239,6 +242,15 @@ LogicalResult StepOp::verify() {
       return failure();
   }
   return success();
+}
+
+LogicalResult CreateCacheOp::verify() {
+  const PagedCacheType cache = getCache().getType();
+  if (!getTiledKeys() || cache.takesTiledKeys()) return success();
+  return emitOpError()
+         << "tiled_keys needs floats, a block of a multiple of 16 tokens, and keys of a multiple "
+            "of 4 bytes; "
+         << cache << " has not";
 }
 
 // The memref of a cache: [layers][blocks][key, value][kv_heads][block][head_dim], without gaps.

@@ -108,7 +108,7 @@ struct Import {
     auto call = b.create<PagedAttentionOp>(
         loc, TypeRange{out.getType()}, rows, cast<TypedValue<PagedCacheType>>(cache_of(op.getCache())),
         *layer, tables_of(op.getBlockIndices()), lengths(loc, op.getSeqLens()), offsets, Value(), Value(),
-        Value(), out, scale, off, none, none, UnitAttr());
+        Value(), Value(), Value(), out, scale, off, none, none, UnitAttr());
     const Value result = b.create<tensor::ExpandShapeOp>(
         loc, q, call.getResult(0), SmallVector<ReassociationIndices>{{0, 1}, {2}, {3}}, sizes);
     b.replaceAllUsesWith(op.getOut(), result);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kvc-narrow-caches: a cache of f32 that holds nothing but rows of 16 bits becomes one of these 16 bits.
-#include "Passes.h"
+#include "support.h"
 
 namespace mlir::kvc {
 
@@ -10,18 +10,16 @@ namespace mlir::kvc {
 namespace {
 
 // The one element type of all rows that are appended; null if there are several, none, or ones that are not
-// known because the cache is seen elsewhere: by a call, a branch, or through its memory.
+// known because the cache is seen elsewhere.
 Type type_of_rows(CreateCacheOp create) {
+  if (!seen_by_rows_alone(create)) return {};
   Type rows;
   for (Operation* user : create->getUsers()) {
-    if (auto append = dyn_cast<AppendKvOp>(user)) {
-      const Type keys = getElementTypeOrSelf(append.getKeys()),
-                 values = getElementTypeOrSelf(append.getValues());
-      if (keys != values || (rows && rows != keys)) return {};
-      rows = keys;
-    } else if (!isa<LookupKvOp, PagedAttentionOp, DestroyCacheOp>(user)) {
-      return {};
-    }
+    auto append = dyn_cast<AppendKvOp>(user);
+    if (!append) continue;
+    const Type keys = getElementTypeOrSelf(append.getKeys());
+    if (rows && rows != keys) return {};
+    rows = keys;
   }
   return rows;
 }

@@ -54,14 +54,21 @@ def KvcHoistLookups : Pass<"kvc-hoist-lookups"> {
 def KvcFuseAttention : Pass<"kvc-fuse-attention"> {
   let summary = "Makes one kvc.paged_attention of a gather and dense attention over what it gathered.";
   let description = [{
-    The chain is a lookup by a block table from 0; scores by a `linalg.generic` of f32 [q_heads][queries][tokens]; a
-    constant scale, if any; `linalg.softmax`; and a `linalg.generic` with the values. Query heads may share KV heads by
-    `floordiv`. It has no mask: each query sees all tokens, as in decode. Nothing between its ops writes memory. If it is
-    not known that there are at most as many queries as tokens, a branch keeps the chain. The sums may round in another
-    order.
+    The chain is a lookup by a block table from 0; scores, a product of f32 by `linalg.generic`, `linalg.batch_matmul` or
+    the like; constant factors and masks, if any; `linalg.softmax`; and a product with the values. Dimensions may have any
+    order, transpositions, broadcasts and reshapes may stand between, and query heads may share KV heads. Nothing between
+    its ops writes memory. If it is not known that there are at most as many queries as tokens, a branch keeps the chain.
+    The sums may round in another order.
+
+    A mask is added, or chooses -infinity by `arith.select`, and is the same for all heads. With one the program packs its
+    bits, and a branch keeps the chain unless all that is added is 0 or -infinity and each query sees a token. Where a
+    mask hides a token, the chain still carries a NaN or an infinity of its rows to the result, and the op does not read
+    them: so chains with masks stay unless the option `finite-rows` says that queries and rows are finite.
   }];
-  let dependentDialects = ["::mlir::kvc::KvcDialect", "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::tensor::TensorDialect"];
+  let options = [Option<"finite_rows", "finite-rows", "bool", "false",
+                        "Queries and rows of caches are finite: fuse chains with masks too.">];
+  let dependentDialects = ["::mlir::kvc::KvcDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def KvcDecomposeSoftmax : Pass<"kvc-decompose-softmax"> {
@@ -78,12 +85,22 @@ def KvcNarrowCaches : Pass<"kvc-narrow-caches"> {
   }];
 }
 
+def KvcChooseLayout : Pass<"kvc-choose-layout"> {
+  let summary = "Puts the keys of a cache into tiles, if attention reads it and nobody sees where they lie.";
+  let description = [{
+    For caches of `kvc.create_cache` whose only users are appends, lookups, attention and `kvc.destroy_cache`, and whose
+    shape takes `tiled_keys`. Run it behind `kvc-narrow-caches`.
+  }];
+}
+
 def KvcPlanWorkspace : Pass<"kvc-plan-workspace", "::mlir::func::FuncOp"> {
   let summary = "Gives the buffers of a function one allocation, in which those share memory that are never in use together.";
   let description = [{
-    Takes `memref.alloc` of static size, in loops too, if the memory is not in use after its block, and is not returned,
-    passed to a call, adopted or stored. Their deallocations go; the workspace is freed where the function returns. Run
-    it after bufferization and before the lowerings.
+    Takes `memref.alloc`, in loops too, if the memory is not in use after its block, and is not returned, passed to a
+    call, adopted or stored. A dynamic size must be known when the function begins (an argument, a dimension of one, or
+    arithmetic of them), and its buffer be allocated whenever the function runs: not in a branch, or in a loop that may
+    have no iteration. The workspace is allocated at the beginning, and freed where the function returns; deallocations
+    of the buffers go. Run it after bufferization and before the lowerings.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
 }

@@ -167,7 +167,7 @@ SmallVector<Value> require(CCalls& c, RequireOp, RequireOp::Adaptor in) {
 // ---- storage
 
 // A storage of this shape whose blocks have no gaps; `memory` may be null.
-Value create_storage(CCalls& c, PagedCacheType cache, Value memory) {
+Value create_storage(CCalls& c, PagedCacheType cache, Value memory, uint32_t flags) {
   const Value config = c.record<kvc_storage_config>();
   c.set(config, KVC_FIELD(kvc_storage_config, num_blocks), c.number(cache.getNumBlocks()));
   c.set(config, KVC_FIELD(kvc_storage_config, num_layers), c.number(cache.getLayers(), 32));
@@ -176,6 +176,7 @@ Value create_storage(CCalls& c, PagedCacheType cache, Value memory) {
   c.set(config, KVC_FIELD(kvc_storage_config, block_size), c.number(cache.getBlockSize(), 32));
   c.set(config, KVC_FIELD(kvc_storage_config, dtype), c.number(dtype_of(cache.getElementType()), 32));
   c.set(config, KVC_FIELD(kvc_storage_config, layout), c.number(KVC_LAYOUT_LBHNC, 32));
+  c.set(config, KVC_FIELD(kvc_storage_config, flags), c.number(flags, 32));
   c.set(config, KVC_FIELD(kvc_storage_config, alignment), c.number(16, 32));
   if (memory) {
     const MemRefType type = memref_of(cache);
@@ -189,11 +190,11 @@ Value create_storage(CCalls& c, PagedCacheType cache, Value memory) {
 }
 
 SmallVector<Value> create_cache(CCalls& c, CreateCacheOp op, CreateCacheOp::Adaptor) {
-  return {create_storage(c, op.getCache().getType(), {})};
+  return {create_storage(c, op.getCache().getType(), {}, op.getTiledKeys() ? KVC_STORAGE_TILED_KEYS : 0)};
 }
 
 SmallVector<Value> adopt_memref(CCalls& c, AdoptMemRefOp op, AdoptMemRefOp::Adaptor in) {
-  return {create_storage(c, op.getCache().getType(), c.array(in.getMemory()).pointer)};
+  return {create_storage(c, op.getCache().getType(), c.array(in.getMemory()).pointer, 0)};
 }
 
 Value properties_of(CCalls& c, Value storage) {
@@ -217,6 +218,11 @@ SmallVector<Value> export_memref(CCalls& c, ExportMemRefOp op, ExportMemRefOp::A
                  "kvc.export_memref: the layout of the storage must be KVC_LAYOUT_LBHNC");
   check_property(c, info, KVC_FIELD(kvc_storage_info, slab_bytes), bytes,
                  "kvc.export_memref: the storage has gaps; create it with alignment 16");
+  const Value flags = c.get(info, KVC_FIELD(kvc_storage_info, flags));
+  const Value tiled = c.builder().create<arith::AndIOp>(c.loc(), flags, c.number(KVC_STORAGE_TILED_KEYS, 32));
+  const Value plain =
+      c.builder().create<arith::CmpIOp>(c.loc(), arith::CmpIPredicate::eq, tiled, c.number(0, 32));
+  emit_check(c.builder(), c.loc(), plain, "kvc.export_memref: the keys of the storage must not be tiled");
   const LLVMTypeConverter types(c.builder().getContext());
   const Value data = c.get(info, KVC_FIELD(kvc_storage_info, data));
   const Value descriptor = MemRefDescriptor::fromStaticShape(c.builder(), c.loc(), types, type, data);
@@ -347,6 +353,10 @@ SmallVector<Value> paged_attention(CCalls& c, PagedAttentionOp op, PagedAttentio
     c.set(record, KVC_FIELD(kvc_attention, mask), c.array(in.getMask()).pointer);
     c.set(record, KVC_FIELD(kvc_attention, mask_offsets), c.array(in.getMaskOffsets()).pointer);
   }
+  if (in.getMaskStarts())
+    c.set(record, KVC_FIELD(kvc_attention, mask_starts), c.array(in.getMaskStarts()).pointer);
+  if (in.getAlibiSlopes())
+    c.set(record, KVC_FIELD(kvc_attention, alibi_slopes), c.array(in.getAlibiSlopes()).pointer);
   if (in.getSinkLogits())
     c.set(record, KVC_FIELD(kvc_attention, sink_logits), c.array(in.getSinkLogits()).pointer);
   c.must(KVC_FUNCTION(kvc_storage_attend), {in.getCache(), record, c.null()});

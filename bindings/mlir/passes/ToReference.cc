@@ -63,8 +63,9 @@ constexpr const char* kCopy = R"mlir(
 // values.
 constexpr const char* kAttention = R"mlir(
 func.func private @$NAME(%q: $ROWS, %cache: $CACHE, %layer: index, %tables: $TABLES, %lens: $I64S, %offsets: $I64S,
-                         %has_offsets: i1, %mask: $I8S, %mask_offsets: $I64S, %has_mask: i1, %sink_logits: $F32S,
-                         %has_sink_logits: i1, %scale: f64, %soft_cap: f64, %window: index, %sinks: index, %causal: i1,
+                         %has_offsets: i1, %mask: $I8S, %mask_offsets: $I64S, %has_mask: i1,
+                         %mask_starts: $I64S, %has_mask_starts: i1, %sink_logits: $F32S, %has_sink_logits: i1,
+                         %alibi_slopes: $F32S, %has_alibi_slopes: i1, %scale: f64, %soft_cap: f64, %window: index, %sinks: index, %causal: i1,
                          %out: $ROWS) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -96,12 +97,27 @@ func.func private @$NAME(%q: $ROWS, %cache: $CACHE, %layer: index, %tables: $TAB
     }
     %queries = arith.subi %end, %begin : index
     %start = arith.subi %len, %queries : index
+    %mask_start = scf.if %has_mask_starts -> index {
+      %s64 = memref.load %mask_starts[%r] : $I64S
+      %s = arith.index_cast %s64 : i64 to index
+      scf.yield %s : index
+    } else {
+      scf.yield %c0 : index
+    }
+    %masked = arith.subi %len, %mask_start : index
     %logits = memref.alloc(%len) : memref<?xf64>
     scf.for %i = %c0 to %queries step %c1 {
       %t = arith.addi %begin, %i : index
       %position = arith.addi %start, %i : index
       scf.for %h = %c0 to %heads step %c1 {
         %kv_head = arith.divui %h, %group : index
+        %slope = scf.if %has_alibi_slopes -> f64 {
+          %s = memref.load %alibi_slopes[%h] : $F32S
+          %s64 = arith.extf %s : f32 to f64
+          scf.yield %s64 : f64
+        } else {
+          scf.yield %zero : f64
+        }
         // The logits; -infinity where the query does not see the position.
         %largest_key = scf.for %j = %c0 to %len step %c1 iter_args(%largest = %lowest) -> f64 {
           %earlier = arith.cmpi ule, %j, %position : index
@@ -112,11 +128,14 @@ func.func private @$NAME(%q: $ROWS, %cache: $CACHE, %layer: index, %tables: $TAB
           %is_sink = arith.cmpi ult, %j, %sinks : index
           %near_or_sink = arith.ori %near, %is_sink : i1
           %in_window = arith.select %has_window, %near_or_sink, %everything : i1
-          %bit = scf.if %has_mask -> i1 {
+          %after_start = arith.cmpi uge, %j, %mask_start : index
+          %is_masked = arith.andi %has_mask, %after_start : i1
+          %bit = scf.if %is_masked -> i1 {
             %first64 = memref.load %mask_offsets[%r] : $I64S
             %first = arith.index_cast %first64 : i64 to index
-            %row = arith.muli %i, %len : index
-            %in_row = arith.addi %row, %j : index
+            %row = arith.muli %i, %masked : index
+            %column = arith.subi %j, %mask_start : index
+            %in_row = arith.addi %row, %column : index
             %at = arith.addi %first, %in_row : index
             %byte_at = arith.divui %at, %c8 : index
             %bit_at = arith.remui %at, %c8 : index
@@ -155,7 +174,12 @@ func.func private @$NAME(%q: $ROWS, %cache: $CACHE, %layer: index, %tables: $TAB
             } else {
               scf.yield %scaled : f64
             }
-            scf.yield %capped : f64
+            %distance = arith.subi %j, %position : index
+            %distance64 = arith.index_cast %distance : index to i64
+            %far = arith.sitofp %distance64 : i64 to f64
+            %bias = arith.mulf %slope, %far : f64
+            %biased = arith.addf %capped, %bias : f64
+            scf.yield %biased : f64
           } else {
             scf.yield %lowest : f64
           }
@@ -405,8 +429,12 @@ struct AttentionPattern : OpConversionPattern<PagedAttentionOp> {
         c.array(in.getMask(), rewriter.getI8Type()),
         c.array(in.getMaskOffsets(), rewriter.getI64Type()),
         c.flag(bool(in.getMask())),
+        c.array(in.getMaskStarts(), rewriter.getI64Type()),
+        c.flag(bool(in.getMaskStarts())),
         c.array(in.getSinkLogits(), rewriter.getF32Type()),
         c.flag(bool(in.getSinkLogits())),
+        c.array(in.getAlibiSlopes(), rewriter.getF32Type()),
+        c.flag(bool(in.getAlibiSlopes())),
         c.real(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(cache.getHeadDim()))),
         c.real(op.getSoftCap().convertToFloat()),
         c.number(op.getWindow()),

@@ -27,6 +27,10 @@ bool only_reads(Operation* op) {
          });
 }
 
+bool seen_by_rows_alone(CreateCacheOp create) {
+  return llvm::all_of(create->getUsers(), llvm::IsaPred<CacheOpInterface, DestroyCacheOp>);
+}
+
 LogicalResult check_placement(ModuleOp module) {
   const WalkResult result = module.walk([&](Operation* op) {
     if (!isa_and_nonnull<KvcDialect>(op->getDialect())) return WalkResult::advance();
@@ -153,8 +157,14 @@ void check_attention(ShapeChecks& checks, PagedAttentionOp op) {
     checks.equal(checks.dim(op.getMaskOffsets(), 0), requests,
                  "mask_offsets must have as many entries as lens");
   }
+  if (op.getMaskStarts()) {
+    checks.equal(checks.dim(op.getMaskStarts(), 0), requests,
+                 "mask_starts must have as many entries as lens");
+  }
   if (op.getSinkLogits())
     checks.equal(checks.dim(op.getSinkLogits(), 0), heads, "sink_logits must have an entry per head");
+  if (op.getAlibiSlopes())
+    checks.equal(checks.dim(op.getAlibiSlopes(), 0), heads, "alibi_slopes must have an entry per head");
   if (!op.getOffsets()) {
     checks.equal(queries, requests, "without offsets there must be one query per request");
     return;

@@ -31,6 +31,9 @@ void emit_contiguous_check(OpBuilder& b, Operation* op, Value memref, Value last
 // with each other, and with memrefs that they adopted: any write counts.
 bool only_reads(Operation* op);
 
+// Whether a cache is only used by ops on its rows: no call, branch or memref sees it.
+bool seen_by_rows_alone(CreateCacheOp create);
+
 // Patterns and legality for functions, calls and control flow whose values have types that `types` converts.
 void add_structural_conversions(TypeConverter& types, RewritePatternSet& patterns, ConversionTarget& target);
 

@@ -447,6 +447,59 @@ func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %layer: index, %q: t
 
 // -----
 
+func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %layer: index, %q: memref<?x4x8xf32>, %tables: memref<?x?xi32>, %lens: memref<?xi64, strided<[2]>>) {
+  // expected-error @below {{'kvc.paged_attention' op lens has stride 2 in its last dimension; it must be 1: copy it to a contiguous memref}}
+  kvc.paged_attention %q, %cache[%layer] tables(%tables : memref<?x?xi32>) lens(%lens : memref<?xi64, strided<[2]>>) outs(%q : memref<?x4x8xf32>)
+      : memref<?x4x8xf32>, !kvc.paged_cache<f16, 2, 2, 8, 4, 16>
+  return
+}
+
+// -----
+
+func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %layer: index, %q: memref<?x4x8xf32>, %tables: memref<?x?xi32>, %lens: memref<?xi64>, %m: memref<?xi8, strided<[2]>>, %starts: memref<?xi64>) {
+  // expected-error @below {{'kvc.paged_attention' op mask has stride 2 in its last dimension; it must be 1: copy it to a contiguous memref}}
+  kvc.paged_attention %q, %cache[%layer] tables(%tables : memref<?x?xi32>) lens(%lens : memref<?xi64>) mask(%m : memref<?xi8, strided<[2]>>) mask_offsets(%starts : memref<?xi64>) outs(%q : memref<?x4x8xf32>)
+      : memref<?x4x8xf32>, !kvc.paged_cache<f16, 2, 2, 8, 4, 16>
+  return
+}
+
+// -----
+
+func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %layer: index, %q: tensor<?x4x8xf32>, %o: tensor<?x4x8xf32>, %tables: tensor<?x?xi32>, %lens: tensor<?xi64>, %m: tensor<?xi64>) {
+  // expected-error @below {{'kvc.paged_attention' op has mask_starts without a mask}}
+  %r = kvc.paged_attention %q, %cache[%layer] tables(%tables : tensor<?x?xi32>) lens(%lens : tensor<?xi64>) mask_starts(%m : tensor<?xi64>) outs(%o : tensor<?x4x8xf32>)
+      : tensor<?x4x8xf32>, !kvc.paged_cache<f16, 2, 2, 8, 4, 16> -> tensor<?x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %layer: index, %q: tensor<?x4x8xf32>, %o: tensor<?x4x8xf32>, %tables: tensor<?x?xi32>, %lens: tensor<2xi64>, %m: tensor<?xi8>, %mo: tensor<2xi64>, %ms: tensor<3xi64>) {
+  // expected-error @below {{'kvc.paged_attention' op mask_starts has 3 entries, the requests of lens; it must have 2}}
+  %r = kvc.paged_attention %q, %cache[%layer] tables(%tables : tensor<?x?xi32>) lens(%lens : tensor<2xi64>) mask(%m : tensor<?xi8>) mask_offsets(%mo : tensor<2xi64>) mask_starts(%ms : tensor<3xi64>) outs(%o : tensor<?x4x8xf32>)
+      : tensor<?x4x8xf32>, !kvc.paged_cache<f16, 2, 2, 8, 4, 16> -> tensor<?x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %layer: index, %q: tensor<?x4x8xf32>, %o: tensor<?x4x8xf32>, %tables: tensor<?x?xi32>, %lens: tensor<?xi64>, %s: tensor<2xf32>) {
+  // expected-error @below {{'kvc.paged_attention' op alibi_slopes has 2 entries, the heads of queries; it must have 4}}
+  %r = kvc.paged_attention %q, %cache[%layer] tables(%tables : tensor<?x?xi32>) lens(%lens : tensor<?xi64>) alibi_slopes(%s : tensor<2xf32>) outs(%o : tensor<?x4x8xf32>)
+      : tensor<?x4x8xf32>, !kvc.paged_cache<f16, 2, 2, 8, 4, 16> -> tensor<?x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @below {{'kvc.create_cache' op tiled_keys needs floats, a block of a multiple of 16 tokens, and keys of a multiple of 4 bytes; '!kvc.paged_cache<f16, 2, 2, 8, 8, 16>' has not}}
+  %c = kvc.create_cache {tiled_keys} : !kvc.paged_cache<f16, 2, 2, 8, 8, 16>
+  return
+}
+
+// -----
+
 func.func @f() {
   // expected-error @below {{'kvc.create_manager' op blocks is 0; it must be 1 .. 2147483582}}
   %m = kvc.create_manager blocks = 0, block_size = 16

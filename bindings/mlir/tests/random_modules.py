@@ -9,12 +9,15 @@ import random
 import subprocess
 import sys
 
+from dense_chain import chain
+
 ELEMENTS = ["f32", "f16", "bf16"]
 SEPARATOR = "// -----\n"
 PIPELINES = {
-    "calls": "kvc-remove-dead-lookups,kvc-fuse-appends,kvc-fuse-attention,loop-invariant-code-motion,kvc-hoist-lookups,kvc-narrow-caches,one-shot-bufferize{allow-return-allocs-from-loops=true bufferize-function-boundaries=true},"
+    "calls": "kvc-remove-dead-lookups,kvc-fuse-appends,kvc-fuse-attention{finite-rows=true},loop-invariant-code-motion,kvc-hoist-lookups,kvc-narrow-caches,kvc-choose-layout,"
+             "kvc-decompose-softmax,func.func(convert-elementwise-to-linalg),one-shot-bufferize{allow-return-allocs-from-loops=true bufferize-function-boundaries=true},"
              "func.func(kvc-plan-workspace),kvc-to-calls,canonicalize,cse",
-    "reference": "kvc-fuse-appends,one-shot-bufferize{allow-return-allocs-from-loops=true bufferize-function-boundaries=true},kvc-remove-dead-lookups,kvc-to-reference,kvc-to-calls",
+    "reference": "kvc-fuse-appends,kvc-decompose-softmax,func.func(convert-elementwise-to-linalg),one-shot-bufferize{allow-return-allocs-from-loops=true bufferize-function-boundaries=true},kvc-remove-dead-lookups,kvc-to-reference,kvc-to-calls",
 }
 
 
@@ -30,7 +33,8 @@ class Module:
         self.break_at = rng.randint(0, 5) if may_be_wrong and rng.random() < 0.5 else -1
         arguments = [f"%cache: {self.cache}", "%layer: index", "%first: index", "%table: tensor<?xi32>", "%slots: tensor<?xi64>",
                      "%tables: tensor<?x?xi32>", "%lens: tensor<?xi64>", "%offsets: tensor<?xi64>", "%n: index",
-                     "%manager: !kvc.manager", "%tokens: memref<?xi32>", "%places: memref<?xi64>"]
+                     "%manager: !kvc.manager", "%tokens: memref<?xi32>", "%places: memref<?xi64>", "%bits: tensor<?xi8>", "%floats: tensor<?xf32>"]
+        self.add("%c0 = arith.constant 0 : index")
         for at in range(rng.randint(1, 8)):
             self.statement(at == self.break_at)
         self.text = f"func.func @f({', '.join(arguments)}) {{\n" + "\n".join("  " + line for line in self.lines) + "\n  return\n}\n"
@@ -78,7 +82,7 @@ class Module:
         return "slots(%slots : tensor<?xi64>)"
 
     def statement(self, broken):
-        kind = self.rng.choice(["append", "append", "append_twice", "lookup", "loop", "attention", "handles", "own"])
+        kind = self.rng.choice(["append", "append", "append_twice", "lookup", "loop", "attention", "dense", "handles", "own"])
         fault = self.rng.choice(["layer", "shape", "element", "places"]) if broken else None
         getattr(self, kind)(fault)
 
@@ -167,9 +171,34 @@ class Module:
         elif self.rng.random() < 0.3:
             attributes.append("bidirectional")
         offsets = "offsets(%offsets : tensor<?xi64>) " if self.rng.random() < 0.7 else ""
+        if self.rng.random() < 0.2:
+            offsets += "mask(%bits : tensor<?xi8>) mask_offsets(%lens : tensor<?xi64>) "
+            offsets += self.rng.choice(["", "mask_starts(%offsets : tensor<?xi64>) "])
+        elif fault == "places" and self.rng.random() < 0.3 and self.broken(True, "mask"):
+            offsets += "mask_starts(%offsets : tensor<?xi64>) "
+        offsets += self.rng.choice(["", "", "sink_logits(%floats : tensor<?xf32>) "]) + self.rng.choice(["", "", "alibi_slopes(%floats : tensor<?xf32>) "])
         layer, result = self.layer(fault == "layer"), self.name()
         self.add(f"{result} = kvc.paged_attention {q}, %cache[{layer}] tables(%tables : tensor<?x?xi32>) lens(%lens : tensor<?xi64>) {offsets}"
                  f"outs({o} : {kind}){' {' + ', '.join(attributes) + '}' if attributes else ''} : {kind}, {self.cache} -> {kind}")
+
+    def dense(self, fault):
+        """Dense attention over a gather, with a write in it or without."""
+        if fault:
+            return self.attention(fault)
+        tokens, queries, group = self.rng.randint(1, 5), self.rng.randint(1, 3), self.rng.randint(1, 2)
+        q, _ = self.tensor(queries, self.heads * group, "f32", self.dim)
+        k, kind = self.tensor(2, self.heads, self.rng.choice(ELEMENTS), self.dim)
+        write = f"kvc.append_kv {k}, {k} into %cache[%layer] table(%table : tensor<?xi32>) from %first : {kind}, {kind} into {self.cache}"
+        lines, result = chain(self.rng, self.name()[1:], self.cache, self.layer(False), ("%table", "tensor<?xi32>"), tokens, self.heads, self.dim, group, q,
+                              queries, write if self.rng.random() < 0.2 else None)
+        for line in lines:
+            self.add(line)
+        kept = self.name()
+        self.add(f"{kept} = bufferization.to_memref {result[0]} : {result[1].replace('tensor', 'memref')}")
+        self.add(f"{kept}x = memref.load {kept}[%c0, %c0, %c0] : {result[1].replace('tensor', 'memref')}")
+        self.add(f"{kept}a = memref.alloc() : memref<f32>")
+        self.add(f"memref.store {kept}x, {kept}a[] : memref<f32>")
+        return None
 
     def handles(self, fault):
         request, cached, status = self.name(), self.name(), self.name()
@@ -191,7 +220,12 @@ class Module:
             kind = self.rng.choice(["<f64, 1, 1, 1, 1, 1>", "<f16, 0, 1, 1, 1, 1>", "<f16, 1, 1, 1>", "<>", "<f16, 1, 1, 99999, 1, 1>", "<f16, 1, 1, 1, 1, -1>"])
             self.add(f"{name} = kvc.create_cache : !kvc.paged_cache{kind}")
             return
-        self.add(f"{name} = kvc.create_cache : {self.cache}")
+        tiled = self.block % 16 == 0 and self.dim * (32 if self.element == "f32" else 16) % 32 == 0 and self.rng.random() < 0.5
+        self.add(f"{name} = kvc.create_cache {'{tiled_keys} ' if tiled else ''}: {self.cache}")
+        if self.rng.random() < 0.5:
+            q, kind = self.tensor(None, self.heads, "f32", self.dim)
+            self.add(f"{name}o = kvc.paged_attention {q}, {name}[%c0] tables(%tables : tensor<?x?xi32>) lens(%lens : tensor<?xi64>) outs({q} : {kind})"
+                     f" : {kind}, {self.cache} -> {kind}")
         self.add(f"kvc.destroy_cache {name} : {self.cache}")
 
 

@@ -75,7 +75,7 @@ func.func @caches(%storage: !kvc.storage, %memory: memref<2x16x2x2x4x8xf16>) {
 func.func @tensors(%cache: !cache, %layer: index, %k: tensor<?x2x8xf32>, %v: tensor<?x2x8xf32>, %slots: tensor<?xi64>,
                    %table: tensor<?xi32>, %first: index, %q: tensor<?x4x8xf32>, %tables: tensor<?x?xi32>,
                    %lens: tensor<?xi64>, %offsets: tensor<?xi64>, %mask: tensor<?xi8>, %starts: tensor<?xi64>,
-                   %logits: tensor<4xf32>) -> tensor<?x4x8xf32> {
+                   %logits: tensor<4xf32>, %tree: tensor<?xi64>, %slopes: tensor<4xf32>) -> tensor<?x4x8xf32> {
   // CHECK: kvc.append_kv %{{.*}}, %{{.*}} into %{{.*}}[%{{.*}}] slots(%{{.*}} : tensor<?xi64>) : tensor<?x2x8xf32>, tensor<?x2x8xf32> into !kvc.paged_cache<f16, 2, 2, 8, 4, 16>
   kvc.append_kv %k, %v into %cache[%layer] slots(%slots : tensor<?xi64>) : tensor<?x2x8xf32>, tensor<?x2x8xf32> into !cache
   // CHECK: kvc.append_kv %{{.*}}, %{{.*}} into %{{.*}}[%{{.*}}] table(%{{.*}} : tensor<?xi32>) from %{{.*}} : tensor<?x2x8xf32>
@@ -89,11 +89,11 @@ func.func @tensors(%cache: !cache, %layer: index, %k: tensor<?x2x8xf32>, %v: ten
   // CHECK: kvc.paged_attention %{{.*}}, %{{.*}}[%{{.*}}] tables(%{{.*}} : tensor<?x?xi32>) lens(%{{.*}} : tensor<?xi64>) outs(%{{.*}} : tensor<?x4x8xf32>) : tensor<?x4x8xf32>, !kvc.paged_cache<f16, 2, 2, 8, 4, 16> -> tensor<?x4x8xf32>
   %o1 = kvc.paged_attention %q, %cache[%layer] tables(%tables : tensor<?x?xi32>) lens(%lens : tensor<?xi64>)
       outs(%q : tensor<?x4x8xf32>) : tensor<?x4x8xf32>, !cache -> tensor<?x4x8xf32>
-  // CHECK: offsets(%{{.*}} : tensor<?xi64>) mask(%{{.*}} : tensor<?xi8>) mask_offsets(%{{.*}} : tensor<?xi64>) sink_logits(%{{.*}} : tensor<4xf32>)
+  // CHECK: offsets(%{{.*}} : tensor<?xi64>) mask(%{{.*}} : tensor<?xi8>) mask_offsets(%{{.*}} : tensor<?xi64>) mask_starts(%{{.*}} : tensor<?xi64>) sink_logits(%{{.*}} : tensor<4xf32>) alibi_slopes(%{{.*}} : tensor<4xf32>)
   // CHECK-SAME: {bidirectional, scale = 2.500000e-01 : f32, sinks = 2 : i64, soft_cap = 3.000000e+01 : f32, window = 64 : i64}
   %o2 = kvc.paged_attention %o1, %cache[%layer] tables(%tables : tensor<?x?xi32>) lens(%lens : tensor<?xi64>)
       offsets(%offsets : tensor<?xi64>) mask(%mask : tensor<?xi8>) mask_offsets(%starts : tensor<?xi64>)
-      sink_logits(%logits : tensor<4xf32>) outs(%q : tensor<?x4x8xf32>)
+      mask_starts(%tree : tensor<?xi64>) sink_logits(%logits : tensor<4xf32>) alibi_slopes(%slopes : tensor<4xf32>) outs(%q : tensor<?x4x8xf32>)
       {bidirectional, scale = 0.25 : f32, sinks = 2, soft_cap = 30.0 : f32, window = 64}
       : tensor<?x4x8xf32>, !cache -> tensor<?x4x8xf32>
   return %o2 : tensor<?x4x8xf32>

@@ -32,14 +32,19 @@ cl::opt<std::string> entry("entry",
 cl::opt<std::string> lowering("lowering", cl::desc("calls, reference, or both"), cl::init("both"));
 cl::opt<double> bound("bound", cl::desc("Largest difference of two results, relative to max(1, result)"),
                       cl::init(2e-5));
+cl::opt<bool> finite_rows("finite-rows",
+                          cl::desc("Queries and rows of caches are finite, which kvc-fuse-attention needs "
+                                   "for masks"));
 cl::opt<bool> print_results("print", cl::desc("Print the results"));
 
 // Optimisations, which the reference goes without; tensors to memrefs; caches to memrefs in the reference;
 // handles to calls; then all that is left to LLVM's dialect.
 std::string pipeline(bool reference) {
-  const std::string optimise = reference ? ""
-                                         : "kvc-remove-dead-lookups,kvc-fuse-appends,kvc-fuse-attention,kvc-"
-                                           "hoist-lookups,kvc-narrow-caches,";
+  const std::string optimise =
+      reference ? std::string()
+                : std::string("kvc-remove-dead-lookups,kvc-fuse-appends,kvc-fuse-attention{") +
+                      (finite_rows ? "finite-rows=true" : "") +
+                      "},kvc-hoist-lookups,kvc-narrow-caches,kvc-choose-layout,";
   const std::string tensors =
       "kvc-decompose-softmax,func.func(convert-elementwise-to-linalg),one-shot-bufferize{allow-return-allocs-"
       "from-loops=true "

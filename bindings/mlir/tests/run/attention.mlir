@@ -36,15 +36,15 @@ func.func private @wave(%n: index, %heads: index, %seed: f32) -> tensor<?x?x16xf
   return %w : tensor<?x?x16xf32>
 }
 
-func.func private @keep(%o: tensor<9x4x16xf32>, %results: memref<9x9x4x16xf32>, %at: index) {
+func.func private @keep(%o: tensor<9x4x16xf32>, %results: memref<11x9x4x16xf32>, %at: index) {
   %c0 = arith.constant 0 : index
   %m = bufferization.to_memref %o : memref<9x4x16xf32>
-  %to = memref.subview %results[%at, 0, 0, 0] [1, 9, 4, 16] [1, 1, 1, 1] : memref<9x9x4x16xf32> to memref<9x4x16xf32, strided<[64, 16, 1], offset: ?>>
+  %to = memref.subview %results[%at, 0, 0, 0] [1, 9, 4, 16] [1, 1, 1, 1] : memref<11x9x4x16xf32> to memref<9x4x16xf32, strided<[64, 16, 1], offset: ?>>
   memref.copy %m, %to : memref<9x4x16xf32> to memref<9x4x16xf32, strided<[64, 16, 1], offset: ?>>
   return
 }
 
-func.func @main(%results: memref<9x9x4x16xf32>, %rows: memref<2x7x2x16xf32>) -> i32 {
+func.func @main(%results: memref<11x9x4x16xf32>, %rows: memref<2x7x2x16xf32>) -> i32 {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
@@ -89,55 +89,74 @@ func.func @main(%results: memref<9x9x4x16xf32>, %rows: memref<2x7x2x16xf32>) -> 
       offsets(%offsets : tensor<4xi64>) outs(%e0 : tensor<9x4x16xf32>)
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i0 = arith.constant 0 : index
-  func.call @keep(%o0, %results, %i0) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o0, %results, %i0) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e1 = tensor.empty() : tensor<9x4x16xf32>
   %o1 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) outs(%e1 : tensor<9x4x16xf32>) {scale = 0.7 : f32}
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i1 = arith.constant 1 : index
-  func.call @keep(%o1, %results, %i1) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o1, %results, %i1) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e2 = tensor.empty() : tensor<9x4x16xf32>
   %o2 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) outs(%e2 : tensor<9x4x16xf32>) {soft_cap = 2.0 : f32}
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i2 = arith.constant 2 : index
-  func.call @keep(%o2, %results, %i2) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o2, %results, %i2) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e3 = tensor.empty() : tensor<9x4x16xf32>
   %o3 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) outs(%e3 : tensor<9x4x16xf32>) {window = 3}
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i3 = arith.constant 3 : index
-  func.call @keep(%o3, %results, %i3) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o3, %results, %i3) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e4 = tensor.empty() : tensor<9x4x16xf32>
   %o4 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) outs(%e4 : tensor<9x4x16xf32>) {window = 3, sinks = 2}
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i4 = arith.constant 4 : index
-  func.call @keep(%o4, %results, %i4) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o4, %results, %i4) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e5 = tensor.empty() : tensor<9x4x16xf32>
   %o5 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) outs(%e5 : tensor<9x4x16xf32>) {bidirectional}
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i5 = arith.constant 5 : index
-  func.call @keep(%o5, %results, %i5) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o5, %results, %i5) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e6 = tensor.empty() : tensor<9x4x16xf32>
   %o6 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) sink_logits(%logits : tensor<4xf32>) outs(%e6 : tensor<9x4x16xf32>)
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i6 = arith.constant 6 : index
-  func.call @keep(%o6, %results, %i6) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o6, %results, %i6) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e7 = tensor.empty() : tensor<9x4x16xf32>
   %o7 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) mask(%mask : tensor<12xi8>) mask_offsets(%mask_offsets : tensor<3xi64>) outs(%e7 : tensor<9x4x16xf32>)
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i7 = arith.constant 7 : index
-  func.call @keep(%o7, %results, %i7) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o7, %results, %i7) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
   %e8 = tensor.empty() : tensor<9x4x16xf32>
   %o8 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
       offsets(%offsets : tensor<4xi64>) mask(%mask : tensor<12xi8>) mask_offsets(%mask_offsets : tensor<3xi64>) sink_logits(%logits : tensor<4xf32>) outs(%e8 : tensor<9x4x16xf32>) {bidirectional, scale = -0.3 : f32, soft_cap = 5.0 : f32, window = 6, sinks = 1}
       : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
   %i8 = arith.constant 8 : index
-  func.call @keep(%o8, %results, %i8) : (tensor<9x4x16xf32>, memref<9x9x4x16xf32>, index) -> ()
+  func.call @keep(%o8, %results, %i8) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
+
+  // ALiBi; a tree of draft tokens behind what all see: bits for positions from mask_starts on.
+  %slopes = arith.constant dense<[0.5, 0.25, -0.125, 0.0]> : tensor<4xf32>
+  %e9 = tensor.empty() : tensor<9x4x16xf32>
+  %o9 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
+      offsets(%offsets : tensor<4xi64>) alibi_slopes(%slopes : tensor<4xf32>) outs(%e9 : tensor<9x4x16xf32>) {soft_cap = 2.0 : f32}
+      : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
+  %i9 = arith.constant 9 : index
+  func.call @keep(%o9, %results, %i9) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
+  %starts = arith.constant dense<[4, 1, 8]> : tensor<3xi64>
+  %tree_offsets = arith.constant dense<[0, 9, 9]> : tensor<3xi64>
+  %tree = arith.constant dense<[89, 58, -86, 91, 127]> : tensor<5xi8>
+  %e10 = tensor.empty() : tensor<9x4x16xf32>
+  %o10 = kvc.paged_attention %q, %cache[%c1] tables(%tables : tensor<3x4xi32>) lens(%lens : tensor<3xi64>)
+      offsets(%offsets : tensor<4xi64>) mask(%tree : tensor<5xi8>) mask_offsets(%tree_offsets : tensor<3xi64>)
+      mask_starts(%starts : tensor<3xi64>) sink_logits(%logits : tensor<4xf32>) alibi_slopes(%slopes : tensor<4xf32>)
+      outs(%e10 : tensor<9x4x16xf32>) : tensor<9x4x16xf32>, !cache -> tensor<9x4x16xf32>
+  %i10 = arith.constant 10 : index
+  func.call @keep(%o10, %results, %i10) : (tensor<9x4x16xf32>, memref<11x9x4x16xf32>, index) -> ()
 
   // What was stored comes back; a skipped row keeps what it had.
   %k0 = memref.subview %rows[0, 0, 0, 0] [1, 7, 2, 16] [1, 1, 1, 1] : memref<2x7x2x16xf32> to memref<7x2x16xf32, strided<[32, 16, 1]>>

@@ -8,6 +8,8 @@
 // RUN: not --crash kvc-run %s --lowering=calls --entry=block 2>&1 | FileCheck %s --check-prefix=BLOCK
 // RUN: not --crash kvc-run %s --lowering=calls --entry=strided 2>&1 | FileCheck %s --check-prefix=STRIDED
 // RUN: not --crash kvc-run %s --lowering=reference --entry=strided 2>&1 | FileCheck %s --check-prefix=STRIDED
+// RUN: not --crash kvc-run %s --lowering=calls --entry=tiled 2>&1 | FileCheck %s --check-prefix=TILED
+// RUN: not kvc-run %s --entry=number 2>&1 | FileCheck %s --check-prefix=ARGUMENT
 // RUN: kvc-run %s --entry=refused | FileCheck %s --check-prefix=REFUSED
 
 // SPACE: kvc: {{.*}}blocks
@@ -96,5 +98,17 @@ func.func @strided() {
   %every_second = memref.subview %k[0, 0, 0] [1, 2, 8] [1, 1, 2] : memref<1x2x16xf32> to memref<1x2x8xf32, strided<[32, 16, 2]>>
   %any = memref.cast %every_second : memref<1x2x8xf32, strided<[32, 16, 2]>> to memref<1x2x8xf32, strided<[?, ?, ?], offset: ?>>
   call @append_any(%any) : (memref<1x2x8xf32, strided<[?, ?, ?], offset: ?>>) -> ()
+  return
+}
+
+// TILED: kvc: kvc.export_memref: the keys of the storage must not be tiled
+func.func @tiled() {
+  %cache = kvc.create_cache {tiled_keys} : !kvc.paged_cache<f32, 2, 2, 8, 16, 4>
+  %memory = kvc.export_memref %cache : !kvc.paged_cache<f32, 2, 2, 8, 16, 4> to memref<2x4x2x2x16x8xf32>
+  return
+}
+
+// ARGUMENT: argument 0 is 'i32'; kvc-run passes memrefs of static shape, of f32, f64, i32 or i64
+func.func @number(%n: i32) {
   return
 }

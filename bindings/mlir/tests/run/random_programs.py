@@ -9,6 +9,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from dense_chain import chain
+
 WAVE = """
 func.func private @wave(%n: index, %heads: index, %seed: f32) -> tensor<?x?xDIMxf32> {
   %empty = tensor.empty(%n, %heads) : tensor<?x?xDIMxf32>
@@ -110,15 +113,22 @@ def program(rng):
         operands += f"offsets(%offsets : tensor<{requests + 1}xi64>) "
     if rng.random() < 0.3:
         starts, bits = [], 0
-        for count, length in zip(queries, lens):
+        tree = [rng.randint(0, length) for length in lens] if rng.random() < 0.5 else None
+        for r, (count, length) in enumerate(zip(queries, lens)):
             starts.append(bits)
-            bits += count * length + rng.randint(0, 9)
+            bits += count * (length - (tree[r] if tree else 0)) + rng.randint(0, 9)
         size = bits // 8 + 1
         lines += [f"%mask = {dense([rng.randint(-128, 127) for _ in range(size)], f'{size}xi8')}", f"%starts = {dense(starts, f'{requests}xi64')}"]
         operands += f"mask(%mask : tensor<{size}xi8>) mask_offsets(%starts : tensor<{requests}xi64>) "
+        if tree:
+            lines.append(f"%tree = {dense(tree, f'{requests}xi64')}")
+            operands += f"mask_starts(%tree : tensor<{requests}xi64>) "
     if rng.random() < 0.3:
         lines.append(f"%logits = {dense([round(rng.uniform(-2, 2), 3) for _ in range(q_heads)], f'{q_heads}xf32')}")
         operands += f"sink_logits(%logits : tensor<{q_heads}xf32>) "
+    if rng.random() < 0.3:
+        lines.append(f"%slopes = {dense([round(rng.uniform(-0.5, 0.5), 3) for _ in range(q_heads)], f'{q_heads}xf32')}")
+        operands += f"alibi_slopes(%slopes : tensor<{q_heads}xf32>) "
     if rng.random() < 0.3:
         attributes.append("bidirectional")
     if rng.random() < 0.3:
@@ -149,9 +159,17 @@ def program(rng):
         lines.append(f"%gf = arith.extf %g#1 : {back} to {wide_back}")
         gathered = "%gf"
     back_memref = wide_back.replace("tensor", "memref")
-    lines += [f"%gm = bufferization.to_memref {gathered} : {back_memref}", f"memref.copy %gm, %gathered : {back_memref} to {back_memref}",
+    lines += [f"%gm = bufferization.to_memref {gathered} : {back_memref}", f"memref.copy %gm, %gathered : {back_memref} to {back_memref}"]
+    # Dense attention to its tokens, by a chain that kvc-fuse-attention may fuse.
+    count = rng.randint(1, 4)
+    lines += [f"%dn = arith.constant {count} : index", f"%dh = arith.constant {q_heads} : index", "%ds = arith.constant 3.5 : f32",
+              f"%da = func.call @wave(%dn, %dh, %ds) : (index, index, f32) -> tensor<?x?x{dim}xf32>",
+              f"%dq = tensor.cast %da : tensor<?x?x{dim}xf32> to tensor<{count}x{q_heads}x{dim}xf32>"]
+    more, (result, kind) = chain(rng, "z", "!cache", "%layer", ("%last", f"tensor<{width}xi32>"), lens[-1], heads, dim, group, "%dq", count)
+    attended = kind.replace("tensor", "memref")
+    lines += [*more, f"%dm = bufferization.to_memref {result} : {attended}", f"memref.copy %dm, %attended : {attended} to {attended}",
               "kvc.destroy_cache %cache : !cache", "return"]
-    text = (f"!cache = {cache}\n" + WAVE.replace("DIM", str(dim)) + f"\nfunc.func @main(%results: {memref}, %gathered: {back_memref}) {{\n"
+    text = (f"!cache = {cache}\n" + WAVE.replace("DIM", str(dim)) + f"\nfunc.func @main(%results: {memref}, %gathered: {back_memref}, %attended: {attended}) {{\n"
             + "\n".join("  " + line for line in lines) + "\n}\n")
     return text, 2e-5 if row == "f32" else 4e-3
 
@@ -167,7 +185,7 @@ def main():
             text, bound = program(rng)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-            result = subprocess.run(["kvc-run", path, f"--bound={bound}"], capture_output=True, text=True)
+            result = subprocess.run(["kvc-run", path, f"--bound={bound}", *(["--finite-rows"] if rng.random() < 0.7 else [])], capture_output=True, text=True)
             if result.returncode != 0:
                 print(f"{text}\nkvc-run exits with {result.returncode}\n{result.stdout}{result.stderr[:3000]}")
                 sys.exit(1)
