@@ -99,18 +99,19 @@ kvc_status read_inputs(const kvc_schedule_job& job, size_t num_tokens) {
     end = input.first_token + input.num_tokens;
   }
   if (apart) return KVC_OK;
-  std::vector<kvc_encoder_input> sorted(job.inputs, job.inputs + job.num_inputs);
+  std::vector<const kvc_encoder_input*> sorted;
+  for (size_t i = 0; i < job.num_inputs; ++i) sorted.push_back(job.inputs + i);
   std::sort(sorted.begin(), sorted.end(),
-            [](const auto& a, const auto& b) { return a.first_token < b.first_token; });
+            [](const auto* a, const auto* b) { return a->first_token < b->first_token; });
   uint64_t ends[KVC_MAX_KEYS_OF_TOKEN];  // of those over the present one's first token
   size_t over = 0;
-  for (const kvc_encoder_input& input : sorted) {
+  for (const kvc_encoder_input* input : sorted) {
     over = static_cast<size_t>(
-        std::remove_if(ends, ends + over, [&](uint64_t at) { return at <= input.first_token; }) - ends);
+        std::remove_if(ends, ends + over, [&](uint64_t at) { return at <= input->first_token; }) - ends);
     if (over == KVC_MAX_KEYS_OF_TOKEN)
       return fail(KVC_ERROR_LIMIT, "more than %d inputs cover token %llu of the prompt; join some of them",
-                  KVC_MAX_KEYS_OF_TOKEN, ull(input.first_token));
-    ends[over++] = input.first_token + input.num_tokens;
+                  KVC_MAX_KEYS_OF_TOKEN, ull(input->first_token));
+    ends[over++] = input->first_token + input->num_tokens;
   }
   return KVC_OK;
 }
