@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the tests notice? Builds a copy of the sources with one defect at a time (defects.py) and runs the conformance cases, the tests of
 layers, and the comparison with the reference model on it. Prints who noticed; fails if nobody did. First comes the test that noticed the
-last time (noticed.json beside this file, which a run without WORDS renews), then the tests of the file's name and folder: mostly one file to
+last time (noticed.json beside this file, which each run renews), then the tests of the file's name and folder: mostly one file to
 compile and one program to link.
 
     seed_defects.py FOLDER [WORDS]     FOLDER: for a copy and its build for each processor, kept for the next run
@@ -172,7 +172,7 @@ def main():
         free.put(tree)
     noticed = json.loads(read(NOTICED)) if os.path.exists(NOTICED) else {}
     chosen = [defect for defect in DEFECTS if all(word in defect[0] for word in words)]
-    unnoticed, now = [], {}
+    unnoticed, names = [], {name for name, *_ in DEFECTS}
 
     def seed(defect):
         name, file, right, wrong = defect
@@ -191,12 +191,11 @@ def main():
             sys.exit(f"without a defect {found} fails")
         for (name, *_), (found, said) in zip(chosen, pool.map(seed, chosen)):
             print(f"{name:56} {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
-            if found:
-                now[name] = found
-            else:
+            if not found:
                 unnoticed.append(name)
-    if not words:
-        write(NOTICED, json.dumps(now, indent=1, sort_keys=True) + "\n")
+                continue
+            noticed[name] = found
+            write(NOTICED, json.dumps({name: noticed[name] for name in sorted(noticed) if name in names}, indent=1) + "\n")
     if unnoticed:
         sys.exit(f"{len(unnoticed)} of {len(chosen)} defects were not noticed: {'; '.join(unnoticed)}")
     print(f"{len(chosen)} defects, all noticed")
