@@ -42,9 +42,12 @@ def workload(w):
 @call("Sizer.decide")
 @call("Sizer.read_log")
 def sizer(w):
-    made = kvcache.Sizer(w.rng.choice(("reactive", "predictive", "hybrid", "?", None)), min_blocks=w.number(1), max_blocks=w.rng.choice((0, 9, 1 << 40)),
-                         headroom=w.rng.choice((0.0, 0.5, -1.0, float("nan"))), window=w.rng.choice((0, 2, 1)), log_capacity=w.rng.choice((0, 1, 1 << 31)))
-    decision = made.decide(w.number(5), w.rng.choice((0, 5.0, -1, 1e300, "x", w.number(3))))
+    def mostly(*good, bad):  # each of many must be good
+        return w.rng.choice(good if w.rng.random() < 0.9 else bad)
+
+    made = kvcache.Sizer(mostly("reactive", "predictive", "hybrid", bad=("?", None)), min_blocks=w.number(1), max_blocks=w.rng.choice((0, 9, 1 << 40)),
+                         headroom=mostly(0.0, 0.5, bad=(-1.0, float("nan"))), window=mostly(0, 2, bad=(1,)), log_capacity=mostly(0, 1, bad=(1 << 31,)))
+    decision = made.decide(w.number(5), mostly(0, 5.0, bad=(-1, 1e300, "x", w.number(3))))
     need(made.read_log(0) == decision, "another decision")
 
 
