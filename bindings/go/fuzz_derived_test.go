@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // on are the objects of a type that methods without a row of their own are called on.
@@ -98,6 +99,8 @@ func (f *fuzzer) argument(of reflect.Type, name string) reflect.Value {
 		return reflect.ValueOf(f.attention())
 	case *[32]byte:
 		return reflect.ValueOf(f.root())
+	case time.Duration: // of a wait: none that is taken is long
+		return reflect.ValueOf([]time.Duration{0, time.Millisecond, -1, math.MaxInt64}[f.oneOf(0, 0, 1, 2, 3)])
 	case []ExtraKey:
 		return reflect.ValueOf(f.extraKeys())
 	case []BlockCopy:

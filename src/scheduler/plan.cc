@@ -115,14 +115,17 @@ uint32_t Scheduler::chunk(const Job& job, uint32_t first, uint32_t goal, Share* 
 // Fewer if they need more of the encoder than the plan has left.
 uint32_t Scheduler::encodable(const Job& job, uint32_t first, uint32_t count, Share* share) {
   const uint64_t before = encoder_left_;
-  uint32_t next = job.next_input;
+  uint64_t left = before;  // for the inputs from `begin` on, which begin at one token
+  uint32_t next = job.next_input, begin = next;
   for (; next < job.num_inputs && job.inputs[next].first_token < first + count; ++next) {
     const JobInput& input = job.inputs[next];
+    if (input.first_token != job.inputs[begin].first_token) begin = next, left = encoder_left_;
     if (options_.max_encoder_tokens == 0 || input.end() <= job.inputs_from) continue;
     // What the first token needs is needed together.
     const bool alone = (input.first_token <= first ? before : encoder_left_) == options_.max_encoder_tokens;
     if (input.num_tokens > encoder_left_ && !alone) {
       count = input.first_token <= first ? 0 : input.first_token - first;
+      next = begin, encoder_left_ = left;  // the chunk ends before that token: it needs none of them
       break;
     }
     encoder_left_ -= std::min<uint64_t>(encoder_left_, input.num_tokens);

@@ -62,6 +62,29 @@ TEST(SchedulerEncoderTest, AtMostSixteenInputsLieOverAToken) {
   EXPECT_STREQ(kvc_last_error(), "more than 16 inputs cover token 16 of the prompt; join some of them");
 }
 
+// A chunk that is cut before a token takes none of the inputs that begin there, though some would fit.
+TEST(SchedulerEncoderTest, WhatBeginsBehindAChunkWaits) {
+  EngineConfig config;
+  config.scheduler.max_tokens = 2, config.scheduler.max_encoder_tokens = 48;
+  Engine engine(config);
+  std::vector<kvc_encoder_input> inputs(KVC_MAX_KEYS_OF_TOKEN, {0, 1});
+  const std::vector<kvc_encoder_input> others = inputs;
+  inputs.insert(inputs.end(), KVC_MAX_KEYS_OF_TOKEN - 1, {1, 1});
+  inputs.push_back({1, 18});
+  kvc_schedule_job first = job_of(1), second = job_of(1);
+  first.inputs = inputs.data(), first.num_inputs = inputs.size();
+  second.inputs = others.data(), second.num_inputs = others.size();
+  const uint64_t a = engine.add(prompt_of(20, 1), first), b = engine.add(prompt_of(20, 2), second);
+  engine.plan();
+  EXPECT_EQ(engine.sequences().at(a).encoded.size(), others.size()) << "of the first token";
+  EXPECT_EQ(engine.sequences().at(b).encoded.size(), others.size());
+  engine.finish();
+  engine.run();
+  EXPECT_EQ(engine.sequences().at(a).encoded.size(), inputs.size());
+  EXPECT_EQ(engine.sequences().at(b).encoded.size(), others.size());
+  engine.check();
+}
+
 // A plan that computes the last token alone has failed: it is encoded once more.
 TEST(SchedulerEncoderTest, TheLastTokenIsEncodedAgainAfterAPlanThatFailed) {
   EngineConfig config;

@@ -58,7 +58,8 @@ LogicalResult PagedCacheType::verify(function_ref<InFlightDiagnostic()> error, T
 }
 
 bool PagedCacheType::takesTiledKeys() const {
-  return llvm::isa<FloatType>(getElementType()) && getBlockSize() % 16 == 0 &&
+  const Type element = getElementType();  // the library quantizes narrower floats
+  return (element.isF32() || element.isF16() || element.isBF16()) && getBlockSize() % 16 == 0 &&
          getHeadDim() * getElementType().getIntOrFloatBitWidth() % 32 == 0;
 }
 

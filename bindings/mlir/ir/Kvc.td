@@ -237,8 +237,8 @@ def Kvc_CreateCacheOp : Kvc_Op<"create_cache"> {
     ```mlir
     %cache = kvc.create_cache {tiled_keys} : !kvc.paged_cache<f16, 32, 8, 128, 16, 4096>
     ```
-    With `tiled_keys` the keys lie in tiles, for attention on the CPU (KVC_STORAGE_TILED_KEYS): for elements that are
-    floats, blocks of a multiple of 16 tokens, and keys of a multiple of 4 bytes. `kvc.export_memref` refuses such a
+    With `tiled_keys` the keys lie in tiles, for attention on the CPU (KVC_STORAGE_TILED_KEYS): for elements of
+    f32, f16 or bf16, blocks of a multiple of 16 tokens, and keys of a multiple of 4 bytes. `kvc.export_memref` refuses such a
     cache. `kvc-choose-layout` sets it.
   }];
   let arguments = (ins UnitAttr:$tiled_keys);

@@ -248,7 +248,7 @@ LogicalResult CreateCacheOp::verify() {
   const PagedCacheType cache = getCache().getType();
   if (!getTiledKeys() || cache.takesTiledKeys()) return success();
   return emitOpError()
-         << "tiled_keys needs floats, a block of a multiple of 16 tokens, and keys of a multiple "
+         << "tiled_keys needs f32, f16 or bf16, a block of a multiple of 16 tokens, and keys of a multiple "
             "of 4 bytes; "
          << cache << " has not";
 }

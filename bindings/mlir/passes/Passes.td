@@ -99,7 +99,8 @@ def KvcPlanWorkspace : Pass<"kvc-plan-workspace", "::mlir::func::FuncOp"> {
     Takes `memref.alloc`, in loops too, if the memory is not in use after its block, and is not returned, passed to a
     call, adopted or stored. A dynamic size must be known when the function begins (an argument, a dimension of one, or
     arithmetic of them), and its buffer be allocated whenever the function runs: not in a branch, or in a loop that may
-    have no iteration. The workspace is allocated at the beginning, and freed where the function returns; deallocations
+    have no iteration. Buffers of dynamic size share memory among themselves alone, so a workspace may be larger than
+    what the function had in use at a time. The workspace is allocated at the beginning, and freed where the function returns; deallocations
     of the buffers go. Run it after bufferization and before the lowerings.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];

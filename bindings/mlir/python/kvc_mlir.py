@@ -19,6 +19,7 @@ This module knows names, not rules: kvc-opt verifies. kvc-opt and kvc-run are fo
 import contextlib
 import dataclasses
 import inspect
+import math
 import os
 import shutil
 import subprocess
@@ -154,11 +155,20 @@ class Function:
         return "\n".join(self._lines)
 
 
+# Of a kind of float: the bits of NaN, infinity and -infinity, for which MLIR has no other text.
+_SPECIAL = {"bf16": ("0x7FC0", "0x7F80", "0xFF80"), "f16": ("0x7E00", "0x7C00", "0xFC00"),
+            "f32": ("0x7FC00000", "0x7F800000", "0xFF800000"),
+            "f64": ("0x7FF8000000000000", "0x7FF0000000000000", "0xFFF0000000000000")}
+
+
 def _attribute(value, kind):
     """The text of an attribute; None if its name says all."""
     if kind == "unit":
         return None
-    return f"{value:.9e} : {kind}" if kind in ("bf16", "f16", "f32", "f64") else f"{value} : {kind}"
+    if kind in _SPECIAL:
+        special = _SPECIAL[kind][0 if math.isnan(value) else 1 if value > 0 else 2] if not math.isfinite(value) else None
+        return f"{special or format(value, '.16e')} : {kind}"
+    return str(value).lower() if isinstance(value, bool) else f"{value} : {kind}"
 
 
 def _method(name, operands, attributes, results):
@@ -179,7 +189,7 @@ def _method(name, operands, attributes, results):
         values = [given.get(it) for it in names]
         made = [given["type"] if kind is None else kind for kind in results]
         made += [given[it].type for it in targets if given[it].type.startswith("tensor")]
-        chosen = {it: _attribute(given[it], kind) for it, kind in attributes.items() if given.get(it) not in (None, False)}
+        chosen = {it: _attribute(given[it], kind) for it, kind in attributes.items() if given.get(it) is not None and given[it] is not False}
         if optional:
             chosen["operandSegmentSizes"] = f"array<i32: {', '.join(str(int(it is not None)) for it in values)}>"
         return given["self"].op(f"kvc.{name}", [it for it in values if it is not None], made, chosen)
@@ -238,16 +248,17 @@ class Module:
         """The module as kvc-opt prints it; MlirError with its diagnostics if it is wrong."""
         return self.opt()
 
-    def run(self, entry="main", lowering="both", bound=2e-5):
+    def run(self, entry="main", lowering="both", bound=2e-5, finite_rows=False):
         """Runs a function whose arguments are memrefs of static size. Gives a list of numbers for each; with lowering "both" kvc-run compares
-        the library with the reference first, and MlirError says so if they differ."""
+        the library with the reference first, and MlirError says so if they differ. finite_rows: no row of a cache is NaN or infinite, so
+        attention under a mask may be fused."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "program.mlir")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(str(self))
             try:
-                output = _run([_tool("kvc-run"), path, f"--entry={entry}", f"--lowering={lowering}", f"--bound={bound}", "--print"])
+                output = _run([_tool("kvc-run"), path, f"--entry={entry}", f"--lowering={lowering}", f"--bound={bound}", "--print"] + ["--finite-rows"] * finite_rows)
             except MlirError as error:
                 raise MlirError(str(error).replace(path, "program")) from None
-        numbers = [[float(it) for it in line.split(":")[1].split()] for line in output.splitlines() if line.startswith("argument ")]
+        numbers = [[int(it) if it.lstrip("-").isdigit() else float(it) for it in line.split(":")[1].split()] for line in output.splitlines() if line.startswith("argument ")]
         return numbers[: len(numbers) // 2] if lowering == "both" else numbers

@@ -4,6 +4,7 @@
 !tiles = !kvc.paged_cache<f16, 1, 2, 8, 16, 4>
 !small = !kvc.paged_cache<f16, 1, 2, 8, 8, 4>
 !ints = !kvc.paged_cache<i8, 1, 2, 8, 16, 4>
+!narrow = !kvc.paged_cache<f8E4M3FN, 1, 2, 8, 16, 4>
 
 // CHECK-LABEL: func.func @attended(
 // CHECK: kvc.create_cache {tiled_keys} : !kvc.paged_cache<f16, 1, 2, 8, 16, 4>
@@ -40,5 +41,8 @@ func.func @stays(%q: tensor<2x4x8xf32>, %k: tensor<2x2x8xf16>, %slots: tensor<2x
   %4 = kvc.create_cache : !ints
   %o4 = kvc.paged_attention %q, %4[%c0] tables(%tables : tensor<2x?xi32>) lens(%lens : tensor<2xi64>) outs(%q : tensor<2x4x8xf32>)
       : tensor<2x4x8xf32>, !ints -> tensor<2x4x8xf32>
+  %5 = kvc.create_cache : !narrow
+  %o5 = kvc.paged_attention %q, %5[%c0] tables(%tables : tensor<2x?xi32>) lens(%lens : tensor<2xi64>) outs(%q : tensor<2x4x8xf32>)
+      : tensor<2x4x8xf32>, !narrow -> tensor<2x4x8xf32>
   return
 }

@@ -493,8 +493,16 @@ func.func @f(%cache: !kvc.paged_cache<f16, 2, 2, 8, 4, 16>, %layer: index, %q: t
 // -----
 
 func.func @f() {
-  // expected-error @below {{'kvc.create_cache' op tiled_keys needs floats, a block of a multiple of 16 tokens, and keys of a multiple of 4 bytes; '!kvc.paged_cache<f16, 2, 2, 8, 8, 16>' has not}}
+  // expected-error @below {{'kvc.create_cache' op tiled_keys needs f32, f16 or bf16, a block of a multiple of 16 tokens, and keys of a multiple of 4 bytes; '!kvc.paged_cache<f16, 2, 2, 8, 8, 16>' has not}}
   %c = kvc.create_cache {tiled_keys} : !kvc.paged_cache<f16, 2, 2, 8, 8, 16>
+  return
+}
+
+// -----
+
+func.func @f() {
+  // expected-error @below {{'kvc.create_cache' op tiled_keys needs f32, f16 or bf16, a block of a multiple of 16 tokens, and keys of a multiple of 4 bytes; '!kvc.paged_cache<f8E5M2, 2, 2, 8, 16, 16>' has not}}
+  %c = kvc.create_cache {tiled_keys} : !kvc.paged_cache<f8E5M2, 2, 2, 8, 16, 16>
   return
 }
 

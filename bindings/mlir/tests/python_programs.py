@@ -109,6 +109,8 @@ def main():
     lowered = module.opt("one-shot-bufferize{bufferize-function-boundaries=true}", "kvc-to-calls")
     print("passes:", *(it for it in ("kvc_storage_store", "kvc_storage_attend") if f"llvm.call @{it}" in lowered))
     numbers, = module.run()
+    assert kvc_mlir._attribute(float("-inf"), "f32") == "0xFF800000 : f32" and kvc_mlir._attribute(1 / 3, "f64") == "3.3333333333333331e-01 : f64"
+    assert kvc_mlir._attribute(True, "i1") == "true : i1"
     assert len(numbers) == 2 * 5 * 4 * 8 and len(set(numbers)) > 3, numbers
     assert numbers == module.run(lowering="calls")[0]
     print("decoder: equal")

@@ -75,6 +75,16 @@ struct Result {
     if (element.isInteger(32)) return static_cast<const int32_t*>(p)[i];
     return static_cast<double>(static_cast<const int64_t*>(p)[i]);
   }
+  void print(int64_t i) const {  // so that the number can be read back
+    const void* p = bytes.data();
+    if (element.isInteger(64)) {
+      std::printf(" %lld", static_cast<long long>(static_cast<const int64_t*>(p)[i]));
+    } else if (element.isInteger(32)) {
+      std::printf(" %d", static_cast<const int32_t*>(p)[i]);
+    } else {
+      std::printf(" %.*g", element.isF64() ? 17 : 9, at(i));
+    }
+  }
 };
 
 bool make_results(func::FuncOp function, std::vector<Result>& results) {
@@ -144,7 +154,7 @@ bool run(MLIRContext& context, bool reference, std::vector<Result>& results, int
 void print(const std::vector<Result>& results) {
   for (size_t i = 0; i < results.size(); ++i) {
     std::printf("argument %zu:", i);
-    for (int64_t j = 0; j < results[i].size; ++j) std::printf(" %.6g", results[i].at(j));
+    for (int64_t j = 0; j < results[i].size; ++j) results[i].print(j);
     std::printf("\n");
   }
 }
