@@ -65,7 +65,7 @@ TEST(SchedulerEncoderTest, AtMostSixteenInputsLieOverAToken) {
 // A chunk that is cut before a token takes none of the inputs that begin there, though some would fit.
 TEST(SchedulerEncoderTest, WhatBeginsBehindAChunkWaits) {
   EngineConfig config;
-  config.scheduler.max_tokens = 2, config.scheduler.max_encoder_tokens = 48;
+  config.scheduler.max_running = config.scheduler.max_tokens = 2, config.scheduler.max_encoder_tokens = 48;
   Engine engine(config);
   std::vector<kvc_encoder_input> inputs(KVC_MAX_KEYS_OF_TOKEN, {0, 1});
   const std::vector<kvc_encoder_input> others = inputs;

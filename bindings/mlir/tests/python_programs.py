@@ -5,7 +5,7 @@ import re
 import sys
 
 sys.path.insert(0, os.path.join(sys.argv[1], "python"))
-from kvc_mlir import OPS, MlirError, Module, PagedCache, memref, tensor
+from kvc_mlir import OPS, MlirError, Module, PagedCache, _attribute, memref, tensor
 
 CACHE = PagedCache("f16", layers=2, kv_heads=2, head_dim=8, block=16, blocks=4)
 
@@ -109,8 +109,8 @@ def main():
     lowered = module.opt("one-shot-bufferize{bufferize-function-boundaries=true}", "kvc-to-calls")
     print("passes:", *(it for it in ("kvc_storage_store", "kvc_storage_attend") if f"llvm.call @{it}" in lowered))
     numbers, = module.run()
-    assert kvc_mlir._attribute(float("-inf"), "f32") == "0xFF800000 : f32" and kvc_mlir._attribute(1 / 3, "f64") == "3.3333333333333331e-01 : f64"
-    assert kvc_mlir._attribute(True, "i1") == "true : i1"
+    assert _attribute(float("-inf"), "f32") == "0xFF800000 : f32" and _attribute(1 / 3, "f64") == "3.3333333333333331e-01 : f64"
+    assert _attribute(True, "i1") == "true : i1"
     assert len(numbers) == 2 * 5 * 4 * 8 and len(set(numbers)) > 3, numbers
     assert numbers == module.run(lowering="calls")[0]
     print("decoder: equal")
