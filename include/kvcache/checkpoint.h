@@ -142,7 +142,7 @@ typedef struct kvc_request_pair {
  *  while they are copied: at one time at most a sixteenth of the smallest pool, or one block if that is more.
  *  If nobody uses the manager, its order of eviction does not change. kvc_manager_resize may find blocks held
  *  (BUSY). Execute the moves that the manager asked for before; compact and shrink no pool meanwhile. The log
- *  of a recorded manager has nothing of a save: logged calls wait while it holds blocks.
+ *  of a recorded manager has nothing of a save: nobody should use such a one meanwhile.
  *  @param[in]  storages [num_storages] a storage in host memory for each group; NULL = its blocks are saved
  *              without bytes. Its block i has the id i, or, if it has fewer blocks than that takes, the i-th
  *              id of its group's pool.

@@ -107,9 +107,8 @@ typedef struct kvc_scheduler_config {
   uint32_t max_plans;    /**< Plans in flight: 0 = 1, at most 8. */
   uint32_t max_adapters; /**< Different adapters of admitted requests; 0 = any number, at most 4,096. */
   uint32_t max_tenants;  /**< Tenants are numbered from 0; 0 = 1, at most 65,536. */
-  /** Tokens of encoder inputs that a plan may encode; 0 = any number. Inputs that the first token of a chunk
-   *  needs are encoded together, though they be more than that, in a plan that encodes nothing before them.
-   */
+  /** Tokens of encoder inputs that a plan may encode; 0 = any number. One input larger than that is alone in
+   *  its plan. */
   uint64_t max_encoder_tokens;
   /** Tokens of one request with all that it generates: gives the row length of block_tables; 0 = that of the
    *  manager's max_request_tokens, or of its pool if that has fewer. */

@@ -79,8 +79,6 @@ typedef struct kvc_step_limits {
  *  entries that were not set (kvc_step_view gives its arrays). All offsets arrays start at 0 and never
  *  decrease.
  *
- *  Arrays that the step writes share no memory with those that it reads.
- *
  *  Phases, in this order, each in array order: retire, commit (of `requests`), frees, preempts, truncates,
  *  extend (of `requests`), admit. */
 typedef struct kvc_step {
