@@ -1171,7 +1171,7 @@ type TierStats struct {
 	Fallbacks uint64
 	// Times that reads or writes of a server were given up, after failures in a row.
 	Outages uint64
-	// 1 = in use; 0 = they were given up, and none has succeeded since.
+	// 1 = in use; 0 = given up (outages), and nothing has succeeded since.
 	Available uint32
 	// 1 = IoUring does the I/O.
 	UsesUring uint32

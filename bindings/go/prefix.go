@@ -34,10 +34,10 @@ func (m *Manager) OpenNamespace(identity Identity) (namespace Namespace, err err
 }
 
 // SetPrefixCaching switches prefix caching off and on, for example to measure without it; a manager begins with it on. Off:
-// admissions, Probe and AcquirePrefix find nothing, and nothing is published. What is cached stays, as far as it is not evicted,
-// and is found when it is on again; pins, registered prompts, hints and checkpoints see it as ever. Requests keep all that they
-// hold. One that was admitted at any time when it was off publishes nothing more until it is admitted again. A manager of
-// Rebuild, or into which a checkpoint is restored, does not take the switch over. Errors: ErrUnsupported (on, with NoPrefixCache).
+// admissions, Probe and AcquirePrefix find nothing, and nothing is published. Cached blocks stay until they are evicted, and can
+// hit when it is on again; pins, registered prompts, hints and checkpoints are as ever. Admitted requests keep their blocks. A
+// request that was admitted at any moment while it was off publishes nothing until it is preempted and admitted again. Rebuild
+// and checkpoints do not carry the switch: set it again. Errors: ErrUnsupported (on, with NoPrefixCache).
 func (m *Manager) SetPrefixCaching(on bool) error {
 	var number uint32
 	if on {

@@ -142,7 +142,7 @@ typedef struct kvc_request_pair {
  *  while they are copied: at one time at most a sixteenth of the smallest pool, or one block if that is more.
  *  If nobody uses the manager, its order of eviction does not change. kvc_manager_resize may find blocks held
  *  (BUSY). Execute the moves that the manager asked for before; compact and shrink no pool meanwhile. The log
- *  of a recorded manager has nothing of a save: nobody should use such a one meanwhile.
+ *  of a recorded manager has nothing of a save: logged calls wait while it holds blocks.
  *  @param[in]  storages [num_storages] a storage in host memory for each group; NULL = its blocks are saved
  *              without bytes. Its block i has the id i, or, if it has fewer blocks than that takes, the i-th
  *              id of its group's pool.
@@ -191,8 +191,8 @@ KVC_API kvc_status kvc_checkpoint_save_stream(kvc_manager* m, kvc_storage* const
  *  which); INVALID_ARGUMENT (made for something else: the text names the field and both values);
  *  BUFFER_TOO_SMALL (info is what read_info gives); BUSY (the manager is not new; or as of
  *  kvc_checkpoint_read_info); INVALID_ARGUMENT, LIMIT
- *  (quotas or prompts for which the manager has no room; KVC_CHECKPOINT_CACHE_ONLY leaves them out); LIMIT (a
- *  request, or an extra key of it, needs more max_request_tokens);
+ *  (quotas or prompts for which the manager has no room; KVC_CHECKPOINT_CACHE_ONLY leaves them out); LIMIT
+ *  (max_request_tokens is below a request, or below the end of one of its extra keys);
  *  UNSUPPORTED (a group
  *  without storage; a recorded manager; a storage of a device; a newer format; KVC_MANAGER_NO_PREFIX_CACHE);
  *  NOT_FOUND (its codec); LIMIT, OUT_OF_MEMORY, DEVICE. If it fails the manager is as it was; blocks of the

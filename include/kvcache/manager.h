@@ -341,14 +341,14 @@ KVC_API kvc_status kvc_manager_reset_all(kvc_manager* m);
 /** Switches prefix caching off and on, for example to measure without it. A manager begins with it on.
  *
  *  Off: admissions, probes and kvc_manager_acquire_prefix find nothing, as with KVC_REQUEST_NO_READ; requests
- *  publish nothing, as with KVC_REQUEST_NO_WRITE, and kvc_manager_publish_blocks succeeds and publishes
- *  nothing. What is cached stays, as far as it is not evicted, and is found when it is on again. Pins,
- *  registered prompts, hints, drops and checkpoints see it as ever. kvc_manager_reset_all forgets it.
+ *  publish nothing, as with KVC_REQUEST_NO_WRITE, and kvc_manager_publish_blocks returns OK but publishes
+ *  nothing. Cached blocks stay until they are evicted, and can hit when it is on again. It does not affect
+ *  pins, registered prompts, hints, drops and checkpoints. kvc_manager_reset_all still forgets all blocks.
  *
- *  Requests that are admitted keep all that they hold, hits included, and finish. Those that were admitted at
- *  any time when it was off publish nothing more until they are admitted again: so what is published never
- *  has a gap. Linear in max_requests. A manager of kvc_manager_rebuild, or into which a checkpoint is
- *  restored, does not take the switch over.
+ *  Admitted requests keep their blocks, hits included, and run on. A request that was admitted at any moment
+ *  while the switch was off publishes nothing until it is preempted and admitted again: so no published
+ *  prefix has a gap. The call is linear in max_requests. kvc_manager_rebuild and checkpoints do not carry
+ *  the switch: set it again in the new manager, which begins with it on.
  *  @param[in] on 1 = on; 0 = off.
  *  @return KVC_OK, also if it was so already; INVALID_ARGUMENT (another number), UNSUPPORTED (on, with
  *  KVC_MANAGER_NO_PREFIX_CACHE). Thread-safe. Since 0.3. */

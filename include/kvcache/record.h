@@ -30,7 +30,7 @@
  *    max_request_tokens, ends it too: no other process could repeat it. To record again, create another
  *    manager.
  *  - A recorded manager makes its logged calls one after the other, each under the log's lock. Calls that
- *    only read do not wait for it, but for a checkpoint's save, which holds a few blocks at a time under it.
+ *    only read do not take it. A checkpoint's save is the exception: it takes it for a few blocks at a time.
  *  - kvc_manager_rebuild refuses a configuration with record_bytes: its manager begins with cached content,
  *    which no log holds. It only reads the old manager, whose log goes on.
  *

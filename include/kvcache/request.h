@@ -182,10 +182,10 @@ KVC_API kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, c
 
 /** Adds extra keys to a request: what tokens stand for that it gets later, such as an image in the next input
  *  of a session. The tokens may be known already, or come after the call, also by a step; they must not be
- *  committed yet, nor be among external_tokens, nor lie in a block that others share (after a fork, or after
- *  a cut inside a block that another request has found). Keys that the request has already are left out, so a
- *  caller may give all that it knows: in one call, whose cost is that of all its keys and, if the request
- *  waits, of its tokens behind the first new one. A waiting request may get keys over any of its tokens.
+ *  committed yet, nor be among external_tokens, nor lie in a block that another request shares (by a fork, or
+ *  by a hit on a block in which this request was then truncated). Keys that the request has already are left
+ *  out, so a caller may give all that it knows in one call. The call costs time for all its keys and, if the
+ *  request waits, for its tokens behind the first new one. A waiting request may get keys over any token.
  *  @param[in] keys [num_keys] in any order; within max_request_tokens.
  *  @return KVC_OK; INVALID_ARGUMENT (an empty key, one behind max_request_tokens, or one over tokens that are
  *  committed, published, transferred or shared), LIMIT (keys over a token), NOT_FOUND; UNSUPPORTED (one over

@@ -107,8 +107,8 @@ typedef struct kvc_scheduler_config {
   uint32_t max_plans;    /**< Plans in flight: 0 = 1, at most 8. */
   uint32_t max_adapters; /**< Different adapters of admitted requests; 0 = any number, at most 4,096. */
   uint32_t max_tenants;  /**< Tenants are numbered from 0; 0 = 1, at most 65,536. */
-  /** Tokens of encoder inputs that a plan may encode; 0 = any number. One input larger than that is alone in
-   *  its plan. */
+  /** Tokens of encoder inputs that a plan may encode; 0 = any number. The inputs that the first token of a
+   *  chunk needs are encoded together even if they are more, and no others in that plan before them. */
   uint64_t max_encoder_tokens;
   /** Tokens of one request with all that it generates: gives the row length of block_tables; 0 = that of the
    *  manager's max_request_tokens, or of its pool if that has fewer. */
@@ -155,8 +155,8 @@ typedef struct kvc_schedule_job {
   int32_t priority; /**< PRIORITY: a lower number is served first. */
   uint32_t tenant;  /**< FAIR: below max_tenants. */
   uint64_t adapter; /**< Number of its adapter (LoRA) for max_adapters; 0 = none. */
-  /** [num_inputs] in any order; they may overlap, and at most KVC_MAX_KEYS_OF_TOKEN lie over a token. They
-   *  are copied. */
+  /** [num_inputs] in any order; copied. They may overlap, but at most KVC_MAX_KEYS_OF_TOKEN cover a token. An
+   *  input that is given twice is encoded twice. */
   const kvc_encoder_input* inputs;
   size_t num_inputs; /**< At most 65,536. */
   uint32_t flags;    /**< KVC_JOB_* */

@@ -131,7 +131,7 @@ typedef struct kvc_tier_stats {
   int64_t last_errno;    /**< Of the last failure; 0 = none, or not known. */
   uint64_t fallbacks;    /**< I/O past the page cache or by io_uring that the system refused: done without. */
   uint64_t outages;    /**< Times that reads or writes of a server were given up, after failures in a row. */
-  uint32_t available;  /**< 1 = in use; 0 = they were given up, and none has succeeded since. */
+  uint32_t available;  /**< 1 = in use; 0 = given up (outages), and nothing has succeeded since. */
   uint32_t uses_uring; /**< 1 = io_uring does the I/O. */
   uint64_t disk_evictions; /**< Pages that gave way because the disk was full, or for keep_free. */
   uint64_t expired;        /**< Pages removed because nobody used them for ttl. */

@@ -92,8 +92,10 @@ kvc_status read_inputs(const kvc_schedule_job& job, size_t num_tokens) {
     const kvc_encoder_input& input = job.inputs[i];
     if (input.num_tokens == 0 || input.first_token >= num_tokens ||
         input.num_tokens > num_tokens - input.first_token) {
-      return invalid("inputs[%zu] has %llu tokens from %llu on; inputs lie in the prompt, %zu tokens", i,
-                     ull(input.num_tokens), ull(input.first_token), num_tokens);
+      return invalid(
+          "inputs[%zu] has %llu tokens from %llu on; it needs at least 1, all within the prompt of %zu "
+          "tokens",
+          i, ull(input.num_tokens), ull(input.first_token), num_tokens);
     }
     apart = apart && input.first_token >= end;
     end = input.first_token + input.num_tokens;
@@ -109,7 +111,7 @@ kvc_status read_inputs(const kvc_schedule_job& job, size_t num_tokens) {
     over = static_cast<size_t>(
         std::remove_if(ends, ends + over, [&](uint64_t at) { return at <= input->first_token; }) - ends);
     if (over == KVC_MAX_KEYS_OF_TOKEN)
-      return fail(KVC_ERROR_LIMIT, "more than %d inputs cover token %llu of the prompt; join some of them",
+      return fail(KVC_ERROR_LIMIT, "more than %d inputs cover token %llu of the prompt; merge some into one",
                   KVC_MAX_KEYS_OF_TOKEN, ull(input->first_token));
     ends[over++] = input->first_token + input->num_tokens;
   }

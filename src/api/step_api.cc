@@ -47,6 +47,9 @@ kvc_status check_items(const kvc_step& step) {
   KVC_REQUIRE_ARRAY(step.requests, step.num_requests);
   KVC_REQUIRE_ARRAY(step.admitted, step.num_admissions);
   KVC_REQUIRE_ARRAY(step.cached, step.num_admissions);
+  if ((step.flags & KVC_STEP_ADMIT_ALL_OR_NONE) != 0 && step.num_admissions != 0 &&
+      step.admitted == step.admit_requests)
+    return invalid("admitted and admit_requests are one array; a step that admits all or none needs two");
   const size_t counts[] = {step.num_frees, step.num_preempts, step.num_truncates, step.num_requests,
                            step.num_admissions};
   for (const size_t num_items : counts) {

@@ -169,8 +169,8 @@ kvc_status Requests::check_new_keys(const Request& request, uint64_t first) cons
     fixed = std::max<uint64_t>(fixed, std::min(request.known, request.capacity));
   if (first >= fixed) return KVC_OK;
   return invalid(
-      "an extra key begins at token %llu; the first %llu tokens of the request are written, published, "
-      "transferred or in a block that others share",
+      "an extra key begins at token %llu; it must begin at token %llu or later: the tokens before are "
+      "committed, published, transferred or in a shared block",
       ull(first), ull(fixed));
 }
 

@@ -5,7 +5,7 @@
 //   Matcher        matcher.h         finds how much of a prompt is cached
 //   Requests       requests.h        creates, admits, extends, commits, truncates, forks, preempts, frees
 //   TableRows      table_rows.h      the rows of block tables that steps keep up to date
-//   Stepper        stepper.h         carries out a batch of these; sees the manager through SchedulerView
+//   Stepper, Batch stepper.h         carry out many of these; see the manager through SchedulerView
 //   Pins, ExternalBlocks             what is held without a request
 //   Prompts          prompts.h       prompts by name, with their pins
 //   StateReader    state_reader.h    reports, check and digest

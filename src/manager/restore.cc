@@ -263,11 +263,11 @@ kvc_status Restore::check_request(size_t index) const {
     if (key.num_tokens <= shape.max_request_tokens &&
         key.first_token <= shape.max_request_tokens - key.num_tokens)
       continue;
-    return fail(
-        KVC_ERROR_LIMIT,
-        "request %zu of the checkpoint has an extra key over tokens %llu + %llu, also of tokens to come; "
-        "create the manager with max_request_tokens %llu or more, or restore without requests",
-        index, ull(key.first_token), ull(key.num_tokens), ull(key.first_token + key.num_tokens));
+    return fail(KVC_ERROR_LIMIT,
+                "request %zu of the checkpoint has an extra key at token %llu, %llu tokens long, past "
+                "max_request_tokens; "
+                "create the manager with max_request_tokens %llu or more, or restore without requests",
+                index, ull(key.first_token), ull(key.num_tokens), ull(key.first_token + key.num_tokens));
   }
   return KVC_OK;
 }

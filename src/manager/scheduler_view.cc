@@ -7,17 +7,14 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
                                  uint64_t* id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
                                  CopyList* copies) const {
   Request* request = nullptr;
-  KVC_TRY(check_span(prompt, requests_.shape()));
-  {
-    const std::lock_guard lock(monitor_.mutex());
-    KVC_TRY(requests_.begin(prompt, config, &request));
-  }
-  kvc_status status = requests_.fill(*request, prompt);  // long
+  KVC_TRY(build(prompt, config, &request));
   const Guard guard = lock();
-  if (status == KVC_OK && admit_now) status = requests_.admit(*request, max_positions, step_id, copies);
-  if (status != KVC_OK) {
-    requests_.discard(*request);
-    return status;
+  if (admit_now) {
+    if (const kvc_status status = requests_.admit(*request, max_positions, step_id, copies);
+        status != KVC_OK) {
+      requests_.discard(*request);
+      return status;
+    }
   }
   requests_.publish(*request);
   if (admit_now) enqueue(*request, step_id);
@@ -33,7 +30,7 @@ kvc_status SchedulerView::build(const TokenSpan& prompt, const kvc_request_confi
     const std::lock_guard lock(monitor_.mutex());
     KVC_TRY(requests_.begin(prompt, config, request));
   }
-  const kvc_status status = requests_.fill(**request, prompt);
+  const kvc_status status = requests_.fill(**request, prompt);  // long
   if (status == KVC_OK) return KVC_OK;
   const Guard guard = lock();
   requests_.discard(**request);

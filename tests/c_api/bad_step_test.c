@@ -135,6 +135,8 @@ static void test_rows_and_numbers(void) {
   s = good_step(), s.num_rows = SIZE_MAX, s.row_stride = SIZE_MAX, refuse(&s, bad, "", "");
   s = good_step(), s.retired_step = 1, refuse(&s, bad, "1", "0"); /* none was issued */
   s = good_step(), s.retired_step = UINT64_MAX, refuse(&s, bad, "18446744073709551615", "0");
+  s = good_step(), s.flags = KVC_STEP_ADMIT_ALL_OR_NONE, s.admit_requests = s.admitted;
+  refuse(&s, bad, "one array", "two");
   for (int bit = 3; bit < 32; ++bit)
     s = good_step(), s.flags = 1u << bit, refuse(&s, KVC_ERROR_UNSUPPORTED, "", "");
 }

@@ -347,8 +347,8 @@ TEST(Restore, NamesAKeyThatTheNewManagerHasNoTokensFor) {
             KVC_ERROR_LIMIT);
   EXPECT_STREQ(
       kvc_last_error(),
-      "request 0 of the checkpoint has an extra key over tokens 20 + 30, also of tokens to come; create "
-      "the manager with max_request_tokens 50 or more, or restore without requests");
+      "request 0 of the checkpoint has an extra key at token 20, 30 tokens long, past max_request_tokens; "
+      "create the manager with max_request_tokens 50 or more, or restore without requests");
   EXPECT_EQ(fresh.digest(), before);
   small.max_request_tokens = 50;
   Engine enough(small);

@@ -153,7 +153,10 @@ Setup random_setup(Random& random) {
 }
 
 Generator::Generator(Random& random, const Setup& setup)
-    : random_(random), setup_(setup), B_(setup.config.block_size), switches_(random.chance(30)) {
+    : random_(random),
+      setup_(setup),
+      B_(setup.config.block_size),
+      switches_(!setup.config.no_cache && random.chance(12)) {
   alphabet_ = random_.between(2, 4);
   fence_lag_ = random_.below(3);
   for (int i = 0; i < 4; ++i) {
@@ -460,9 +463,9 @@ void Generator::tell_story(StepOp& s) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 210,
-                                       72, 28,  84,  96, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
-                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 50};
+  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 194,
+                                       72, 28,  84,  89, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
+                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 2};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -500,7 +503,7 @@ Op Generator::next(const World& world) {
     op.kind = Kind::kRetire, last_kind_ = op.kind;
     return op;  // all steps
   }
-  if (!world.model().caching && !setup_.config.no_cache && random_.chance(30))  // not off for long
+  if (switches_ && random_.chance(world.model().caching ? 4 : 60))  // not off for long
     op.kind = Kind::kSetCaching;
   if (!story_.empty()) {
     op.kind = story_.front().first, target = story_.front().second;

@@ -59,7 +59,7 @@ TEST(SchedulerEncoderTest, AtMostSixteenInputsLieOverAToken) {
     }
     inputs.push_back({16, 1});
   }
-  EXPECT_STREQ(kvc_last_error(), "more than 16 inputs cover token 16 of the prompt; join some of them");
+  EXPECT_STREQ(kvc_last_error(), "more than 16 inputs cover token 16 of the prompt; merge some into one");
 }
 
 // A chunk that is cut before a token takes none of the inputs that begin there, though some would fit.

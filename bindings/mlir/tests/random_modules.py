@@ -233,10 +233,11 @@ def scrambled(rng, text):
     """A text in which some characters or words are lost or doubled. MLIR's own parser of linalg ends by a signal for some texts, so its lines
     stay."""
     for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(text))
-        end = min(len(text), at + rng.choice([1, 2, 7, 30]))
-        if "linalg." in text[text.rfind("\n", 0, at) + 1 : text.find("\n", end) + 1]:
-            continue
+        while True:
+            at = rng.randrange(len(text))
+            end = min(len(text), at + rng.choice([1, 2, 7, 30]))
+            if "linalg." not in text[text.rfind("\n", 0, at) + 1 : text.find("\n", end) + 1]:
+                break
         text = rng.choice([text[:at] + text[end:], text[:end] + text[at:end] + text[end:], text[:at] + rng.choice("<>{}()%[]:,=-0x?") + text[end:]])
     return text
 

@@ -220,10 +220,11 @@ class StepFlags(IntFlag):
 
     WHOLE_ROWS: Rewrite every table row of this step: its memory moved or was lost.
     ADMIT_PAST_REFUSAL: Continue to admit after an admission that had no space. One that is NEVER_FITS stops nothing anyway.
-    ADMIT_ALL_OR_NONE: Admit all admissions of the step or none; its other items are as ever. The hits of all are found and held before the first
-        takes a block, so none evicts what another one hits, and blocks that several hit count once. If all fit so, all are OK. Else nothing of
-        them changes: each that cannot be admitted has its own status, NEVER_FITS among them, and all others have SKIPPED. Hits end at ends of
-        blocks, and what one of them fills the others neither share nor wait for. The manager is locked for all admissions at once. Since 0.3.
+    ADMIT_ALL_OR_NONE: Admit all admissions of the step, or none. Its other items run as without this flag. All hits are found and held before any
+        admission takes a block: none evicts another's hit, and a shared hit counts once. If all fit, each status is OK. Else none is admitted:
+        each that failed has its own status, and the rest are SKIPPED: they fit, or were not tried (KVC_STEP_ADMIT_PAST_REFUSAL tries all). Hits
+        are full blocks, and no admission shares, or waits for, what another one fills. The manager is locked meanwhile. `admitted` and
+        `admit_requests` must be two arrays. Since 0.3.
     """
 
     WHOLE_ROWS = _native.KVC_STEP_WHOLE_ROWS

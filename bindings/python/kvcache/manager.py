@@ -411,11 +411,13 @@ class Manager:
     def set_prefix_caching(self, on: bool) -> None:
         """Switches prefix caching off and on, for example to measure without it; a manager begins with it on.
 
-        Off: admissions, probe() and acquire_prefix() find nothing, and nothing is published. What is cached stays, as far as it is not evicted, and is
-        found when it is on again; pins, registered prompts, hints and checkpoints see it as ever. Requests keep all that they hold. One that was
-        admitted at any time when it was off publishes nothing more until it is admitted again. A manager of rebuild(), or into which a checkpoint is
-        restored, does not take the switch over. Raises UnsupportedError (on, with prefix_cache=False)."""
-        _native.kvc_manager_set_prefix_caching(self._m, bool(on))
+        Off: admissions, probe() and acquire_prefix() find nothing, and nothing is published. Cached blocks stay until they are evicted, and can hit when
+        it is on again; pins, registered prompts, hints and checkpoints are as ever. Admitted requests keep their blocks. A request that was admitted at
+        any moment while it was off publishes nothing until it is preempted and admitted again. rebuild() and checkpoints do not carry the switch: set it
+        again. Raises TypeError (no bool), UnsupportedError (on, with prefix_cache=False)."""
+        if not isinstance(on, bool):
+            raise TypeError(f"on is {on!r}; give True or False")
+        _native.kvc_manager_set_prefix_caching(self._m, on)
 
     def set_quota(self, namespace: Namespace | int = 0, pool: int = 0, *, min_blocks: int = 0, max_blocks: int = 0) -> None:
         """Sets the quota of a namespace in one pool: the blocks that it can always hold, and those that it may have at most (0 = no maximum).

@@ -806,7 +806,7 @@ class TierStats(NamedTuple):
     last_errno: Of the last failure; 0 = none, or not known.
     fallbacks: I/O past the page cache or by io_uring that the system refused: done without.
     outages: Times that reads or writes of a server were given up, after failures in a row.
-    available: True = in use; False = they were given up, and none has succeeded since.
+    available: True = in use; False = given up (outages), and nothing has succeeded since.
     uses_uring: True = io_uring does the I/O.
     disk_evictions: Pages that gave way because the disk was full, or for keep_free.
     expired: Pages removed because nobody used them for ttl.

@@ -78,6 +78,18 @@ def test_each_status_is_a_class_that_python_users_expect():
         Manager(4).allocate([1], slot=3)
 
 
+def test_prefix_caching_is_switched_by_a_bool_alone():
+    with Manager(16, block_size=4) as m:
+        for wrong in ("off", "0", 2, None):
+            with pytest.raises(TypeError, match="give True or False"):
+                m.set_prefix_caching(wrong)
+        with m.allocate(range(9)) as r:
+            r.commit(9)
+        for on in (False, True):
+            m.set_prefix_caching(on)
+            assert m.probe(range(9)).num_cached == (8 if on else 0)
+
+
 def test_namespaces_do_not_share_and_reset_forgets():
     with Manager(16, block_size=4) as m:
         with m.namespace(model=b"a") as a, m.namespace(model=b"a", tenant=b"") as b:

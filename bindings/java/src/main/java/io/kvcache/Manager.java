@@ -238,9 +238,9 @@ public final class Manager extends ManagerCalls implements AutoCloseable {
 
   /**
    * Switches prefix caching off and on, for example to measure without it; a manager begins with it on. Off: admissions, probe and acquirePrefix find
-   * nothing, and nothing is published. What is cached stays, as far as it is not evicted, and is found when it is on again; pins, registered
-   * prompts, hints and checkpoints see it as ever. Requests keep all that they hold. One that was admitted at any time when it was off publishes
-   * nothing more until it is admitted again. A manager of rebuild, or into which a checkpoint is restored, does not take the switch over.
+   * nothing, and nothing is published. Cached blocks stay until they are evicted, and can hit when it is on again; pins, registered prompts, hints and
+   * checkpoints are as ever. Admitted requests keep their blocks. A request that was admitted at any moment while it was off publishes nothing until
+   * it is preempted and admitted again. rebuild and checkpoints do not carry the switch: set it again.
    *
    * @throws KvCacheException UNSUPPORTED (on, for a manager without a prefix cache)
    */

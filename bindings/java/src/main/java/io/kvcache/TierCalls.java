@@ -43,7 +43,7 @@ public abstract class TierCalls {
    * @param lastErrno Of the last failure; 0 = none, or not known.
    * @param fallbacks I/O past the page cache or by ioUring that the system refused: done without.
    * @param outages Times that reads or writes of a server were given up, after failures in a row.
-   * @param available true = in use; false = they were given up, and none has succeeded since.
+   * @param available true = in use; false = given up (outages), and nothing has succeeded since.
    * @param usesUring true = ioUring does the I/O.
    * @param diskEvictions Pages that gave way because the disk was full, or for keepFree.
    * @param expired Pages removed because nobody used them for ttl.
