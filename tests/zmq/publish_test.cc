@@ -26,6 +26,7 @@ using conformance::Tokens;
 
 constexpr uint32_t kBlock = 4;
 constexpr int kPatienceMs = 20000;  // of a wait that a working publisher ends in milliseconds
+constexpr int kSilenceMs = 2000;
 
 kvc_manager_config with_events(uint64_t blocks) {
   kvc_manager_config config = conformance::shape(blocks, kBlock);
@@ -102,17 +103,10 @@ std::string frame(uint64_t number) {
 class Sockets {
  public:
   explicit Sockets(const Places& places, int hwm = 100000)
-      : context_(zmq_ctx_new()),
-        sub_(zmq_socket(context_, ZMQ_SUB)),
-        dealer_(zmq_socket(context_, ZMQ_DEALER)) {
-    for (void* socket : {sub_, dealer_}) {
-      const int linger = 0;
-      zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
-      zmq_setsockopt(socket, ZMQ_RCVHWM, &hwm, sizeof hwm);
-    }
+      : context_(zmq_ctx_new()), hwm_(hwm), replay_(places.replay), sub_(open(ZMQ_SUB)) {
     zmq_setsockopt(sub_, ZMQ_SUBSCRIBE, "kv@", 3);
     EXPECT_EQ(zmq_connect(sub_, places.publish.c_str()), 0) << zmq_strerror(errno);
-    EXPECT_EQ(zmq_connect(dealer_, places.replay.c_str()), 0) << zmq_strerror(errno);
+    connect_dealer();
   }
   ~Sockets() {
     zmq_close(sub_);
@@ -127,15 +121,21 @@ class Sockets {
     for (size_t i = 0; i < frames.size(); ++i)
       zmq_send(dealer_, frames[i].data(), frames[i].size(), i + 1 < frames.size() ? ZMQ_SNDMORE : 0);
   }
-  // All batches from `sequence` on; the publisher polls meanwhile.
+  // All batches from `sequence` on; the publisher polls meanwhile. A request that reaches a publisher as it
+  // ends is lost: after a silence a new socket asks again, to which no answer to the first one can come.
   std::vector<Message> replay(const PublisherOf& publisher, uint64_t sequence) {
     send({"", frame(sequence)});
     std::vector<Message> all;
     for (int waited = 0; waited < kPatienceMs;) {
       Message message;
       if (!next(dealer_, true, &message, 1)) {
-        ++waited;
         publisher.poll();
+        if (++waited % kSilenceMs == 0) {
+          zmq_close(dealer_);
+          connect_dealer();
+          send({"", frame(sequence)});
+          all.clear();
+        }
         continue;
       }
       if (message.sequence == UINT64_MAX) {
@@ -159,6 +159,17 @@ class Sockets {
   }
 
  private:
+  void* open(int type) const {
+    void* socket = zmq_socket(context_, type);
+    const int linger = 0;
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger, sizeof linger);
+    zmq_setsockopt(socket, ZMQ_RCVHWM, &hwm_, sizeof hwm_);
+    return socket;
+  }
+  void connect_dealer() {
+    dealer_ = open(ZMQ_DEALER);
+    EXPECT_EQ(zmq_connect(dealer_, replay_.c_str()), 0) << zmq_strerror(errno);
+  }
   static bool next(void* socket, bool has_empty, Message* message, long wait_ms) {
     zmq_pollitem_t item = {socket, 0, ZMQ_POLLIN, 0};
     if (zmq_poll(&item, 1, wait_ms) <= 0) return false;
@@ -182,7 +193,11 @@ class Sockets {
     return true;
   }
 
-  void *context_, *sub_, *dealer_;
+  void* const context_;
+  const int hwm_;
+  const std::string replay_;
+  void* const sub_;
+  void* dealer_ = nullptr;
 };
 
 // A subscriber that follows a stream with gaps and restarts, as routers should.
